@@ -1,0 +1,38 @@
+# Two commands are enough: `make demo` and `make test`. Both set up .venv first, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO ?= runs/demo
+DEMO_OPTIONS ?=
+
+.PHONY: demo test test-all test-gpu lint wheel clean
+
+demo: $(STAMP)
+	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2
+
+test-all: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 -m "not gpu"
+
+test-gpu:
+	$(PYTHON) -m pytest -m gpu tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(STAMP)
+	$(BIN)/python -m build --wheel --outdir dist .
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf runs dist build

@@ -1,0 +1,84 @@
+"""Confide: classifiers whose confidence can be trusted, and the proof.
+
+Importing the package loads nothing heavy; every name below loads its room when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+    "calibrators",
+    "core",
+    "data",
+    "difficulty",
+    "evaluation",
+    "features",
+    "integrations",
+    "losses",
+    "metrics",
+    "models",
+    "penalties",
+    "report",
+    "shift",
+    "training",
+    "trust",
+)
+_NAMES = {
+    "Predictions": "confide.core.predictions",
+    "Dataset": "confide.core.records",
+    "Split": "confide.core.records",
+    "Features": "confide.core.records",
+    "Scores": "confide.core.records",
+    "Measurement": "confide.core.results",
+    "Evaluation": "confide.core.results",
+    "check": "confide.core.simplex",
+    "evaluate": "confide.evaluation",
+    "compare": "confide.evaluation",
+    "operating_point": "confide.evaluation",
+    "apply_operating_point": "confide.evaluation",
+    "write_report": "confide.report",
+    "load_dataset": "confide.data",
+    "run": "confide.experiment",
+}
+
+__all__ = ["__version__", *_ROOMS, *_NAMES]
+
+if TYPE_CHECKING:
+    from confide import (
+        calibrators,
+        core,
+        data,
+        difficulty,
+        evaluation,
+        features,
+        integrations,
+        losses,
+        metrics,
+        models,
+        penalties,
+        report,
+        training,
+        trust,
+    )
+    from confide.core.predictions import Predictions
+    from confide.core.records import Dataset, Features, Scores, Split
+    from confide.core.results import Evaluation, Measurement
+    from confide.core.simplex import check
+    from confide.data import load_dataset
+    from confide.evaluation import apply_operating_point, compare, evaluate, operating_point
+    from confide.experiment import run
+    from confide.report import write_report
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"confide.{name}")
+    raise AttributeError(f"module 'confide' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,82 @@
+"""`confide VERB ...`: finds the verb's file, and turns bad input into one clear line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+from confide import __version__
+
+VERBS = {
+    "demo": "the whole story on embedded data: a report in a minute or two",
+    "run": "an experiment from a YAML file, resumable",
+    "evaluate": "metrics, intervals and a report from a file of predictions",
+    "compare": "paired tests between predictions on the same samples",
+    "operating-point": "a confidence threshold with a guaranteed risk",
+    "calibrate": "fit calibrators on validation predictions, choose, apply",
+    "score": "how hard is every sample of a dataset",
+    "train": "train a classifier with any loss",
+    "predict": "predictions of a trained checkpoint",
+    "trust": "fit and compare trust predictors",
+    "report": "draw an evaluation or a run as one HTML file",
+    "list": "every method, with paper and options",
+    "doctor": "what is installed, what is missing, how to get it",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage."""
+    words = sys.argv[1:] if arguments is None else arguments
+    verb = words[0] if words else ""
+    if verb in VERBS:
+        return _run_verb(verb, words[1:])
+    parser = argparse.ArgumentParser(
+        prog="confide",
+        description="Classifiers whose confidence can be trusted, and the proof.",
+        epilog="verbs:\n"
+        + "\n".join(f"  {name:16} {line}" for name, line in VERBS.items())
+        + "\n\n`confide VERB --help` explains each, with an example. Start with: confide demo",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="confide VERB ...",
+    )
+    parser.add_argument("--version", action="version", version=f"confide {__version__}")
+    parser.add_argument("verb", choices=list(VERBS), metavar="VERB", help=argparse.SUPPRESS)
+    if not words:
+        parser.print_help()
+        return 0
+    parser.parse_args(words[:1])
+    return 2
+
+
+def _run_verb(verb: str, words: list[str]) -> int:
+    module = import_module(f"confide.cli.{verb.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"confide {verb}",
+        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+        epilog="example:\n" + module.EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
+    parser.add_argument("--quiet", action="store_true", help="no progress lines")
+    args = parser.parse_args(words)
+    return _guarded(module.run, args)
+
+
+def _guarded(run: object, args: argparse.Namespace) -> int:
+    from confide.core.door import InputError, MissingExtra, OptionError
+    from confide.core.progress import Progress
+
+    Progress.quiet = Progress.quiet or args.quiet
+    try:
+        return int(run(args))  # type: ignore[operator]
+    except (InputError, OptionError, MissingExtra) as error:
+        print(f"confide: {error}", file=sys.stderr)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"confide: {error.strerror or error}{where}; nothing already written was changed", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("confide: stopped; the same command goes on where it was", file=sys.stderr)
+        return 130
+    return 1

@@ -1,0 +1,1 @@
+"""What every room shares: records, registries, doors and the one primitive."""

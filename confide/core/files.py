@@ -1,0 +1,199 @@
+"""The only code that knows file formats: atomic writes, JSON, npz, parquet and csv tables, safetensors.
+
+Everything is written to a temporary file beside its target and renamed, so a reader never sees half a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from confide.core.door import InputError
+
+Table = dict[str, NDArray[Any]]
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix + ".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        # mkstemp makes private files; a result has the rights any new file of this user has.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text atomically, UTF-8."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON atomically; arrays become lists, NaN and infinity become null."""
+    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Value as JSON can hold it: numpy and torch scalars and arrays to Python, non-finite numbers to None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def read_json(path: str | Path) -> Any:
+    """Read JSON; a file that is not JSON gets one clear line."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be JSON, got something else ({error}); write it again") from None
+
+
+def checksum(path: str | Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
+    """Columns and metadata of an npz, parquet or csv file; a vector per row becomes an n x c column."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    readers: dict[str, Callable[[Path], tuple[Table, dict[str, str]]]] = {
+        ".npz": _read_npz,
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+    }
+    suffixes = [s for s in path.suffixes if s != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix not in readers:
+        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; convert it")
+    try:
+        return readers[suffix](path)
+    except InputError:
+        raise
+    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
+        raise InputError(f"{path} must be a readable {suffix[1:]} file, but reading it failed: {error}") from None
+
+
+def write_table(
+    path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write columns as npz, parquet or csv by the suffix of the path, atomically."""
+    path = Path(path)
+    if path.suffix == ".npz":
+        with atomic(path) as temporary, open(temporary, "wb") as file:
+            arrays: dict[str, Any] = {k: np.asarray(v) for k, v in columns.items()}
+            np.savez_compressed(file, **arrays, **_npz_metadata(metadata))
+    elif path.suffix == ".parquet":
+        table = pa.table({name: _arrow_column(values) for name, values in columns.items()})
+        table = table.replace_schema_metadata(dict(metadata or {}))
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    elif path.suffix == ".csv":
+        _write_csv(path, columns)
+    else:
+        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
+
+
+def _npz_metadata(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
+
+
+def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
+    with np.load(path, allow_pickle=False) as archive:
+        columns = {name: archive[name] for name in archive.files}
+    metadata = columns.pop("metadata", None)
+    return columns, json.loads(str(metadata)) if metadata is not None else {}
+
+
+def _arrow_column(values: NDArray[Any]) -> pa.Array:
+    values = np.asarray(values)
+    if values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return pa.array(values)
+
+
+def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
+    """An arrow column as numpy: lists of one length as n x c, the rest as a vector."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    joined = column.combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = pa.concat_arrays(joined.chunks)
+    values = joined.flatten().to_numpy(zero_copy_only=False)
+    width = len(values) // max(len(joined), 1)
+    if not pa.types.is_fixed_size_list(kind):
+        offsets = joined.offsets.to_numpy()
+        if not (np.diff(offsets) == width).all():
+            bad = int((np.diff(offsets) != width).nonzero()[0][0])
+            raise InputError(f"list column must have one length, got another at row {bad}; give one value per class")
+    return np.asarray(values).reshape(len(joined), width)
+
+
+def _read_parquet(path: Path) -> tuple[Table, dict[str, str]]:
+    table = pq.read_table(path)
+    metadata = {
+        k.decode(): v.decode()
+        for k, v in (table.schema.metadata or {}).items()
+        if k not in (b"pandas", b"ARROW:schema")
+    }
+    return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
+
+
+def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
+    from pyarrow import csv as arrow_csv
+
+    table = arrow_csv.read_csv(path)
+    return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
+
+
+def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    flat: dict[str, list[Any]] = {}
+    for name, values in columns.items():
+        values = np.asarray(values)
+        if values.ndim == 2:
+            flat.update({f"{name}{k}": values[:, k].tolist() for k in range(values.shape[1])})
+        else:
+            flat[name] = values.tolist()
+    with atomic(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(flat)
+        writer.writerows(zip(*flat.values(), strict=True))

@@ -1,0 +1,222 @@
+"""Predictions: logits and labels of one split, the record that calibrators, trust, metrics and evaluation share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.core import files
+from confide.core.door import InputError, as_tensor, check_labels, check_logits, check_probs
+from confide.core.facts import Facts, facts_of
+from confide.core.records import Ids, check_ids, default_ids, rows_of
+
+SMALLEST_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a classifier said on n samples: logits `n c`, labels, ids, split, and optionally trust `n`.
+
+    Logits only, never guessed from values: probabilities enter by `from_probs`, which remembers it.
+    Rows are never recomputed: `facts` is one pass over the logits, cached.
+    """
+
+    logits: Tensor
+    labels: Tensor
+    ids: Ids = None  # type: ignore[assignment]  # filled by position below
+    split: str | None = None
+    trust: Tensor | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    from_probabilities: bool = False
+    top1: tuple[Tensor, Tensor] | None = None  # (prediction, confidence) where only these are known
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        labels = as_tensor(self.labels, "labels")
+        if self.top1 is None:
+            logits = check_logits(as_tensor(self.logits, "logits"))
+            put(self, "logits", logits)
+            labels = check_labels(labels, len(logits), logits.shape[1])
+        else:
+            labels = check_labels(labels, len(labels), None)
+        put(self, "labels", labels)
+        put(self, "ids", default_ids(len(labels)) if self.ids is None else check_ids(self.ids, len(labels)))
+        columns = {name: np.asarray(values) for name, values in self.columns.items()}
+        for name, values in columns.items():
+            if len(values) != len(labels):
+                raise InputError(f"column '{name}' must have {len(labels)} values, got {len(values)}")
+        put(self, "columns", columns)
+
+    @classmethod
+    def from_probs(cls, probs: Any, labels: Any, ids: Any = None, split: str | None = None, **more: Any) -> Predictions:
+        """Predictions from probabilities, `n c` or `n` (binary, the probability of class 1).
+
+        Stored as log-probabilities clipped at 1e-12; scores that need real logits refuse them.
+        """
+        values = as_tensor(probs, "probs")
+        if not values.is_floating_point():
+            values = values.to(torch.float32)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim == 1:
+            values = torch.stack([1 - values, values], dim=1)
+        check_probs(values)
+        logits = values.clamp_min(SMALLEST_PROBABILITY).log()
+        return cls(logits, as_tensor(labels, "labels"), ids, split, from_probabilities=True, **more)
+
+    @classmethod
+    def from_top1(
+        cls, labels: Any, prediction: Any, confidence: Any, ids: Any = None, split: str | None = None, **more: Any
+    ) -> Predictions:
+        """Predictions of which only label, predicted class and confidence are known: a record with facts only."""
+        truth, said, sure = (
+            as_tensor(labels, "labels"),
+            as_tensor(prediction, "prediction"),
+            as_tensor(confidence, "confidence"),
+        )
+        sure = sure if sure.is_floating_point() else sure.to(torch.float32)
+        if not (len(truth) == len(said) == len(sure)):
+            raise InputError(
+                f"labels, prediction and confidence must have one length, got {len(truth)}, {len(said)}, {len(sure)}"
+            )
+        if len(sure) and not bool(((sure >= 0) & (sure <= 1)).all()):
+            bad = int((~((sure >= 0) & (sure <= 1))).nonzero()[0])
+            raise InputError(f"confidence must lie in [0, 1], got {float(sure[bad])} at sample {bad} of {len(sure)}")
+        empty = torch.empty(len(truth), 0)
+        return cls(empty, truth, ids, split, top1=(said.to(torch.int64), sure), **more)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; for top-1 records, as many as labels and predictions show."""
+        if self.top1 is None:
+            return int(self.logits.shape[1])
+        return int(max(self.labels.max(), self.top1[0].max())) + 1 if len(self) else 0
+
+    @cached_property
+    def facts(self) -> Facts:
+        """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
+        if self.top1 is not None:
+            prediction, confidence = self.top1
+            return Facts(confidence, prediction, prediction == self.labels)
+        return facts_of(self.logits, self.labels)
+
+    def need_logits(self, purpose: str) -> Tensor:
+        """The logits, or an error where only top-1 confidences are known."""
+        if self.top1 is not None:
+            raise InputError(f"{purpose} needs all probabilities, but these predictions hold only the top-1 confidence")
+        return self.logits
+
+    def need_not_test(self, purpose: str) -> None:
+        """Refuse to fit on a split called `test`."""
+        if self.split == "test":
+            raise InputError(f"{purpose} must not be fitted on the test split; pass the predictions on 'val'")
+
+    def with_logits(self, logits: Tensor) -> Predictions:
+        """The same samples with other logits (what a calibrator returns)."""
+        return replace(self, logits=logits, top1=None)
+
+    def take(self, rows: Any) -> Predictions:
+        """The chosen rows, in the order given: an index array or a boolean mask."""
+        index = np.asarray(rows)
+        index = index.nonzero()[0] if index.dtype == bool else index
+        at = torch.as_tensor(index, dtype=torch.int64)
+        return replace(
+            self,
+            logits=self.logits[at],
+            labels=self.labels[at],
+            ids=self.ids[index],
+            trust=None if self.trust is None else self.trust[at],
+            columns={k: v[index] for k, v in self.columns.items()},
+            top1=None if self.top1 is None else (self.top1[0][at], self.top1[1][at]),
+        )
+
+    def align(self, ids: Ids) -> Predictions:
+        """The rows of these ids, in their order."""
+        return self.take(rows_of(ids, self.ids, "predictions"))
+
+    def save(self, path: str | Path) -> None:
+        """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin."""
+        columns: dict[str, NDArray[Any]] = {"id": self.ids, "label": self.labels.cpu().numpy()}
+        if self.top1 is not None:
+            columns |= {"pred_label": self.top1[0].cpu().numpy(), "confidence": self.top1[1].cpu().numpy()}
+        elif str(path).endswith(".csv"):
+            columns["p"] = torch.softmax(self.logits.double(), dim=1).cpu().numpy()
+        else:
+            wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
+            columns["logits"] = wide.cpu().numpy()
+        if self.trust is not None:
+            columns["trust"] = self.trust.cpu().numpy()
+        columns |= {k: v for k, v in self.columns.items() if k not in columns}
+        metadata = {"confide": "predictions/1", "from_probabilities": str(self.from_probabilities)}
+        if self.split:
+            metadata["split"] = self.split
+        if self.class_names:
+            metadata["class_names"] = json.dumps(self.class_names)
+        files.write_table(path, columns, metadata)
+
+    @classmethod
+    def load(cls, path: str | Path, split: str | None = None) -> Predictions:
+        """Read .parquet, .npz or .csv with `logits` or `probs` and labels, or a top-1 table.
+
+        Args:
+            split: overrides the split the file names.
+        """
+        columns, metadata = files.read_table(path)
+        return from_columns(columns, metadata, split, str(path))
+
+
+def _pop(columns: dict[str, NDArray[Any]], *names: str) -> NDArray[Any] | None:
+    for name in names:
+        if name in columns:
+            return columns.pop(name)
+    return None
+
+
+def from_columns(
+    columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
+) -> Predictions:
+    """Predictions from named columns, as the file formats of the public surface define them."""
+    labels = _pop(columns, "label", "labels", "true_label", "y_true")
+    if labels is None:
+        raise InputError(f"{where} must have a column 'label', got {', '.join(columns) or 'none'}; add it")
+    logits, probs = _pop(columns, "logits"), _pop(columns, "probs", "probabilities")
+    wide = {k: columns.pop(k) for k in [k for k in columns if k[:1] == "p" and k[1:].isdigit()]}
+    if probs is None and wide:
+        order = sorted(wide, key=lambda k: int(k[1:]))
+        if [int(k[1:]) for k in order] != list(range(len(order))):
+            raise InputError(f"{where} must have columns p0 to p{len(order) - 1}, got {', '.join(order[:6])}")
+        probs = np.stack([wide[k] for k in order], axis=1)
+    prediction, confidence = _pop(columns, "pred_label", "prediction"), _pop(columns, "confidence")
+    ids, trust = _pop(columns, "id", "ids"), _pop(columns, "trust")
+    n = len(labels)
+    common: dict[str, Any] = {
+        "ids": ids,
+        "split": split or metadata.get("split"),
+        "columns": {k: v for k, v in columns.items() if v.shape[:1] == (n,)},
+        "class_names": tuple(json.loads(metadata["class_names"])) if "class_names" in metadata else None,
+        "trust": None if trust is None else as_tensor(trust, "trust"),
+    }
+    if logits is not None:
+        clipped = metadata.get("from_probabilities") == "True"
+        return Predictions(logits, labels, from_probabilities=clipped, **common)  # type: ignore[arg-type]
+    if probs is not None:
+        return Predictions.from_probs(probs, labels, **common)
+    if prediction is not None and confidence is not None:
+        return Predictions.from_top1(labels, prediction, confidence, **common)
+    raise InputError(
+        f"{where} must have 'logits', 'probs', p0..pK-1, or 'pred_label' and 'confidence', "
+        f"got {', '.join(columns) or 'only labels'}; rename the column"
+    )

@@ -1,0 +1,52 @@
+"""A progress line on stderr for work over two seconds: what, how far, how long still."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+
+class Progress:
+    """`with Progress("train", total) as progress: progress.step(1, note)`; silent when quick or not wanted."""
+
+    quiet = False
+
+    def __init__(self, what: str, total: int, *, patience: float = 2.0) -> None:
+        self.what, self.total, self.patience = what, max(total, 1), patience
+        self.done, self.shown, self.began, self.drawn = 0, False, time.monotonic(), 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def step(self, by: int = 1, note: str = "") -> None:
+        """Move on by some units of work, with a short note such as the current loss."""
+        self.done += by
+        now = time.monotonic()
+        passed = now - self.began
+        if Progress.quiet or passed < self.patience or (now - self.drawn < 0.2 and self.done < self.total):
+            return
+        left = passed / max(self.done, 1) * max(self.total - self.done, 0)
+        self._draw(f"{self.what} {100 * min(self.done / self.total, 1):3.0f} %  {_span(left)} left  {note}", now)
+
+    def _draw(self, line: str, now: float) -> None:
+        self.shown, self.drawn = True, now
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K" + line[:110])
+        elif now - self.began > 10 and self.done * 10 // self.total != (self.done - 1) * 10 // self.total:
+            # In a log file a line every tenth is enough.
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.shown and sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,155 @@
+"""The records that flow before a model has spoken: Split, Dataset, Features, Scores.
+
+Frozen, few. Ids follow a sample through the whole house.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.door import InputError
+
+Ids = NDArray[Any]
+"""n integers or strings, unique within a split."""
+
+
+def default_ids(n: int, prefix: str = "") -> Ids:
+    """Ids for samples that came without: their position, as `prefix` + number when a prefix is given."""
+    if not prefix:
+        return np.arange(n, dtype=np.int64)
+    return np.array([f"{prefix}{i}" for i in range(n)], dtype=np.str_)
+
+
+def check_ids(ids: Any, n: int, name: str = "ids") -> Ids:
+    """Ids must be n unique integers or strings."""
+    array = np.asarray(ids)
+    if array.dtype == object:
+        array = array.astype(np.str_)
+    if array.shape != (n,):
+        raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
+    if array.dtype.kind not in "iuU":
+        raise InputError(f"{name} must be integers or strings, got {array.dtype}; convert them")
+    unique, counts = np.unique(array, return_counts=True)
+    if len(unique) != n:
+        raise InputError(f"{name} must be unique, got {unique[counts > 1][0]!r} twice or more; rename one")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One part of a dataset.
+
+    `inputs` is anything of length n that takes an index array: uint8 images `n c h w`, float rows `n d`, a sequence
+    of texts, or images decoded when asked for.
+    """
+
+    inputs: Any
+    labels: NDArray[np.int64]
+    ids: Ids
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: NDArray[np.integer]) -> Split:
+        """The chosen rows, in the order given."""
+        inputs = [self.inputs[int(i)] for i in rows] if isinstance(self.inputs, (list, tuple)) else self.inputs[rows]
+        return Split(inputs, self.labels[rows], self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Splits by name (`train`, `val`, `test`), class names, and how it was made.
+
+    `set_aside` lists inputs that could not be read, as (id, reason); they are in no split.
+    """
+
+    name: str
+    kind: str  # "image", "text" or "rows"
+    splits: Mapping[str, Split]
+    class_names: tuple[str, ...]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    set_aside: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def train(self) -> Split:
+        return self.split("train")
+
+    @property
+    def val(self) -> Split:
+        return self.split("val")
+
+    @property
+    def test(self) -> Split:
+        return self.split("test")
+
+    def split(self, name: str) -> Split:
+        """The split of that name, or an error that lists what there is."""
+        if name not in self.splits:
+            raise InputError(f"dataset '{self.name}' has no split '{name}'; it has {', '.join(self.splits)}")
+        return self.splits[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
+
+    values: Any
+    labels: NDArray[np.int64]
+    ids: Ids
+    extractor: str
+    split: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def dim(self) -> int:
+        return int(self.values.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One difficulty value per sample, high = hard, with the method and options that made it."""
+
+    ids: Ids
+    values: NDArray[np.float64]
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: NDArray[np.int64] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def of(self, ids: Ids) -> NDArray[np.float64]:
+        """Values for these ids, in their order; an id without a score is an error."""
+        return self.values[rows_of(ids, self.ids, "scores")]
+
+
+def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
+    """Rows of `known` that hold the wanted ids, in their order."""
+    wanted = np.asarray(wanted)
+    if wanted.dtype.kind != known.dtype.kind and "U" in (wanted.dtype.kind, known.dtype.kind):
+        wanted, known = wanted.astype(np.str_), known.astype(np.str_)
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known[order], wanted)
+    rows = order[np.minimum(place, len(known) - 1)] if len(known) else np.zeros(len(wanted), dtype=np.intp)
+    missing = known[rows] != wanted if len(known) else np.ones(len(wanted), dtype=bool)
+    if missing.any():
+        first = wanted[missing][0]
+        raise InputError(
+            f"{what} must have every id asked for, but {int(missing.sum())} of {len(wanted)} are missing, "
+            f"first {first!r}; use {what} of the same samples"
+        )
+    return rows
