@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,14 @@ class Curve:
     kinds and columns: `reliability_width`, `reliability_mass` (low high confidence accuracy count band_low band_high);
     `risk_coverage` (coverage risk threshold); `confidence_histogram` (low high right wrong); `difficulty_histogram`
     (low high count); `error_by_difficulty` (low high error error_low error_high count); `training` (epoch and one
-    column per logged quantity); `gammas` (epoch, bin0, bin1, ...).
+    column per logged quantity); `gammas` (epoch, bin0, bin1, ...); `shift_cells` (severity gap accuracy, further
+    metrics; one curve per corruption, group="corruption=fog", severity 0 is clean); `shift_boxes` (severity low
+    lower_quartile median upper_quartile high: the gap over the corruptions); `ood_histogram` (low high known unknown,
+    group="ood=digits"); `ood_roc` (false_positive true_positive, group="ood=digits", score="energy").
+
+    Reliability curves may be given for several numbers of bins (a row per bin; empty bins count 0); `risk_coverage`
+    may add risk_low and risk_high (95 %), has at most a few hundred rows, and ends at coverage 1;
+    `confidence_histogram` with a `score` is the histogram of that trust score. The gap is confidence minus accuracy.
     """
 
     kind: str
@@ -88,7 +96,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paired test of one metric between two (model, stage) on the same samples; difference is b minus a."""
+    """A paired test of one metric between two (model, stage) on the same samples; difference is b minus a.
+
+    `a` and `b` are written "model/stage" ("cross_entropy/raw"), or "model/stage/score" where trust scores are compared.
+    """
 
     metric: str
     a: str
@@ -118,7 +129,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All that a report may show."""
+    """All that a report may show.
+
+    Measurements a report looks for first: `accuracy`, `confidence` (its mean), `confidence_gap` (confidence minus
+    accuracy; also by group "class=NAME" of the predicted class), `nll`, `brier`, `ece` (equal width), `ece_mass` (equal
+    mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by score too) and
+    `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
+    Operating points: model, stage, score, risk (promised), confidence, threshold (None where none can be promised),
+    coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_n.
+    """
 
     measurements: tuple[Measurement, ...]
     curves: tuple[Curve, ...] = ()
@@ -126,7 +145,8 @@ class Evaluation:
     samples: tuple[Sample, ...] = ()
     operating_points: tuple[Mapping[str, Any], ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    """title, unit ("images"), class_names, config, seed, versions, data, commands, timings, missing."""
+    """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions, data,
+    commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (the score's word)."""
     warnings: tuple[str, ...] = ()
 
     def find(self, metric: str, **where: Any) -> Measurement:
@@ -156,6 +176,11 @@ class Evaluation:
             "about": dict(self.about),
             "warnings": list(self.warnings),
         }
+
+    def _repr_html_(self) -> str:
+        """The verdict and the table of models, as a notebook shows them."""
+        # By name at run time: the core knows no room above it.
+        return str(import_module("confide.report").notebook_view(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
