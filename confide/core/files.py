@@ -131,6 +131,27 @@ def write_table(
         raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
 
 
+def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Write torch tensors as safetensors, atomically."""
+    from safetensors.torch import save_file
+
+    with atomic(path) as temporary:
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
+
+
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """Torch tensors of a safetensors file; a damaged file gets one clear line."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not Path(path).exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        return dict(load_file(path))
+    except SafetensorError as error:
+        raise InputError(f"{path} must be a readable safetensors file, but reading it failed: {error}") from None
+
+
 def _npz_metadata(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     return {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
 
