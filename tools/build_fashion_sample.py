@@ -23,7 +23,7 @@ from torch.nn import functional
 
 SEED = 2017
 DIMENSIONS = 64
-CLASSES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
+CLASSES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
 
 
 def read_idx(path: Path) -> np.ndarray:

@@ -5,13 +5,16 @@ Frozen, few. Ids follow a sample through the whole house.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.core import files
 from confide.core.door import InputError
 
 Ids = NDArray[Any]
@@ -116,6 +119,28 @@ class Features:
     def dim(self) -> int:
         return int(self.values.shape[1])
 
+    def save(self, path: str | Path) -> None:
+        """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
+        about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
+        files.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values)}, about)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Features:
+        """Read features written by `save`, or any npz or parquet with `features` and `label`."""
+        columns, about = files.read_table(path)
+        if "features" not in columns:
+            raise InputError(f"{path} must have a column 'features' (n x d), got {', '.join(columns)}; rename it")
+        values = columns["features"]
+        labels = columns.get("label", columns.get("labels", np.full(len(values), -1)))
+        ids = columns.get("id", columns.get("ids"))
+        return cls(
+            values=values,
+            labels=labels.astype(np.int64),
+            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+            extractor=about.get("extractor", "unknown"),
+            split=about.get("split") or None,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Scores:
@@ -135,6 +160,34 @@ class Scores:
     def of(self, ids: Ids) -> NDArray[np.float64]:
         """Values for these ids, in their order; an id without a score is an error."""
         return self.values[rows_of(ids, self.ids, "scores")]
+
+    def save(self, path: str | Path) -> None:
+        """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata."""
+        columns: dict[str, NDArray[Any]] = {"id": self.ids}
+        if self.labels is not None:
+            columns["label"] = self.labels
+        columns["score"] = self.values
+        columns |= {k: v for k, v in self.columns.items() if k not in columns}
+        about = {"method": self.method, "options": json.dumps(files.plain(dict(self.options)))}
+        files.write_table(path, columns, {"confide": "scores/1", **about, "notes": json.dumps(self.notes)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Scores:
+        """Read scores written by `save`, or any table with `id` and `score`."""
+        columns, about = files.read_table(path)
+        if "score" not in columns:
+            raise InputError(f"{path} must have a column 'score', got {', '.join(columns)}; are these predictions?")
+        values = columns.pop("score").astype(np.float64)
+        ids, labels = columns.pop("id", None), columns.pop("label", None)
+        return cls(
+            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+            values=values,
+            method=about.get("method", "unknown"),
+            options=json.loads(about.get("options", "{}")),
+            labels=None if labels is None else labels.astype(np.int64),
+            columns=columns,
+            notes=tuple(json.loads(about.get("notes", "[]"))),
+        )
 
 
 def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:

@@ -1,0 +1,150 @@
+"""YAML or keyword options -> frozen Config, checked against the registries before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from confide import calibrators, difficulty, features, losses, trust
+from confide.core.door import InputError, OptionError, did_you_mean
+from confide.core.registry import Registry
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word of a family with its options, and the name its results carry."""
+
+    word: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.word)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides the outcome of a run."""
+
+    data: str = "fashion-sample"
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    features: Choice = Choice("cached")
+    difficulty: Choice = Choice("rmd")
+    weights: Mapping[str, Any] = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
+    training: Mapping[str, Any] = field(default_factory=dict)
+    losses: tuple[Choice, ...] = (Choice("cross_entropy"),)
+    calibrators: tuple[Choice, ...] = (Choice("temperature"),)
+    trust: tuple[Choice, ...] = (Choice("mcp"),)
+    metrics: str | tuple[str, ...] = "core"
+    gallery: int = 6
+    seed: int = 0
+    title: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionary, as the manifest keeps it; `from_dict` reads it back."""
+        row: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Choice):
+                value = _choice_dict(value)
+            elif isinstance(value, tuple):
+                value = [_choice_dict(v) if isinstance(v, Choice) else v for v in value]
+            elif isinstance(value, Mapping):
+                value = dict(value)
+            row[f.name] = value
+        return row
+
+
+def _choice_dict(choice: Choice) -> dict[str, Any]:
+    return {"word": choice.word, "name": choice.name, **choice.options}
+
+
+def load_config(source: str | Path | Mapping[str, Any] | Config, **changes: Any) -> Config:
+    """Config from a YAML file, a built-in recipe's name, a mapping or a Config, with fields changed."""
+    if isinstance(source, Config):
+        data: dict[str, Any] = source.as_dict()
+    elif isinstance(source, Mapping):
+        data = dict(source)
+    else:
+        data = _read_yaml(source)
+    return from_dict({**data, **changes})
+
+
+def _read_yaml(source: str | Path) -> dict[str, Any]:
+    path = Path(source)
+    if not path.exists():
+        path = RECIPES / f"{source}.yaml"
+    if not path.exists():
+        known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
+        raise InputError(f"config must be a YAML file or a recipe, got '{source}'; {did_you_mean(str(source), known)}")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} must be YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path} must hold 'key: value' lines, got {type(data).__name__}")
+    return data
+
+
+def from_dict(data: Mapping[str, Any]) -> Config:
+    """Config from plain values; every word and option is looked up before any work starts."""
+    known = {f.name for f in fields(Config)}
+    for key in data:
+        if key not in known:
+            raise OptionError(f"config has no field '{key}'; {did_you_mean(key, known)}")
+    values = dict(data)
+    families: dict[str, Registry] = {
+        "features": features.FEATURES,
+        "difficulty": difficulty.DIFFICULTY,
+        "losses": losses.LOSSES,
+        "calibrators": calibrators.CALIBRATORS,
+        "trust": trust.TRUST,
+    }
+    for name, registry in families.items():
+        if name not in values:
+            continue
+        if isinstance(getattr(Config, name, None), Choice) or name in ("features", "difficulty"):
+            values[name] = _choice(values[name], name, registry)
+        else:
+            listed = values[name] if isinstance(values[name], (list, tuple)) else [values[name]]
+            values[name] = tuple(_choice(v, name, registry) for v in listed)
+            _check_names(values[name], name)
+    if "losses" in values and not values["losses"]:
+        raise InputError("config field 'losses' must name at least one loss, got none")
+    for name in ("data_options", "weights", "training"):
+        if name in values and not isinstance(values[name], Mapping):
+            raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {values[name]!r}")
+    if isinstance(values.get("metrics"), list):
+        values["metrics"] = tuple(values["metrics"])
+    seed = values.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InputError(f"config field 'seed' must be a whole number, got {seed!r}")
+    return Config(**values)
+
+
+def _choice(value: Any, family: str, registry: Registry) -> Choice:
+    if isinstance(value, Choice):
+        choice = value
+    elif isinstance(value, str):
+        choice = Choice(value)
+    elif isinstance(value, Mapping) and isinstance(value.get("word"), str):
+        options = {k: v for k, v in value.items() if k not in ("word", "name")}
+        choice = Choice(value["word"], options, str(value.get("name", "")))
+    else:
+        raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
+    # Words such as timm:<name> are resolved by their prefix.
+    registry.get(choice.word.split(":", 1)[0]).check_options(choice.options)
+    return choice
+
+
+def _check_names(choices: tuple[Choice, ...], family: str) -> None:
+    names = [c.name for c in choices]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"config field '{family}' has '{name}' twice; give each its own 'name'")
