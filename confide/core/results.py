@@ -145,8 +145,8 @@ class Evaluation:
     samples: tuple[Sample, ...] = ()
     operating_points: tuple[Mapping[str, Any], ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions, data,
-    commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (the score's word)."""
+    """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions,
+    data, commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (its word)."""
     warnings: tuple[str, ...] = ()
 
     def find(self, metric: str, **where: Any) -> Measurement:
