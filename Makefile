@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all test-gpu lint wheel clean
+.PHONY: demo test test-all test-gpu lint wheel readme clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -36,3 +36,6 @@ $(STAMP): pyproject.toml
 
 clean:
 	rm -rf runs dist build
+
+readme: $(STAMP)
+	$(BIN)/python tools/write_method_table.py README.md
