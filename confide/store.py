@@ -46,7 +46,11 @@ class RunFolder:
         self._lock = lock_file(self.path / ".lock", self.path)
         manifest = self.path / "manifest.json"
         if manifest.exists():
-            self.stages = read_manifest(manifest)["stages"]
+            try:
+                self.stages = read_manifest(manifest)["stages"]
+            except InputError:
+                self._lock.close()
+                raise
         for leftover in self.path.rglob(".*.part"):
             leftover.unlink(missing_ok=True)
         return self

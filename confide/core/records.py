@@ -39,7 +39,7 @@ def check_ids(ids: Any, n: int, name: str = "ids") -> Ids:
         raise InputError(f"{name} must be integers or strings, got {array.dtype}; convert them")
     unique, counts = np.unique(array, return_counts=True)
     if len(unique) != n:
-        raise InputError(f"{name} must be unique, got {unique[counts > 1][0]!r} twice or more; rename one")
+        raise InputError(f"{name} must be unique, got {unique[counts > 1][0].item()!r} twice or more; rename one")
     return array
 
 
@@ -203,6 +203,6 @@ def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.in
         first = wanted[missing][0]
         raise InputError(
             f"{what} must have every id asked for, but {int(missing.sum())} of {len(wanted)} are missing, "
-            f"first {first!r}; use {what} of the same samples"
+            f"first {first.item()!r}; use {what} of the same samples"
         )
     return rows

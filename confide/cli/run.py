@@ -1,0 +1,57 @@
+"""`confide run CONFIG.yaml`: an experiment, resumable."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from confide.cli.tables import print_json
+from confide.core.door import InputError
+
+EXAMPLE = "  confide run experiment.yaml --out runs/first\n  confide run demo --set training.epochs=3 --set seed=1"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a YAML file, or the name of a built-in recipe such as 'demo'")
+    parser.add_argument("--out", default=None, help="run folder (default: runs/<name of the config>)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field, such as training.epochs=3"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from confide.cli.outcome import show_outcome
+    from confide.config import load_config
+    from confide.experiment import run as run_experiment
+
+    config = load_config(with_changes(load_config(args.config).as_dict(), args.set))
+    out = Path(args.out or Path("runs") / Path(args.config).stem)
+    outcome = run_experiment(config, out)
+    if args.json:
+        print_json(
+            {"folder": outcome.folder, "report": outcome.report, "made": outcome.made, **outcome.evaluation.to_dict()}
+        )
+    else:
+        show_outcome(outcome)
+    return 0
+
+
+def with_changes(data: dict[str, Any], changes: list[str]) -> dict[str, Any]:
+    """The config with `field=value` or `field.inner=value` changed; values are read as YAML."""
+    import yaml
+
+    for change in changes:
+        path, sign, text = change.partition("=")
+        if not sign:
+            raise InputError(f"--set must be FIELD=VALUE, got '{change}'")
+        outer, dot, inner = path.partition(".")
+        value = yaml.safe_load(text)
+        if dot:
+            if not isinstance(data.get(outer), dict):
+                raise InputError(f"--set {path}: config field '{outer}' has no inner fields; set it whole")
+            data[outer] = {**data[outer], inner: value}
+        else:
+            data[outer] = value
+    return data

@@ -1,0 +1,86 @@
+"""Which samples to show: the easiest and hardest of each class, with small pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from confide.core.predictions import Predictions
+from confide.core.records import Scores, Split
+from confide.core.results import Sample
+
+
+def gallery(
+    split: Split,
+    scores: Scores,
+    class_names: Sequence[str],
+    *,
+    predictions: Predictions | None = None,
+    each: int = 6,
+    longest_side: int = 96,
+    most_classes: int = 20,
+) -> tuple[Sample, ...]:
+    """The `each` easiest and hardest samples of every class by difficulty.
+
+    Args:
+        predictions: adds what the model said of each sample.
+        each: samples per class and end.
+        longest_side: larger pictures are shrunk to it.
+        most_classes: with more classes only those with the highest mean difficulty are shown.
+    """
+    difficulty = scores.of(split.ids)
+    said = None if predictions is None else predictions.align(split.ids)
+    present = np.unique(split.labels)
+    hardest_first = sorted(present, key=lambda k: -float(difficulty[split.labels == k].mean()))[:most_classes]
+    samples: list[Sample] = []
+    for label in sorted(hardest_first):
+        rows = np.flatnonzero(split.labels == label)
+        order = rows[np.argsort(difficulty[rows], kind="stable")]
+        ends = (("easiest", order[:each]), ("hardest", order[::-1][: min(each, max(len(order) - each, 0))]))
+        for role, chosen in ends:
+            for row in chosen:
+                samples.append(_sample(role, int(row), split, difficulty, class_names, said, longest_side))
+    return tuple(samples)
+
+
+def _sample(
+    role: str,
+    row: int,
+    split: Split,
+    difficulty: NDArray[np.float64],
+    class_names: Sequence[str],
+    said: Predictions | None,
+    longest_side: int,
+) -> Sample:
+    content = split.inputs[row]
+    return Sample(
+        role=role,
+        id=str(split.ids[row]),
+        label=class_names[int(split.labels[row])],
+        prediction=None if said is None else class_names[int(said.facts.prediction[row])],
+        confidence=None if said is None else float(said.facts.confidence[row]),
+        difficulty=float(difficulty[row]),
+        picture=None if isinstance(content, str) else picture(content, longest_side),
+        text=content[:280] if isinstance(content, str) else None,
+    )
+
+
+def picture(image: Any, longest_side: int = 96) -> str | None:
+    """A data URI of a uint8 image `c h w`; None for what is not an image. PNG when small, else JPEG."""
+    pixels = np.asarray(image)
+    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
+        return None
+    drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    small = max(drawn.size) <= longest_side
+    if not small:
+        drawn.thumbnail((longest_side, longest_side))
+    buffer = io.BytesIO()
+    kind = "png" if small else "jpeg"
+    drawn.save(buffer, format=kind, **({"optimize": True} if small else {"quality": 80}))
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

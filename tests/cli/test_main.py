@@ -1,0 +1,60 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from confide.cli.main import VERBS, main
+
+
+def test_help_is_quick_and_loads_no_torch():
+    code = "import sys; from confide.cli.main import main; main([]); sys.exit('torch' in sys.modules)"
+    started = time.process_time()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for verb in VERBS:
+        assert verb in done.stdout
+    assert time.process_time() - started < 5
+
+
+def test_importing_the_package_loads_neither_torch_nor_numpy():
+    code = "import sys, confide; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'scipy')))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "example:" in shown
+    assert f"confide {verb}" in shown
+    assert "--json" in shown
+
+
+def test_an_unknown_verb_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluat"])
+    assert stop.value.code == 2
+    assert "evaluate" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_line_and_status_1(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path / "gone.npz")]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("confide: ")
+    assert "does not exist" in error
+    assert "\n" not in error
+
+
+def test_doctor_and_list_answer_machines(capsys):
+    import json
+
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["core"]["torch"]
+    assert main(["list", "losses", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["losses"]
+    assert {"focal", "adafocal"} <= {row["word"] for row in rows}
+    assert main(["list", "nonsense"]) == 1
+    assert "no family named 'nonsense'" in capsys.readouterr().err

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from confide.core.door import InputError
+from confide.core.records import Dataset, Features, Scores, Split, check_ids, rows_of
+
+
+def test_rows_are_found_by_id_in_the_order_asked():
+    known = np.array(["c", "a", "b"])
+    np.testing.assert_array_equal(rows_of(["b", "c"], known, "scores"), [2, 0])
+
+
+def test_integer_and_text_ids_meet():
+    np.testing.assert_array_equal(rows_of(np.array(["3", "1"]), np.array([1, 2, 3]), "scores"), [2, 0])
+
+
+def test_a_missing_id_is_said():
+    with pytest.raises(InputError, match=r"1 of 2 are missing, first 'z'"):
+        rows_of(["a", "z"], np.array(["a", "b"]), "scores")
+
+
+def test_ids_must_be_unique_and_as_many_as_samples():
+    with pytest.raises(InputError, match="must be unique, got 'a' twice"):
+        check_ids(["a", "a"], 2)
+    with pytest.raises(InputError, match="must be 3 values"):
+        check_ids(["a", "b"], 3)
+
+
+def test_scores_and_features_come_back_as_they_went(tmp_path):
+    ids, labels = np.array(["x", "y"]), np.array([0, 1])
+    scores = Scores(
+        ids, np.array([0.5, -1.0]), "rmd", {"shrinkage": "auto"}, labels, {"verdict": np.array(["a", "b"])}, ("n",)
+    )
+    scores.save(tmp_path / "s.parquet")
+    back = Scores.load(tmp_path / "s.parquet")
+    assert (back.method, back.options, back.notes) == ("rmd", {"shrinkage": "auto"}, ("n",))
+    np.testing.assert_array_equal(back.of(np.array(["y", "x"])), [-1.0, 0.5])
+    np.testing.assert_array_equal(back.columns["verdict"], ["a", "b"])
+    features = Features(np.eye(2, dtype=np.float16), labels, ids, "pixels", "val")
+    features.save(tmp_path / "f.npz")
+    again = Features.load(tmp_path / "f.npz")
+    assert (again.extractor, again.split, again.dim) == ("pixels", "val", 2)
+    assert again.values.dtype == np.float16
+
+
+def test_a_split_that_is_not_there_is_named():
+    split = Split(np.zeros((1, 2)), np.array([0]), np.array([0]))
+    dataset = Dataset("mine", "rows", {"train": split}, ("a", "b"))
+    with pytest.raises(InputError, match="has no split 'test'; it has train"):
+        _ = dataset.test
