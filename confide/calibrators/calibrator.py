@@ -1,0 +1,168 @@
+"""What a fit returns: a frozen calibrator, its torch.nn.Module, and the registries that its word points into.
+
+A method is two functions: one fits, `(logits, labels, *, options) -> Fitted`, and one transforms,
+`(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
+file. The door (`family.py`) joins them into a `Calibrator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from confide.calibrators import saving
+from confide.core.door import InputError
+from confide.core.predictions import Predictions
+from confide.core.registry import Registry
+from confide.core.shapes import Logits
+
+CALIBRATORS = Registry("calibrator")
+Values = Mapping[str, Tensor]
+Transform = Callable[[Values, Logits], Logits]
+TRANSFORMS: dict[str, Transform] = {}
+T = TypeVar("T", bound=Transform)
+
+BLOCK_ELEMENTS = 1 << 20
+"""Elements of one block of rows when a calibrator is applied: temporaries stay at a few megabytes."""
+
+
+def transform_of(word: str) -> Callable[[T], T]:
+    """Decorator: the function that applies the fitted values of that word to logits."""
+
+    def register(function: T) -> T:
+        TRANSFORMS[word] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a method's fit found: values for its transform, and what a person should know about the fit."""
+
+    values: dict[str, Tensor]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrator:
+    """A fitted calibrator: `calibrator(predictions)` gives the same samples with calibrated logits.
+
+    `values` are the fitted numbers (also as attributes: `calibrator.temperature`), `notes` the warnings of the fit.
+    """
+
+    word: str
+    values: Mapping[str, Tensor]
+    num_classes: int
+    n: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("values", {})
+        if name not in values:
+            raise AttributeError(f"calibrator has no attribute '{name}'; its values are {', '.join(values) or 'none'}")
+        value = values[name]
+        return value.item() if value.ndim == 0 else value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The same as `notes`: what a person should know before using it."""
+        return self.notes
+
+    @property
+    def keeps_argmax(self) -> bool:
+        """Whether the method can never change the predicted class."""
+        return keeps_argmax(self.word, self.options)
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        logits = predictions.need_logits(f"calibrator '{self.word}'")
+        # A map of log-probabilities gives no logits of the model: energy and the largest logit stay undefined.
+        from_probabilities = predictions.from_probabilities or gives_probabilities(self.word)
+        return replace(predictions.with_logits(self.calibrated(logits)), from_probabilities=from_probabilities)
+
+    def calibrated(self, logits: Logits) -> Logits:
+        """Calibrated logits `n c`, by row blocks; at least float32, otherwise of the dtype that came."""
+        check_classes(self.word, self.num_classes, logits.shape[1])
+        dtype = torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype
+        result = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+        values = {name: value.to(logits.device) for name, value in self.values.items()}
+        rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+        for start in range(0, len(logits), rows):
+            block = logits[start : start + rows]
+            # In float64, so that a float32 record is rounded once, at the end.
+            moved = TRANSFORMS[self.word](values, block.double()).to(dtype)
+            result[start : start + rows] = with_argmax_of(block, moved) if self.keeps_argmax else moved
+        return result
+
+    def module(self) -> nn.Module:
+        """A torch.nn.Module, logits -> calibrated logits, to append to a model or to export."""
+        return CalibratorModule(self.word, self.values)
+
+    def save(self, path: str | Path) -> None:
+        """Write as .json (numbers a person can read) or .safetensors, atomically."""
+        saving.save(path, self.state())
+
+    def state(self) -> saving.State:
+        """Everything as plain data and tensors, for a file."""
+        plain = {
+            "word": self.word,
+            "num_classes": self.num_classes,
+            "n": self.n,
+            "options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options.items()},
+            "notes": list(self.notes),
+        }
+        return plain, dict(self.values)
+
+
+class CalibratorModule(nn.Module):
+    """The transform of a fitted calibrator with its values as buffers; computes in the dtype of the logits."""
+
+    def __init__(self, word: str, values: Values) -> None:
+        super().__init__()
+        self.word, self.names = word, tuple(values)
+        for name, value in values.items():
+            self.register_buffer(name, value.clone())
+
+    def forward(self, logits: Logits) -> Logits:
+        values = {name: getattr(self, name) for name in self.names}
+        cast = {k: v.to(logits.dtype) if v.is_floating_point() else v for k, v in values.items()}
+        return TRANSFORMS[self.word](cast, logits)
+
+
+def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
+    """Whether the method, with these options, never changes the predicted class."""
+    fact = CALIBRATORS.get(word).facts["keeps_argmax"]
+    if isinstance(fact, bool):
+        return fact
+    option, wanted = fact
+    return bool(options.get(option, CALIBRATORS.get(word).options[option]) == wanted)
+
+
+def gives_probabilities(word: str) -> bool:
+    """Whether the method's logits are logarithms of calibrated probabilities."""
+    return bool(CALIBRATORS.get(word).facts["yields"] == "probabilities")
+
+
+def check_classes(word: str, fitted: int, came: int) -> None:
+    """The classes of the predictions must be those of the fit."""
+    if fitted != came:
+        raise InputError(
+            f"calibrator '{word}' was fitted for {fitted} classes, got predictions of {came}; fit one for this model"
+        )
+
+
+def with_argmax_of(before: Logits, after: Logits) -> Logits:
+    """`after`, with the class that led `before` put in front again where rounding or a tie took its place."""
+    lead = before.argmax(dim=1, keepdim=True)
+    best = after.amax(dim=1, keepdim=True)
+    lost = after.argmax(dim=1, keepdim=True) != lead
+    if not bool(lost.any()):
+        return after
+    ahead = torch.where(lost, torch.nextafter(best, torch.full_like(best, torch.inf)), after.gather(1, lead))
+    return after.scatter(1, lead, ahead)

@@ -1,0 +1,128 @@
+"""The family's door: fit a calibrator on held-out predictions, load one, name them all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.calibrators import saving
+from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Calibrator
+from confide.core.door import InputError, check_finite
+from confide.core.facts import SMALLEST_PROBABILITY
+from confide.core.predictions import Predictions
+from confide.core.registry import Method
+
+
+def names() -> tuple[str, ...]:
+    """All words."""
+    return CALIBRATORS.names()
+
+
+def fit(word: str, predictions: Predictions, **options: Any) -> Calibrator:
+    """Fit the calibrator of that word on held-out predictions; a split called `test` is refused."""
+    method = CALIBRATORS.get(word)
+    method.check_options(options)
+    logits, labels = checked(word, predictions)
+    found = method.function(logits, labels, **options)
+    notes = (*set_notes(method, predictions), *found.notes)
+    calibrator = Calibrator(word, found.values, predictions.num_classes, len(predictions), options, notes)
+    return with_outcome(calibrator, predictions)
+
+
+def load(path: str | Path) -> Calibrator:
+    """The calibrator that `save` wrote."""
+    plain, values = saving.read(path)
+    return from_state(plain, values)
+
+
+def from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
+    """The calibrator of a saved state."""
+    word = CALIBRATORS.get(plain["word"]).word
+    return Calibrator(word, values, plain["num_classes"], plain["n"], plain["options"], tuple(plain["notes"]))
+
+
+def checked(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
+    """Logits and labels on the CPU, or one clear line about what is wrong with them."""
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"calibrator '{word}' is fitted on Predictions, got {type(predictions).__name__}; "
+            "wrap logits and labels: Predictions(logits, labels, split='val')"
+        )
+    predictions.need_not_test(f"calibrator '{word}'")
+    logits = predictions.need_logits(f"calibrator '{word}'")
+    if not len(predictions):
+        raise InputError(f"calibrator '{word}' needs at least one prediction, got none; pass those on 'val'")
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    # The sum is finite if all are, at a fraction of the price of looking at each; if not, look.
+    if not bool(torch.isfinite(logits.sum())):
+        check_finite(logits, "logits")
+    return logits.cpu(), predictions.labels.cpu()
+
+
+def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
+    """What a person should know about the predictions before trusting this fit."""
+    n, num_classes = len(predictions), predictions.num_classes
+    notes = []
+    seen = torch.bincount(predictions.labels.cpu(), minlength=num_classes)
+    missing = (seen == 0).nonzero().flatten().tolist()
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        notes.append(f"{len(missing)} of {num_classes} classes have no validation sample ({shown})")
+    if n < num_classes:
+        notes.append(f"{n} validation samples are fewer than the {num_classes} classes")
+    parameters = number_of_parameters(method, num_classes)
+    if n < 10 * parameters:
+        notes.append(
+            f"{n} validation samples are few for the {parameters} parameters of '{method.word}' "
+            f"(ten a parameter would be {10 * parameters})"
+        )
+    if all_correct(predictions):
+        notes.append("every validation prediction is right: how sure is too sure cannot be learned from them")
+    if predictions.from_probabilities:
+        zeros = int((predictions.logits <= math.log(SMALLEST_PROBABILITY) + 1e-4).any(dim=1).sum())
+        if zeros:
+            notes.append(
+                f"{zeros} of {n} validation samples hold probabilities of 0, taken as {SMALLEST_PROBABILITY:g}; "
+                "the fit depends on that number, so pass logits where you can"
+            )
+    return tuple(notes)
+
+
+def number_of_parameters(method: Method, num_classes: int) -> int:
+    """How many numbers the method fits: its fact `parameters` holds (alone, per class, per pair of classes)."""
+    alone, per_class, per_pair = method.facts["parameters"]
+    return int(alone + per_class * num_classes + per_pair * num_classes**2)
+
+
+def all_correct(predictions: Predictions) -> bool:
+    """Whether every prediction is right; stops at the first block with an error."""
+    logits, labels = predictions.logits, predictions.labels
+    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+    return all(
+        bool((logits[start : start + rows].argmax(dim=1) == labels[start : start + rows]).all())
+        for start in range(0, len(labels), rows)
+    )
+
+
+def with_outcome(calibrator: Calibrator, predictions: Predictions) -> Calibrator:
+    """The calibrator with a note where it changes predicted classes, and what that does to the accuracy."""
+    if calibrator.keeps_argmax:
+        return calibrator
+    before = predictions.logits.argmax(dim=1)
+    after = calibrator.calibrated(predictions.logits).argmax(dim=1)
+    changed = int((before != after).sum())
+    if not changed:
+        return calibrator
+    gain = float((after == predictions.labels).double().mean() - (before == predictions.labels).double().mean())
+    note = (
+        f"the predicted class changes on {changed} of {len(predictions)} validation samples; "
+        f"accuracy there {'rises' if gain > 0 else 'falls' if gain < 0 else 'stays'}"
+        + (f" by {abs(gain):.4f}" if gain else "")
+    )
+    return replace(calibrator, notes=(*calibrator.notes, note))

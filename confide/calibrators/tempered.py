@@ -1,0 +1,205 @@
+"""The likelihood of tempered logits, its slope and curvature in one pass over row blocks, and the search on them.
+
+With w = (z - max z) / T and s = log(1 / T):  NLL = log sum exp w - w_y,  dNLL/ds = E[w] - w_y,
+d2NLL/ds2 = Var[w] + dNLL/ds, moments under softmax(w). Derivatives in log T have no unit, so any scale of logits is
+alike; nothing of size n x c is ever made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+BLOCK_ELEMENTS = 1 << 16
+"""256 KB of float32: block, exponentials and moments stay in the second-level cache."""
+SAMPLE_ROWS = 1024
+"""Rows of the sample that gives the search on many rows its starting point."""
+LIMIT = 1e3
+"""How far T may move from the spread of the logits, either way; beyond it the answer is one-hot or uniform."""
+TOLERANCE = 1e-10
+Array = NDArray[np.floating]
+
+
+def row_dot(left: Array, right: Array) -> Array:
+    """Dot product of every pair of rows."""
+    # np.vecdot came with numpy 2.0 and takes half the time of einsum.
+    result: Array = np.vecdot(left, right) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", left, right)
+    return result
+
+
+class TemperedRows:
+    """Rows of logits with their labels, ready for passes at any temperature: buffers and row maxima are kept."""
+
+    def __init__(self, logits: Tensor, labels: Tensor) -> None:
+        self.rows = np.ascontiguousarray(logits.numpy())
+        if self.rows.dtype not in (np.float32, np.float64):
+            self.rows = self.rows.astype(np.float32)
+        self.labels = labels.numpy()
+        n, num_classes = self.rows.shape
+        self.n = n
+        self.block = max(1, min(n, BLOCK_ELEMENTS // num_classes))
+        self.scaled = np.empty((self.block, num_classes), self.rows.dtype)
+        self.weight = np.empty_like(self.scaled)
+        self.ones = np.ones(num_classes, self.rows.dtype)
+        self.highest = torch.from_numpy(self.rows).amax(dim=1).numpy() if n else np.empty(0, self.rows.dtype)
+        # Differences of the given numbers, exact before any scaling.
+        self.true_gap = self.rows[np.arange(n), self.labels].astype(np.float64) - self.highest
+
+    def sample(self, size: int) -> TemperedRows:
+        """Every k-th row, about `size` of them."""
+        step = max(1, self.n // size)
+        return TemperedRows(torch.from_numpy(self.rows[::step].copy()), torch.from_numpy(self.labels[::step].copy()))
+
+    def spread(self) -> float:
+        """Typical distance of a logit from the largest of its row: the unit in which T is bounded."""
+        some = self.rows[:: max(1, self.n // SAMPLE_ROWS)].astype(np.float64)
+        distance = some.max(axis=1) - some.mean(axis=1)
+        typical = float(np.median(distance)) or float(distance.mean())
+        return typical if math.isfinite(typical) else 1.0
+
+    def moments(self, scale: float) -> tuple[float, float, float]:
+        """Mean NLL at logits * scale, and its first and second derivative in log(scale)."""
+        loss = slope = curvature = 0.0
+        factor = self.rows.dtype.type(scale)
+        for start in range(0, self.n, self.block):
+            part = slice(start, min(start + self.block, self.n))
+            total, first, second = self._block_sums(part, factor)
+            # In exact arithmetic total >= 1: the largest term is exp(0).
+            mean = first / total
+            true = self.true_gap[part] * float(factor)
+            loss += float(np.sum(np.log(total) - true))
+            slope += float(np.sum(mean - true))
+            curvature += float(np.sum(second / total - mean * mean))
+        return loss / self.n, slope / self.n, (curvature + slope) / self.n
+
+    def confidence(self, scale: float) -> Array:
+        """Largest probability of every row at logits * scale."""
+        result = np.empty(self.n, np.float64)
+        factor = self.rows.dtype.type(scale)
+        for start in range(0, self.n, self.block):
+            part = slice(start, min(start + self.block, self.n))
+            self._exponentials(part, factor)
+            result[part] = 1.0 / (self.weight[: part.stop - part.start] @ self.ones)
+        return result
+
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether the first largest logit of a row is that of its label."""
+        result: NDArray[np.bool_] = self.rows.argmax(axis=1) == self.labels
+        return result
+
+    def _exponentials(self, part: slice, factor: np.floating[Any]) -> None:
+        size = part.stop - part.start
+        scaled = self.scaled[:size]
+        # torch subtracts a column at half of numpy's price; for exp and dot products it is the other way round.
+        highest = torch.from_numpy(self.highest[part])[:, None]
+        torch.sub(torch.from_numpy(self.rows[part]), highest, out=torch.from_numpy(scaled))
+        np.multiply(scaled, factor, out=scaled)
+        np.exp(scaled, out=self.weight[:size])
+
+    def _block_sums(self, part: slice, factor: np.floating[Any]) -> tuple[Array, Array, Array]:
+        size = part.stop - part.start
+        scaled, weight = self.scaled[:size], self.weight[:size]
+        self._exponentials(part, factor)
+        total = weight @ self.ones
+        first = row_dot(weight, scaled)
+        np.multiply(weight, scaled, out=weight)
+        second = row_dot(weight, scaled)
+        return total.astype(np.float64), first.astype(np.float64), second.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a search ended: the scale 1/T, and which bound of T it ran into, if any."""
+
+    scale: float
+    bound: str | None = None  # "low" (T to 0), "high" (T to infinity)
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 / self.scale
+
+
+def best_scale(logits: Tensor, labels: Tensor, bounds: tuple[float, float] | None = None) -> Optimum:
+    """The scale 1/T with the smallest mean NLL, to 1e-8 in log T or at a bound.
+
+    Args:
+        bounds: smallest and largest T; by default the spread of the logits / 1000 and * 1000.
+    """
+    rows = TemperedRows(logits, labels)
+    spread = rows.spread()
+    if spread <= 0.0:
+        return Optimum(1.0)
+    low, high = bounds or (spread / LIMIT, spread * LIMIT)
+    box = (-math.log(high), -math.log(low))
+    start = min(max(-math.log(spread / 4), box[0]), box[1])
+    if rows.n >= 4 * SAMPLE_ROWS:
+        start = minimum(rows.sample(SAMPLE_ROWS).moments, start, box, 1e-3)
+    log_scale = minimum(rows.moments, start, box, TOLERANCE)
+    bound = "low" if log_scale >= box[1] else "high" if log_scale <= box[0] else None
+    return Optimum(math.exp(log_scale), bound)
+
+
+Moments = Callable[[float], tuple[float, float, float]]
+
+
+def minimum(moments: Moments, start: float, box: tuple[float, float], tolerance: float) -> float:
+    """Safeguarded Newton in s: the root of the slope inside the box, or the end of the box it runs to.
+
+    The likelihood is convex in exp(s), so the sign of the slope brackets the root; a Newton step that leaves the
+    bracket is replaced by its middle. Two evaluations give a cubic of the inverse function (Hermite), whose root is
+    good to the product of the squared errors: from a start within a few percent, two evaluations are enough.
+    """
+    low, high = box
+    here, previous = start, None
+    for _ in range(100):
+        _, slope, curvature = moments(math.exp(here))
+        if slope == 0.0 or (here >= box[1] and slope < 0) or (here <= box[0] and slope > 0):
+            return here
+        low, high = (here, high) if slope < 0 else (low, here)
+        point = (here, slope, curvature)
+        step, error = _step(point, previous)
+        target = here + min(max(step, -2.0), 2.0)
+        if not low < target < high:
+            # At an end of the box the slope is still unknown: look there before halving.
+            target = box[1] if target >= box[1] > here else box[0] if target <= box[0] < here else (low + high) / 2
+        elif error < tolerance:
+            return target
+        if abs(target - here) <= 1e-14 * max(1.0, abs(here)):
+            return target
+        here, previous = target, point
+    return here
+
+
+def _step(point: tuple[float, float, float], previous: tuple[float, float, float] | None) -> tuple[float, float]:
+    """The step from this point to the root, and about how wrong it is."""
+    here, slope, curvature = point
+    if curvature <= 0.0:
+        # In exp(s) the curvature is never negative: Newton there, ds = log(1 + step).
+        return math.copysign(1.0, -slope), math.inf
+    newton = -slope / curvature
+    if previous is None or previous[2] <= 0.0:
+        return newton, max(abs(newton), abs(newton) ** 2)
+    before, slope_before, curvature_before = previous
+    # Cubic Hermite interpolation of s as a function of the slope, at slope 0.
+    width = slope - slope_before
+    if width == 0.0:
+        return newton, abs(newton)
+    at = -slope_before / width
+    cubic = (
+        (1 + 2 * at) * (1 - at) ** 2 * before
+        + at * (1 - at) ** 2 * width / curvature_before
+        + at**2 * (3 - 2 * at) * here
+        + at**2 * (at - 1) * width / curvature
+    )
+    step = cubic - here
+    if abs(step - newton) > 0.5 * abs(newton):
+        return newton, abs(newton)
+    # The cubic errs by about (distance to both points)^2, Newton's own correction bounds the constant.
+    return step, 10.0 * (cubic - before) ** 2 * step**2 + 1e-15
