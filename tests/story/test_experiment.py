@@ -1,0 +1,87 @@
+"""Whole experiments on small data: what is made, what is skipped, what bad input says."""
+
+import json
+
+import numpy as np
+import pytest
+
+import confide
+from confide.core.door import InputError, OptionError
+
+SMALL = {
+    "training": {"model": "mlp", "epochs": 2, "batch_size": 32},
+    "features": "pixels",
+    "losses": ["cross_entropy", {"word": "difficulty_entropy", "alpha": 0.3}],
+    "trust": ["mcp", "steep_slope"],
+    "seed": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Three overlapping classes of 12 numbers, as an npz file with splits."""
+    generator = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "blobs.npz"
+    arrays = {}
+    for split, n in (("train", 240), ("val", 150), ("test", 150)):
+        labels = np.arange(n) % 3
+        centres = np.eye(3, 12)[labels] * 2.0
+        arrays[f"x_{split}"] = (centres + generator.normal(size=(n, 12))).astype(np.float32)
+        arrays[f"y_{split}"] = labels
+    np.savez(path, **arrays)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def outcome(data, tmp_path_factory):
+    return confide.run({**SMALL, "data": data}, tmp_path_factory.mktemp("run"))
+
+
+def test_the_river_flows_from_data_to_report(outcome):
+    names = {p.name for p in outcome.folder.iterdir()}
+    assert {"data.json", "manifest.json", "evaluation.json", "report.html"} <= names
+    page = outcome.report.read_text(encoding="utf-8")
+    assert "cross_entropy" in page
+    assert "difficulty_entropy" in page
+    accuracy = outcome.evaluation.find("accuracy", model="cross_entropy", stage="raw", group=None)
+    assert 0.5 < float(accuracy) < 1
+    assert accuracy.low < float(accuracy) < accuracy.high
+
+
+def test_the_numbers_are_those_of_the_predictions(outcome):
+    predictions = confide.Predictions.load(outcome.folder / "predictions" / "cross_entropy-test.parquet")
+    shown = outcome.evaluation.value("accuracy", model="cross_entropy", stage="raw", group=None)
+    assert shown == pytest.approx(float(predictions.facts.correct.double().mean()))
+
+
+def test_a_second_call_makes_nothing_and_says_the_same(outcome, data):
+    again = confide.run({**SMALL, "data": data}, outcome.folder)
+    assert again.made == ()
+    assert again.evaluation.to_dict() == outcome.evaluation.to_dict()
+
+
+def test_the_same_seed_gives_the_same_numbers_elsewhere(outcome, data, tmp_path):
+    again = confide.run({**SMALL, "data": data}, tmp_path / "other")
+    rows = [m.as_row() for m in again.evaluation.measurements]
+    assert rows == [m.as_row() for m in outcome.evaluation.measurements]
+
+
+def test_a_changed_option_makes_only_what_depends_on_it(outcome, data):
+    changed = confide.run({**SMALL, "data": data, "calibrators": ["temperature", "vector"]}, outcome.folder)
+    assert any(stage.startswith("calibrate:cross_entropy:vector") for stage in changed.made)
+    assert not any(stage.startswith(("train:", "predict:", "features:", "difficulty:")) for stage in changed.made)
+    manifest = json.loads((outcome.folder / "manifest.json").read_text())
+    assert "train:cross_entropy" in manifest["stages"]
+
+
+def test_words_and_options_are_checked_before_any_work(data, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(InputError, match="did you mean 'cross_entropy'"):
+        confide.run({**SMALL, "data": data, "losses": ["cros_entropy"]}, out)
+    with pytest.raises(OptionError, match="has no option 'gama'"):
+        confide.run({**SMALL, "data": data, "losses": [{"word": "focal", "gama": 2}]}, out)
+    with pytest.raises(OptionError, match="config has no field 'loses'"):
+        confide.run({"loses": ["focal"]}, out)
+    with pytest.raises((InputError, OptionError), match="epoch"):
+        confide.run({**SMALL, "data": data, "training": {"epoch": 3}}, out)
+    assert not out.exists()
