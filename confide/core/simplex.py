@@ -1,0 +1,112 @@
+"""THE primitive: one fused pass over logits -> per-sample statistics of the softmax, with its own one-pass backward.
+
+Every loss and many metrics are formulas over a few numbers per sample. `simplex_statistics` computes the wanted ones
+while the logits are read once, and takes the gradients of all of them back to the logits in one pass:
+
+    d log p_y / dz_k = 1[k=y] - p_k          d H / dz_k = -p_k (log p_k + H)
+    d p_j     / dz_k = p_j (1[k=j] - p_k)    d sum p^2 / dz_k = 2 p_k (p_k - sum p^2)
+
+Logits on a CPU go through row blocks that stay in cache (`simplex_cpu`), on a GPU through Triton kernels
+(`simplex_cuda`), anywhere else through plain torch (`simplex_plain`). All three can be differentiated twice: the second
+derivative always goes through plain torch.
+
+A bad row (NaN, infinity, label out of range) is an error at once on the CPU. On a GPU nothing may wait for the device,
+so the row becomes NaN and sets a flag on the device; `check()` reads the flags and raises the same clear line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.core.door import InputError, did_you_mean
+from confide.core.shapes import Labels, Logits, PerSample
+from confide.core.simplex_cpu import BlockPass
+from confide.core.simplex_plain import STATISTICS, Request, plain_statistics, read_flags, set_flag
+
+__all__ = ["STATISTICS", "Statistics", "check", "log1mexp", "one_minus_p", "simplex_statistics"]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The wanted per-sample statistics, each a vector of length n, as attributes."""
+
+    values: dict[str, Tensor]
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(f"statistic '{name}' was not wanted; wanted: {', '.join(self.values)}") from None
+
+
+def simplex_statistics(
+    logits: Logits, labels: Labels | None, want: str | tuple[str, ...], *, order: float = 2.0, margin: float = 0.0
+) -> Statistics:
+    """The wanted statistics of softmax(logits): one pass forward, one pass backward.
+
+    Names: `log_p_true`, `p_true`, `entropy`, `p_max`, `prediction` (index of the largest, lowest index on ties),
+    `p_second` (runner-up), `p_other` (largest probability of another class than the label), `p_below` (largest
+    probability strictly below the label's; 0 if none), `sum_squares`, `mean_log_p`, `log_sum_exp`, `norm` (of the
+    logits), `excess` (mean over classes of max(0, max_j z_j - z_k - margin)).
+
+    Half precision is accumulated in float32 and gives float32 statistics. Soft labels (n x c) are taken for
+    `log_p_true` = sum_k q_k log p_k and `p_true` = sum_k q_k p_k.
+
+    Args:
+        order: which norm `norm` is: 1, 2 or any p >= 1.
+        margin: the distance below the largest logit that `excess` leaves free.
+    """
+    names = tuple(want.replace(",", " ").split()) if isinstance(want, str) else tuple(want)
+    for name in names:
+        if name not in STATISTICS:
+            raise InputError(f"no statistic named '{name}'; {did_you_mean(name, STATISTICS)}")
+    request = Request(names, float(order), float(margin))
+    return Statistics(dict(zip(names, _outputs(logits, labels, request), strict=True)))
+
+
+def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+    soft = labels is not None and labels.ndim == 2
+    if logits.device.type == "cuda" and not soft and request.order in (1.0, 2.0):
+        cuda = _cuda()
+        if cuda is not None:
+            outputs: tuple[Tensor, ...] = cuda.statistics(logits, labels, request)
+            return outputs
+    if soft or logits.device.type != "cpu" or torch.compiler.is_compiling() or request.order not in (1.0, 2.0):
+        return plain_statistics(logits, labels, request)
+    block_pass: Callable[..., tuple[Tensor, ...]] = BlockPass.apply
+    return block_pass(logits, labels, request)
+
+
+def _cuda() -> Any:
+    """The Triton kernels, or None where Triton is not installed."""
+    try:
+        from confide.core import simplex_cuda
+    except ImportError:
+        return None
+    return simplex_cuda
+
+
+def log1mexp(log_p: Tensor) -> Tensor:
+    """log(1 - exp(log_p)), finite at log_p = 0: 1 - p is clamped at the smallest normal number."""
+    return one_minus_p(log_p).log()
+
+
+def one_minus_p(log_p: PerSample) -> PerSample:
+    """1 - exp(log_p), clamped at the smallest normal number: x^gamma has an infinite slope at 0 for gamma < 1."""
+    return (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+
+
+def check() -> None:
+    """Raise if a row with a bad label or NaN has passed on a GPU since the last check; waits for the devices."""
+    for problem in read_flags():
+        raise InputError(problem)
+
+
+def flag_bad_rows(bad: Tensor, code: int) -> None:
+    """Set the device's flag where any row is bad, without waiting for the device."""
+    set_flag(bad, code)

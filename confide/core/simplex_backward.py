@@ -1,0 +1,145 @@
+"""The gradient of the statistics of `simplex` on a CPU: a few numbers per row, then one pass by row blocks.
+
+dz_k = p_k (scale + slope (z_k - max) + square p_k) + constant / c + [k = j_1] v_1 + ... + norm and excess terms
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from confide.core.simplex_plain import Request, plain_statistics
+
+BLOCK_ELEMENTS = 1 << 17
+"""Elements of a row block: 0.5 MB of float32, so logits, probabilities and one buffer stay in cache."""
+
+
+def second_order(
+    logits: Tensor, labels: Tensor | None, request: Request, grads: tuple[Tensor | None, ...]
+) -> Tensor | None:
+    """The gradient as a differentiable function of the logits, for create_graph=True."""
+    outputs = plain_statistics(logits, labels, request)
+    pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if g is not None and o.requires_grad]
+    if not pairs:
+        return None
+    values, weights = zip(*pairs, strict=True)
+    return torch.autograd.grad(values, logits, weights, create_graph=True)[0]
+
+
+@dataclass
+class RowTerms:
+    """The few numbers per row that the gradient needs (n x 1 each); None where a term is absent."""
+
+    scale: Tensor | None = None
+    slope: Tensor | None = None
+    square: Tensor | None = None
+    constant: Tensor | None = None
+    absolute: Tensor | None = None
+    linear: Tensor | None = None
+    excess: Tensor | None = None
+    points: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def add(self, name: str, value: Tensor) -> None:
+        old = getattr(self, name)
+        setattr(self, name, value if old is None else old + value)
+
+
+def row_terms(
+    request: Request,
+    values: dict[str, Tensor],
+    grads: tuple[Tensor | None, ...],
+    index: dict[str, Tensor],
+    labels: Tensor | None,
+) -> RowTerms:
+    """Fold the gradients of all statistics into the terms of one pass."""
+    terms = RowTerms()
+    for name, grad in zip(request.names, grads, strict=True):
+        if grad is None or name == "prediction":
+            continue
+        weight, value = grad[:, None], values[name][:, None]
+        if name in ("log_p_true", "p_true"):
+            assert labels is not None
+            weight = weight if name == "log_p_true" else weight * value
+            terms.add("scale", -weight)
+            terms.points.append((labels[:, None], weight))
+        elif name in ("p_max", "p_second", "p_other", "p_below"):
+            terms.add("scale", -weight * value)
+            terms.points.append((index[name], weight * value))
+        elif name == "entropy":
+            # p (log p + H) = p (z - max) + p (H - log scale): the second part joins `scale` in the pass.
+            terms.add("slope", -weight)
+            terms.add("scale", -weight * value)
+        elif name == "sum_squares":
+            terms.add("square", 2 * weight)
+            terms.add("scale", -2 * weight * value)
+        elif name == "mean_log_p":
+            terms.add("scale", -weight)
+            terms.add("constant", weight)
+        elif name == "log_sum_exp":
+            terms.add("scale", weight)
+        elif name == "norm" and request.order == 1.0:
+            terms.add("absolute", weight)
+        elif name == "norm":
+            terms.add("linear", weight / value.clamp_min(torch.finfo(value.dtype).tiny))
+        else:
+            terms.add("excess", weight.clone())
+    if terms.excess is not None:
+        terms.points.append((index["p_max"], terms.excess))
+    return terms
+
+
+def gradient(logits: Tensor, probs: Tensor, top: Tensor, log_scale: Tensor, terms: RowTerms, margin: float) -> Tensor:
+    """One pass over the saved probabilities (and the logits where a term needs them)."""
+    n, num_classes = probs.shape
+    grad = torch.empty((n, num_classes), dtype=probs.dtype)
+    size = max(1, BLOCK_ELEMENTS // num_classes)
+    buffer = torch.empty((min(size, n), num_classes), dtype=probs.dtype)
+    if terms.scale is not None and terms.slope is not None:
+        terms.scale = terms.scale - terms.slope * log_scale
+    for start in range(0, n, size):
+        part = slice(start, min(start + size, n))
+        _softmax_part(grad[part], logits[part], probs[part], top[part], terms, part, buffer[: part.stop - start])
+        _logit_part(grad[part], logits[part], top[part], terms, part, buffer[: part.stop - start], margin)
+    for position, value in terms.points:
+        grad.scatter_add_(1, position, value)
+    return grad.to(logits.dtype)
+
+
+def _softmax_part(
+    out: Tensor, logits: Tensor, probs: Tensor, top: Tensor, terms: RowTerms, part: slice, buffer: Tensor
+) -> None:
+    """p (scale + slope (z - max) + square p) + constant / c."""
+    if terms.scale is None:
+        out.zero_()
+        return
+    if terms.slope is None and terms.square is None:
+        torch.mul(probs, terms.scale[part], out=out)
+    else:
+        if terms.slope is not None:
+            torch.sub(logits, top, out=buffer)
+            torch.addcmul(terms.scale[part], buffer, terms.slope[part], out=buffer)
+            if terms.square is not None:
+                buffer.addcmul_(probs, terms.square[part])
+        else:
+            assert terms.square is not None
+            torch.addcmul(terms.scale[part], probs, terms.square[part], out=buffer)
+        torch.mul(probs, buffer, out=out)
+    if terms.constant is not None:
+        out.add_(terms.constant[part] / probs.shape[1])
+
+
+def _logit_part(
+    out: Tensor, logits: Tensor, top: Tensor, terms: RowTerms, part: slice, buffer: Tensor, margin: float
+) -> None:
+    """Terms that need the logits: norms, and the share of each class in `excess`."""
+    if terms.absolute is not None:
+        out.addcmul_(torch.sign(logits.to(buffer.dtype), out=buffer), terms.absolute[part])
+    if terms.linear is not None:
+        out.addcmul_(logits.to(buffer.dtype), terms.linear[part])
+    if terms.excess is not None:
+        torch.sub(top - margin, logits, out=buffer).clamp_min_(0).sign_()
+        share = terms.excess[part] / out.shape[1]
+        terms.excess[part] = share * buffer.sum(dim=1, keepdim=True)
+        out.addcmul_(buffer, -share)

@@ -1,0 +1,154 @@
+"""The statistics of `simplex` in plain torch: for soft labels, other devices, torch.compile and second derivatives.
+
+Also the device flags: on an accelerator a bad row must not make the host wait, so it sets a bit that `check` reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+STATISTICS = (
+    "log_p_true",
+    "p_true",
+    "entropy",
+    "p_max",
+    "prediction",
+    "p_second",
+    "p_other",
+    "p_below",
+    "sum_squares",
+    "mean_log_p",
+    "log_sum_exp",
+    "norm",
+    "excess",
+)
+BAD_LABEL, BAD_LOGITS = 1, 2
+_FLAGS: dict[torch.device, Tensor] = {}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted of one pass: names of statistics, the order of the norm, the margin of `excess`."""
+
+    names: tuple[str, ...]
+    order: float = 2.0
+    margin: float = 0.0
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """The dtype statistics are computed in: float32 for half precision, else the logits' own."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def plain_statistics(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+    """All of `request` by differentiable torch operations, in their order."""
+    wide = logits.to(accumulator(logits.dtype))
+    return tuple(_Plain(wide, labels, request).get(name) for name in request.names)
+
+
+class _Plain:
+    """Shares log-probabilities between the statistics of one request."""
+
+    def __init__(self, logits: Tensor, labels: Tensor | None, request: Request) -> None:
+        self.logits, self.request = logits, request
+        self.log_p = torch.log_softmax(logits, dim=1)
+        self.soft = labels is not None and labels.ndim == 2
+        self.truth, self.labels = labels, labels
+        if labels is not None and not self.soft:
+            bad = (labels < 0) | (labels >= logits.shape[1])
+            if logits.device.type != "cpu":
+                set_flag(bad, BAD_LABEL)
+                set_flag(~torch.isfinite(self.log_p.detach().sum(dim=1)), BAD_LOGITS)
+            self.bad = bad
+            self.labels = labels.clamp(0, logits.shape[1] - 1)[:, None]
+
+    def get(self, name: str) -> Tensor:
+        value: Tensor = getattr(self, name)()
+        return value
+
+    def _at_label(self, values: Tensor) -> Tensor:
+        assert self.labels is not None, "the statistic needs labels"
+        if self.soft:
+            return (values * self.labels.to(values.dtype)).sum(dim=1)
+        return values.gather(1, self.labels).squeeze(1).masked_fill(self.bad, torch.nan)
+
+    def log_p_true(self) -> Tensor:
+        return self._at_label(self.log_p)
+
+    def p_true(self) -> Tensor:
+        return self._at_label(self.log_p.exp())
+
+    def entropy(self) -> Tensor:
+        return -(self.log_p.exp() * self.log_p).sum(dim=1)
+
+    def prediction(self) -> Tensor:
+        return self.log_p.detach().argmax(dim=1)
+
+    def p_max(self) -> Tensor:
+        return self.log_p.max(dim=1).values.exp()
+
+    def p_second(self) -> Tensor:
+        top = self.log_p.detach().argmax(dim=1, keepdim=True)
+        return self.log_p.scatter(1, top, -torch.inf).max(dim=1).values.exp()
+
+    def p_other(self) -> Tensor:
+        assert self.labels is not None
+        return self.log_p.scatter(1, self.labels, -torch.inf).max(dim=1).values.exp()
+
+    def p_below(self) -> Tensor:
+        probs = self.log_p.exp()
+        assert self.labels is not None
+        below = probs.detach() < probs.detach().gather(1, self.labels)
+        return torch.where(below, probs, torch.zeros_like(probs)).max(dim=1).values
+
+    def sum_squares(self) -> Tensor:
+        return self.log_p.exp().square().sum(dim=1)
+
+    def mean_log_p(self) -> Tensor:
+        return self.log_p.mean(dim=1)
+
+    def log_sum_exp(self) -> Tensor:
+        return torch.logsumexp(self.logits, dim=1)
+
+    def norm(self) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(self.logits, self.request.order, dim=1)
+        return norm
+
+    def excess(self) -> Tensor:
+        top = self.logits.max(dim=1, keepdim=True).values
+        return (top - self.logits - self.request.margin).clamp_min(0).mean(dim=1)
+
+
+def device_flag(device: torch.device) -> Tensor:
+    """The flag word of a device: bit 0 a bad label, bit 1 logits that are not finite."""
+    if device not in _FLAGS:
+        _FLAGS[device] = torch.zeros(2, dtype=torch.int32, device=device)
+    return _FLAGS[device]
+
+
+def set_flag(bad: Tensor, code: int) -> None:
+    """Remember on the device that a row was bad; never waits."""
+    flag = device_flag(bad.device)
+    flag[code - 1].bitwise_or_(bad.any().to(torch.int32))
+
+
+def read_flags() -> list[str]:
+    """One clear line per problem seen since the last reading, and the flags cleared; waits for the devices."""
+    problems = []
+    for device, flag in _FLAGS.items():
+        bad_label, bad_logits = flag.tolist()
+        flag.zero_()
+        if bad_label:
+            problems.append(
+                f"labels must lie in [0, number of classes), got one outside on {device} since the last check; "
+                "its loss is NaN: drop that sample or give one logit per class"
+            )
+        if bad_logits:
+            problems.append(
+                f"logits must be finite, got NaN or infinity on {device} since the last check; "
+                "lower the learning rate, or mend the model or data that made it"
+            )
+    return problems
