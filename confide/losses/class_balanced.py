@@ -1,0 +1,71 @@
+"""Class-balanced loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from confide.core.door import InputError
+from confide.core.shapes import Labels, Logits, PerSample
+from confide.core.simplex import simplex_statistics
+from confide.losses.family import loss
+
+
+@loss(
+    "class_balanced",
+    paper="Cui et al., 2019, arXiv:1901.05555",
+    corners=({"beta": 0.0}, {"beta": 0.9999}, {"form": "softmax_bce"}, {"form": "focal"}),
+    ranges={"beta": (0.0, 1.0 - 1e-12), "gamma": (0.0, 100.0)},
+    choices={"form": ("paper", "softmax_bce", "focal")},
+)
+def class_balanced(
+    logits: Logits,
+    labels: Labels,
+    *,
+    beta: float = 0.9999,
+    form: str = "paper",
+    gamma: float = 2.0,
+    class_counts: Any,
+) -> PerSample:
+    """Class-balanced cross-entropy, -w_y log p_y with w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c.
+
+    The mean divides by the number of samples, not by the sum of weights.
+
+    Args:
+        beta: 0 weighs all classes alike, near 1 by inverse frequency.
+        form: `softmax_bce` and `focal` reproduce the PyTorch port: binary cross-entropy on the softmax averaged over
+            classes, and the sum over classes of sigmoid focal terms.
+        gamma: of `form="focal"` only.
+        class_counts: training samples of each class.
+    """
+    weight = class_balance_weights(class_counts, logits.shape[1], beta).to(logits)
+    if form == "paper":
+        log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
+        return -weight.to(log_p.dtype)[labels.clamp(0, logits.shape[1] - 1)] * log_p
+    onehot = functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
+    if form == "softmax_bce":
+        terms = functional.binary_cross_entropy(logits.softmax(dim=1), onehot, reduction="none").mean(dim=1)
+    else:
+        signed = torch.where(onehot > 0, logits, -logits)
+        # 1 - q = sigmoid(-signed), so that the power stays smooth where q rounds to 1.
+        fading = torch.exp(gamma * functional.logsigmoid(-signed))
+        terms = -(fading * functional.logsigmoid(signed)).sum(dim=1)
+    return weight[labels] * terms
+
+
+def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> Tensor:
+    """w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c."""
+    counts = torch.as_tensor(class_counts).double()
+    if counts.shape != (num_classes,):
+        raise InputError(
+            f"class_counts must be {num_classes} numbers, one per class, got shape {tuple(counts.shape)}; "
+            "count the labels of the training set"
+        )
+    if counts.device.type == "cpu" and not bool((counts >= 1).all()):
+        empty = int((counts < 1).nonzero()[0])
+        raise InputError(f"class_counts must be at least 1, got {counts[empty].item():g} for class {empty}; merge it")
+    raw = (1 - beta) / (1 - beta**counts)
+    return raw * (num_classes / raw.sum())
