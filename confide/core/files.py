@@ -218,3 +218,45 @@ def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
         writer = csv.writer(file)
         writer.writerow(flat)
         writer.writerows(zip(*flat.values(), strict=True))
+
+
+def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named torch tensors as safetensors, atomically, with a digest of everything in the header."""
+    from safetensors.torch import save_file
+
+    # Clones, because safetensors refuses tensors that share memory; contiguous, because it stores plain rows.
+    kept = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    notes = dict(metadata or {})
+    notes["digest"] = _tensor_digest(kept, notes)
+    with atomic(path) as temporary:
+        save_file(kept, str(temporary), metadata=notes)
+
+
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; one that is torn or was changed is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        with safe_open(str(path), framework="pt") as archive:
+            notes = dict(archive.metadata() or {})
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  not a dictionary
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None
+    expected = notes.pop("digest", None)
+    if expected is not None and expected != _tensor_digest(tensors, notes):
+        raise InputError(f"{path} must hold what its digest says, but it was damaged; use an earlier one")
+    return tensors, notes
+
+
+def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+    import torch
+
+    digest = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        if value.numel():
+            digest.update(value.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,134 @@
+"""predict: what a trained model says about any split, with Monte-Carlo dropout when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from confide.core.door import InputError, check_choice
+from confide.core.predictions import Predictions
+from confide.core.records import Dataset, Features, Split
+from confide.training.device import Device
+from confide.training.feed import Feed
+from confide.training.trained import Trained
+from confide.training.validation import forward_all, rows_in_batches
+
+
+def predict(
+    model: Trained | str | Path,
+    dataset: Dataset | Split,
+    split: str = "test",
+    *,
+    passes: int = 0,
+    average: str = "logits",
+    batch_size: int = 1000,
+    device: str = "auto",
+) -> Predictions:
+    """Predictions of a trained model on a split.
+
+    Args:
+        model: what `fit` returned, or the folder it wrote.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        passes: of Monte-Carlo dropout; 0 is one pass without dropout.
+        average: of these passes, over logits or over probs.
+    """
+    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
+    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    trained.preparation.check(samples, f"split '{split}'")
+    _check_classes(trained, dataset, samples)
+    where = Device.of(trained.settings.changed(device=device))
+    feed = Feed(samples, trained.preparation, where.device)
+    network = where.place(trained.model).eval()
+    columns: dict[str, Any] = dict(samples.columns)
+    if passes:
+        check_choice(average, ("logits", "probs"), "average")
+        logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)
+        columns |= {"mc_entropy": spread[0].cpu().numpy(), "mc_mutual_information": spread[1].cpu().numpy()}
+    else:
+        logits = forward_all(network, feed, where, batch_size)
+    trained.model.to("cpu")
+    return Predictions(
+        logits.cpu(),
+        torch.as_tensor(samples.labels),
+        ids=samples.ids,
+        split=split,
+        columns=columns,
+        class_names=trained.class_names,
+        from_probabilities=bool(passes) and average == "probs",
+    )
+
+
+def penultimate(
+    model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int = 1000
+) -> Features:
+    """Penultimate features of a trained model on a split."""
+    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
+    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    trained.preparation.check(samples, f"split '{split}'")
+    where = Device.of(trained.settings.changed(device="auto"))
+    feed = Feed(samples, trained.preparation, where.device)
+    network = where.place(trained.model).eval()
+    parts = []
+    with torch.no_grad():
+        for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
+            with where.autocast():
+                parts.append(trained.model.features(inputs).float().cpu())
+    network.to("cpu")
+    return Features(torch.cat(parts).numpy(), samples.labels, samples.ids, f"model:{trained.settings.model}", split)
+
+
+def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -> None:
+    if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
+        raise InputError(
+            f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
+            f"got {int(np.max(samples.labels))}; for data of foreign classes set the labels to 0"
+        )
+    names = getattr(dataset, "class_names", None)
+    if names is not None and len(names) == trained.num_classes and tuple(names) != trained.class_names:
+        first = next(i for i, name in enumerate(names) if name != trained.class_names[i])
+        raise InputError(
+            f"class {first} is '{names[first]}' in the data but '{trained.class_names[first]}' in the model; "
+            "put the classes into the model's order"
+        )
+
+
+@torch.no_grad()
+def _dropout_passes(
+    network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int, seed: int
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """(averaged logits, (entropy of the mean probability, mutual information)) of passes with dropout on."""
+    dropouts = [m for m in network.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]
+    if not dropouts:
+        raise InputError(
+            "Monte-Carlo dropout needs a model with dropout, but this one has none; set its option dropout"
+        )
+    total = probs = entropy = torch.zeros((), dtype=torch.float64, device=where.device)
+    for number in range(passes):
+        with where.seeded(seed + 1_000_003 * (number + 1), deterministic=False):
+            logits = _with_dropout(network, dropouts, feed, where, batch_size).double()
+        p = torch.softmax(logits, dim=1)
+        total, probs, entropy = total + logits, probs + p, entropy + torch.special.entr(p).sum(dim=1)
+    mean_probs = probs / passes
+    whole = torch.special.entr(mean_probs).sum(dim=1)
+    information = (whole - entropy / passes).clamp_min(0)
+    averaged = total / passes if average == "logits" else mean_probs.clamp_min(1e-12).log()
+    return averaged.float(), (whole.float(), information.float())
+
+
+def _with_dropout(
+    network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int
+) -> Tensor:
+    parts = []
+    network.eval()
+    for module in dropouts:
+        module.train()
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
+        with where.autocast():
+            parts.append(network(inputs).float())
+    network.eval()
+    return torch.cat(parts)

@@ -1,0 +1,120 @@
+"""State of a training: all that a checkpoint must hold for the run to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from confide.core.door import InputError
+from confide.training.device import Device
+from confide.training.objective import Objective
+from confide.training.settings import Settings
+
+
+@dataclass
+class State:
+    """Model, optimiser, objective and position; `sums` are loss, hits and samples of the epoch so far."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    objective: Objective
+    device: Device
+    scaler: torch.amp.GradScaler | None = None
+    epoch: int = 0
+    step: int = 0
+    sums: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
+    log: dict[str, list[float]] = field(default_factory=dict)
+    best: dict[str, Tensor] | None = None
+    best_value: float = float("inf")
+    best_epoch: int = -1
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything of the state that is a tensor, by name."""
+        named = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        named |= {f"loss.{k}": v for k, v in self.objective.loss.state_dict().items()}
+        for index, values in self.optimizer.state_dict()["state"].items():
+            named |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, Tensor)}
+        named |= {f"best.{k}": v for k, v in (self.best or {}).items()}
+        named |= {f"log.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.log.items()}
+        named |= {"sums": self.sums, "rng.cpu": torch.get_rng_state()}
+        if self.device.on_gpu:
+            named["rng.cuda"] = torch.cuda.get_rng_state(self.device.device)
+        if self.scaler is not None:
+            held = self.scaler.state_dict()
+            named["scaler"] = torch.tensor([held["scale"], held["_growth_tracker"]], dtype=torch.float64)
+        return named
+
+    def notes(self) -> dict[str, str]:
+        """Everything of the state that is not a tensor."""
+        return {
+            "epoch": str(self.epoch),
+            "step": str(self.step),
+            "best_value": repr(self.best_value),
+            "best_epoch": str(self.best_epoch),
+        }
+
+    def restore(self, tensors: dict[str, Tensor], notes: dict[str, str]) -> None:
+        """Put everything back where `tensors` and `notes` took it from."""
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        load_weights(self.model, parts["model"])
+        self.objective.loss.load_state_dict(parts.get("loss", {}))
+        self._restore_optimizer(parts.get("optimizer", {}))
+        self.best = {k: v.to(self.device.device) for k, v in parts["best"].items()} if "best" in parts else None
+        self.log = {k: v.tolist() for k, v in parts.get("log", {}).items()}
+        self.sums = tensors["sums"].to(self.device.device)
+        self.epoch, self.step = int(notes["epoch"]), int(notes["step"])
+        self.best_value, self.best_epoch = float(notes["best_value"]), int(notes["best_epoch"])
+        torch.set_rng_state(tensors["rng.cpu"])
+        if self.device.on_gpu and "rng.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device.device)
+        if self.scaler is not None and "scaler" in tensors:
+            scale, tracker = tensors["scaler"].tolist()
+            self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": scale, "_growth_tracker": int(tracker)})
+
+    def _restore_optimizer(self, held: dict[str, Tensor]) -> None:
+        blank = self.optimizer.state_dict()
+        states: dict[int, dict[str, Any]] = {}
+        for name, value in held.items():
+            index, _, key = name.partition(".")
+            states.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict({"state": states, "param_groups": blank["param_groups"]})
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Load weights into a model of the same architecture, or say what differs first."""
+    own = model.state_dict()
+    for name in (*own, *weights):
+        if name not in own or name not in weights:
+            where = "the checkpoint" if name in own else "the model"
+            raise InputError(f"checkpoint must be of the same architecture, but '{name}' is missing in {where}")
+        if own[name].shape != weights[name].shape:
+            raise InputError(
+                f"checkpoint must be of the same architecture, but '{name}' has shape {tuple(weights[name].shape)}, "
+                f"the model's has {tuple(own[name].shape)}"
+            )
+    model.load_state_dict(weights)
+
+
+def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torch.optim.Optimizer:
+    """The optimiser of the settings, fused; on a GPU the learning rate is a tensor, for graphs to read."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    rate: Any = settings.learning_rate
+    if device.on_gpu:
+        rate = torch.tensor(rate, dtype=torch.float32, device=device.device)
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters,
+            lr=rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=settings.nesterov,
+            fused=True,
+        )
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=device.on_gpu)

@@ -1,0 +1,143 @@
+"""fit and predict on a small dataset: it learns, repeats itself, refuses bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from confide.core.door import InputError, OptionError
+from confide.core.records import Dataset, Scores, Split
+from confide.training import Settings, Trained, fit, predict
+
+QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
+
+
+def scores_of(dataset: Dataset) -> Scores:
+    train = dataset.train
+    return Scores(train.ids, np.linspace(-1, 3, len(train)), "rmd")
+
+
+def test_it_learns_the_bars(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 6}))
+    predictions = predict(trained, dataset=bars, split="test")
+    assert predictions.split == "test"
+    assert predictions.class_names == ("a", "b", "c")
+    assert (predictions.ids == bars.test.ids).all()
+    assert float(predictions.facts.correct.float().mean()) > 0.9
+    assert trained.log["train_loss"][-1] < trained.log["train_loss"][0]
+    assert set(trained.log) >= {"epoch", "train_loss", "train_accuracy", "val_nll", "val_accuracy", "val_ece"}
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bars: Dataset) -> None:
+    first, second = (fit(bars, Settings(**QUICK, augment="crop_flip")) for _ in range(2))
+    other = fit(bars, Settings(**QUICK, augment="crop_flip", seed=1))
+    for name, weights in first.model.state_dict().items():
+        assert torch.equal(weights, second.model.state_dict()[name])
+    assert (first.log["train_loss"] == second.log["train_loss"]).all()
+    assert (first.log["train_loss"] != other.log["train_loss"]).any()
+
+
+def test_a_saved_model_predicts_the_same(bars: Dataset, tmp_path: Any) -> None:
+    trained = fit(bars, Settings(**QUICK), folder=tmp_path / "run")
+    loaded = Trained.load(tmp_path / "run")
+    assert_close(predict(loaded, bars).logits, predict(trained, bars).logits, rtol=0, atol=0)
+    assert loaded.settings == trained.settings
+    assert (loaded.log["val_nll"] == trained.log["val_nll"]).all()
+
+
+def test_a_finished_run_is_not_trained_again(bars: Dataset, tmp_path: Any) -> None:
+    fit(bars, Settings(**QUICK), folder=tmp_path)
+    before = (tmp_path / "model.safetensors").stat().st_mtime_ns
+    rows: list[dict[str, float]] = []
+    fit(bars, Settings(**QUICK), folder=tmp_path, on_epoch=rows.append)
+    assert rows == []
+    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(InputError, match="learning_rate"):
+        fit(bars, Settings(**QUICK, learning_rate=0.01), folder=tmp_path)
+
+
+def test_losses_get_what_they_need(bars: Dataset) -> None:
+    scores = scores_of(bars)
+    trained = fit(bars, Settings(**QUICK, loss="difficulty_entropy", loss_options={"alpha": 0.3}), scores=scores)
+    assert np.isfinite(trained.log["train_loss"]).all()
+    with pytest.raises(InputError, match="no scores came"):
+        fit(bars, Settings(**QUICK, loss="difficulty_entropy"))
+    strangers = Scores(np.array([f"x{i}" for i in range(240)]), np.zeros(240), "rmd")
+    with pytest.raises(InputError, match="missing"):
+        fit(bars, Settings(**QUICK, loss="difficulty_entropy"), scores=strangers)
+
+
+def test_adafocal_moves_its_gammas_and_logs_them(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**QUICK, loss="adafocal", loss_options={"bins": 5}))
+    gammas = np.array([trained.log[f"gamma{i}"] for i in range(5)])
+    assert (gammas[:, -1] != 1.0).any()
+    assert_close(torch.tensor(gammas[:, -1]), trained.loss_state["gammas"])
+    assert [c.kind for c in trained.curves()] == ["training", "gammas"]
+
+
+def test_weighing_by_difficulty_changes_the_loss(bars: Dataset) -> None:
+    scores = scores_of(bars)
+    plain = fit(bars, Settings(**QUICK), scores=scores)
+    weighed = fit(bars, Settings(**QUICK, weigh=True), scores=scores)
+    assert plain.log["train_loss"][0] != weighed.log["train_loss"][0]
+
+
+def test_a_loss_that_turns_nan_names_step_ids_and_checkpoint(bars: Dataset, tmp_path: Any) -> None:
+    settings = Settings(**{**QUICK, "learning_rate": 1e30, "schedule": "constant"})
+    with pytest.raises(InputError, match=r"epoch 1, step \d+, batch with ids t\d+.*last good checkpoint is .*step-"):
+        fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
+    assert list((tmp_path / "checkpoints").glob("step-*.safetensors"))
+
+
+def test_no_validation_split(bars: Dataset) -> None:
+    alone = Dataset("alone", "image", {"train": bars.train, "test": bars.test}, bars.class_names)
+    assert "val_nll" in fit(alone, Settings(**QUICK)).log
+    assert "val_nll" not in fit(alone, Settings(**QUICK, val_fraction=0.0)).log
+    with pytest.raises(InputError, match="learns from validation"):
+        fit(alone, Settings(**QUICK, val_fraction=0.0, loss="adafocal"))
+    with pytest.raises(InputError, match="choose='nll'"):
+        fit(alone, Settings(**QUICK, val_fraction=0.0, choose="nll"))
+
+
+def test_the_best_epoch_by_nll_is_kept(bars: Dataset) -> None:
+    settings = Settings(**{**QUICK, "epochs": 5, "learning_rate": 0.5, "schedule": "constant"}, choose="nll")
+    trained = fit(bars, settings)
+    assert trained.chosen_epoch == int(np.argmin(trained.log["val_nll"]))
+    kept = predict(trained, bars, "val").facts.need("nll").mean()
+    assert float(kept) == pytest.approx(trained.log["val_nll"].min(), rel=1e-5)
+
+
+def test_foreign_inputs_are_refused(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    wide = Split(np.zeros((4, 1, 9, 9), dtype=np.uint8), np.zeros(4, dtype=np.int64), np.arange(4))
+    with pytest.raises(InputError, match=r"shape \(1, 8, 8\)"):
+        predict(trained, wide, "foreign")
+    many = Split(bars.test.inputs, bars.test.labels + 5, bars.test.ids)
+    with pytest.raises(InputError, match="labels must lie in"):
+        predict(trained, many, "foreign")
+
+
+def test_settings_refuse_what_is_not_there() -> None:
+    with pytest.raises(OptionError, match="did you mean 'epochs'"):
+        Settings.from_dict({"epoch": 3})
+    with pytest.raises(InputError, match="schedule must be one of"):
+        Settings(schedule="zigzag")
+    with pytest.raises(InputError, match="epochs must be a whole number"):
+        Settings(epochs=2.5)  # type: ignore[arg-type]
+    assert Settings.from_dict(Settings(label_noise=0.2).as_dict()) == Settings(label_noise=0.2)
+
+
+def test_monte_carlo_dropout(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "model_options": {"width": 4, "dropout": 0.5}}))
+    first, second = predict(trained, bars, passes=5), predict(trained, bars, passes=5)
+    assert_close(first.logits, second.logits, rtol=0, atol=0)
+    assert (first.logits != predict(trained, bars).logits).any()
+    assert (first.columns["mc_mutual_information"] >= 0).all()
+    assert predict(trained, bars, passes=5, average="probs").from_probabilities
+    plain = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    with pytest.raises(InputError, match="has none"):
+        predict(plain, bars, passes=5)
