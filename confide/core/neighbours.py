@@ -1,0 +1,77 @@
+"""Chunked nearest neighbours: exact Euclidean, by matrix products in bounded memory.
+
+Squared distances of a block come from one product, |a - b|^2 = |a|^2 + |b|^2 - 2 a.b; they only choose the neighbours,
+whose distances are then computed directly, without the cancellation of that formula.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.door import InputError, check_range
+
+Rows: TypeAlias = NDArray[Any]
+"""n d, floating."""
+Indices: TypeAlias = NDArray[np.int64]
+BLOCK_BYTES = 1 << 25
+
+
+def nearest(queries: Any, points: Any, k: int = 1, *, exclude_self: bool = False) -> tuple[Rows, Indices]:
+    """Distances and rows `n k` of the k nearest points of every query, nearest first; equals go by row number.
+
+    Args:
+        exclude_self: the queries are the points, and row i is no neighbour of itself.
+    """
+    rows, table = np.asarray(queries), np.asarray(points)
+    rows = rows.astype(table.dtype, copy=False)
+    count = len(table) - int(exclude_self)
+    check_range(k, "k", 1)
+    if k > count:
+        raise InputError(f"k must be at most the {count} points there are, got {k}; ask for fewer neighbours")
+    centre = table.mean(axis=0, dtype=np.float64).astype(table.dtype)
+    centred, squares = centred_squares(table, centre)
+    height = int(np.clip(BLOCK_BYTES // (table.itemsize * len(table)), 16, 4096))
+    distances = np.empty((len(rows), k), dtype=table.dtype)
+    indices = np.empty((len(rows), k), dtype=np.int64)
+    for start in range(0, len(rows), height):
+        part = slice(start, start + height)
+        block = (rows[part] - centre) @ centred.T
+        block *= -2
+        block += squares
+        if exclude_self:
+            here = np.arange(len(block))
+            block[here, start + here] = np.inf
+        found = np.sort(smallest_of_rows(block, k), axis=1)
+        exact = pair_distances(rows[part], table, found)
+        order = np.argsort(exact, axis=1, kind="stable")
+        distances[part] = np.take_along_axis(exact, order, axis=1)
+        indices[part] = np.take_along_axis(found, order, axis=1)
+    return distances, indices
+
+
+def centred_squares(points: Rows, centre: Rows) -> tuple[Rows, Rows]:
+    """Points minus the centre, and their squared lengths: centring keeps the product's cancellation small."""
+    centred = points - centre
+    return centred, np.einsum("nd,nd->n", centred, centred)
+
+
+def smallest_of_rows(table: Rows, k: int) -> Indices:
+    """Columns `n k` of the k smallest values of every row, in no order."""
+    if k == 1:
+        return np.asarray(table.argmin(axis=1)[:, None])
+    if k >= table.shape[1]:
+        return np.broadcast_to(np.arange(table.shape[1]), table.shape).copy()
+    columns: Indices = np.argpartition(table, k - 1, axis=1)[:, :k]
+    return columns
+
+
+def pair_distances(rows: Rows, points: Rows, indices: Indices) -> Rows:
+    """Distance of row i to the points `indices[i]`, computed directly."""
+    result = np.empty(indices.shape, dtype=rows.dtype)
+    for column in range(indices.shape[1]):
+        gap = rows - points[indices[:, column]]
+        result[:, column] = np.sqrt(np.einsum("nd,nd->n", gap, gap))
+    return result

@@ -1,0 +1,150 @@
+"""How hard is every sample: registry, door and the two calls `score` and `fit`. High = hard, always.
+
+A method over features is a function `(values, labels, *, options) -> model`; the model has `values_of(values, labels)`
+and `notes`. A method over a training log is a function `(log, *, options) -> n values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.core.door import InputError, as_tensor, check_labels
+from confide.core.records import Features, Ids, Scores, check_ids, default_ids
+from confide.core.registry import Registry
+from confide.difficulty.log import Log, as_log
+
+Float64 = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+DIFFICULTY = Registry("difficulty")
+
+
+class Model(Protocol):
+    """What a method over features returns: fitted, frozen."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done beyond the formula, one line each."""
+
+    def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
+        """One value per row, high = hard."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A difficulty fitted on one split; scores any other."""
+
+    method: str
+    options: Mapping[str, Any]
+    model: Model
+    num_classes: int
+
+    def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
+        """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
+        rows = open_door(features, labels, ids, need_labels=DIFFICULTY.get(self.method).facts.get("labels", True))
+        if isinstance(rows.labels, np.ndarray) and len(rows.labels) and int(rows.labels.max()) >= self.num_classes:
+            bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
+            raise InputError(
+                f"labels must lie in [0, {self.num_classes}), got {rows.labels[bad]} at sample {bad} of "
+                f"{len(rows.labels)}; fit on data with samples of that class"
+            )
+        values = self.model.values_of(rows.values, rows.labels)
+        known = rows.labels if isinstance(rows.labels, np.ndarray) else rows.true_labels
+        return Scores(rows.ids, values, self.method, dict(self.options), known, {}, self.model.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What came through the door: rows `n d`, their labels or a word, and ids."""
+
+    values: Any
+    labels: Labels | str | None
+    ids: Ids
+    true_labels: Labels | None = field(default=None)
+
+
+def open_door(features: Any, labels: Any, ids: Any = None, *, need_labels: bool = True) -> Rows:
+    """Features (record, array, tensor) and labels (array or word), checked."""
+    known = features.labels if isinstance(features, Features) else None
+    if isinstance(features, Features):
+        ids = features.ids if ids is None else ids
+        labels = known if labels is None else labels
+        features = features.values
+    if not hasattr(features, "shape") or not hasattr(features, "dtype"):
+        features = as_tensor(features, "features").numpy()
+    if len(features.shape) != 2 or not features.shape[1]:
+        raise InputError(f"features must be n x d (two dimensions), got shape {tuple(features.shape)}; flatten them")
+    if not isinstance(features, Tensor) and np.dtype(features.dtype).kind not in "fiub":
+        raise InputError(f"features must be numbers, got {features.dtype} values; convert them first")
+    n = int(features.shape[0])
+    if not n:
+        raise InputError("features must have at least one row, got none; give samples to score")
+    ids = default_ids(n) if ids is None else check_ids(ids, n)
+    if labels is None and need_labels:
+        raise InputError("labels must be given with features that carry none; pass one class index per sample")
+    return Rows(features, _labels(labels, n), ids, known)
+
+
+def _labels(labels: Any, n: int) -> Labels | str | None:
+    if labels is None:
+        return None
+    if isinstance(labels, str):
+        if labels not in ("min", "predicted"):
+            raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
+        return labels
+    checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
+    if n and int(checked.min()) < 0:
+        bad = int((checked < 0).nonzero()[0][0])
+        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; drop that sample")
+    return checked
+
+
+def fit(word: str, features: Any, labels: Any = None, **options: Any) -> Fitted:
+    """Fit a difficulty over features on one split; the result scores this or any other."""
+    method = DIFFICULTY.get(word)
+    method.check_options(options)
+    if method.facts["source"] != "features":
+        raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
+    rows = open_door(features, labels, need_labels=method.facts.get("labels", True))
+    if isinstance(rows.labels, str):
+        raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
+    model = method.function(rows.values, rows.labels, **options)
+    num_classes = int(rows.labels.max()) + 1 if rows.labels is not None else 0
+    return Fitted(word, _plain_options({**method.options, **options}), model, num_classes)
+
+
+def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:
+    """Difficulty of every sample by a method's word, fitted on the same samples.
+
+    `features` is a Features record, an array or a tensor `n d`; for the words that read a training (`confusion`,
+    `loss`, `correctness`, `entropy`) a recorder, its log, Predictions, or probabilities [member, epoch,] n x c.
+    """
+    method = DIFFICULTY.get(word)
+    method.check_options(options)
+    if method.facts["source"] == "log":
+        log = as_log(features, labels, ids)
+        return _score_log(word, log, options)
+    return fit(word, features, labels, **options).score(features, labels, ids=ids)
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    simple = (str, int, float, bool, type(None))
+    kept = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}
+    return {k: v if isinstance(v, simple) else f"{len(v)} given" for k, v in kept.items()}
+
+
+def _score_log(word: str, log: Log, options: Mapping[str, Any]) -> Scores:
+    method = DIFFICULTY.get(word)
+    values = method.function(log, **options)
+    return Scores(log.ids, values, word, {**method.options, **options}, log.labels)
+
+
+def names() -> tuple[str, ...]:
+    """All words of the family."""
+    return DIFFICULTY.names()

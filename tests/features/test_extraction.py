@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from confide import features
+from confide.core import files
+from confide.core.door import InputError, OptionError
+from confide.core.records import Dataset, Split
+
+
+@pytest.fixture
+def images():
+    draw = np.random.default_rng(0)
+    inputs = draw.integers(0, 256, (20, 1, 6, 6), dtype=np.uint8)
+    cached = draw.normal(size=(20, 3)).astype(np.float16)
+    split = Split(inputs, draw.integers(0, 3, 20), np.array([f"s{i}" for i in range(20)]), {"features": cached})
+    return Dataset("made", "image", {"train": split}, ("a", "b", "c"))
+
+
+def test_cached_features_are_those_the_data_carries(images):
+    rows = features.extract("cached", images, "train")
+    np.testing.assert_array_equal(rows.values, images.train.columns["features"])
+    np.testing.assert_array_equal(rows.ids, images.train.ids)
+    assert rows.extractor == "cached"
+
+
+def test_cached_features_that_are_not_there_say_what_to_do(images):
+    bare = Split(images.train.inputs, images.train.labels, images.train.ids)
+    with pytest.raises(InputError, match="choose an extractor"):
+        features.extract("cached", bare)
+
+
+def test_pixels_are_the_images(images):
+    rows = features.extract("pixels", images, "train", batch_size=7)
+    np.testing.assert_allclose(rows.values, images.train.inputs.reshape(20, 36) / 255, rtol=1e-6)
+    pooled = features.extract("pixels", images, "train", size=2)
+    assert pooled.values.shape == (20, 4)
+    assert pooled.values[3, 0] == pytest.approx(images.train.inputs[3, 0, :3, :3].mean() / 255)
+
+
+def test_shards_hold_what_memory_would(images, tmp_path):
+    whole = features.extract("pixels", images, "train")
+    sharded = features.extract("pixels", images, "train", out=tmp_path / "f", shard_rows=6, batch_size=4)
+    assert len(list((tmp_path / "f").glob("rows-*.npy"))) == 4
+    np.testing.assert_array_equal(sharded.values[:], whole.values)
+    np.testing.assert_array_equal(sharded.values[5:13], whole.values[5:13])
+    np.testing.assert_array_equal(sharded.values[np.array([19, 0, 7])], whole.values[[19, 0, 7]])
+    np.testing.assert_array_equal(features.open_features(tmp_path / "f").ids, images.train.ids)
+
+
+def test_a_stopped_extraction_goes_on_at_the_missing_shard(images, tmp_path):
+    folder = tmp_path / "f"
+    features.extract("pixels", images, "train", out=folder, shard_rows=6)
+    (folder / "manifest.json").unlink()
+    (folder / "rows-000002.npy").write_bytes(b"half a file")
+    kept = (folder / "rows-000000.npy").stat().st_mtime_ns
+    again = features.extract("pixels", images, "train", out=folder, shard_rows=6)
+    np.testing.assert_allclose(again.values[:], images.train.inputs.reshape(20, 36) / 255, rtol=1e-6)
+    assert (folder / "rows-000000.npy").stat().st_mtime_ns == kept
+
+
+def test_a_folder_of_another_extraction_is_not_mixed(images, tmp_path):
+    features.extract("pixels", images, "train", out=tmp_path / "f", shard_rows=6)
+    with pytest.raises(InputError, match="another extraction: options"):
+        features.extract("pixels", images, "train", out=tmp_path / "f", shard_rows=6, size=2)
+
+
+def test_a_damaged_shard_gets_one_line(images, tmp_path):
+    sharded = features.extract("pixels", images, "train", out=tmp_path / "f", shard_rows=6)
+    (tmp_path / "f" / "rows-000001.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(InputError, match=r"rows-000001\.npy must be a readable array"):
+        sharded.values[:10]
+
+
+def test_an_image_that_does_not_decode_is_named(tmp_path):
+    split = Split([b"not an image"], np.zeros(1, dtype=np.int64), np.array(["broken.jpg"]))
+    with pytest.raises(InputError, match=r"broken\.jpg"):
+        features.extract("pixels", split)
+
+
+def test_workers_change_nothing(images):
+    plain = features.extract("pixels", images, "train")
+    by_workers = features.extract("pixels", images, "train", workers=2)
+    np.testing.assert_array_equal(by_workers.values, plain.values)
+
+
+def test_augmentation_runs_differ_by_seed_and_repeat(images):
+    first = features.extract("pixels", images, "train", augment=1).values
+    assert not np.array_equal(first, features.extract("pixels", images, "train", augment=2).values)
+    np.testing.assert_array_equal(first, features.extract("pixels", images, "train", augment=1).values)
+
+
+def test_unknown_words_and_options_get_one_line(images):
+    with pytest.raises(InputError, match="did you mean 'pixels'"):
+        features.extract("pixel", images)
+    with pytest.raises(OptionError, match="'pixels' has no option 'sise'"):
+        features.extract("pixels", images, sise=3)
+    with pytest.raises(InputError, match="no split 'val'"):
+        features.extract("pixels", images, "val")
+
+
+def test_half_precision_rows_take_half_the_room(images, tmp_path):
+    rows = features.extract("pixels", images, "train", out=tmp_path / "f", dtype="float16").values
+    assert rows[:].dtype == np.float16
+    assert files.read_json(tmp_path / "f" / "manifest.json")["dim"] == 36
