@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core import files
+from confide.core.binning import width_edges
 from confide.core.door import InputError, as_tensor, check_labels, check_logits, check_probs
-from confide.core.facts import Facts, facts_of
+from confide.core.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.core.records import Ids, check_ids, default_ids, rows_of
-
-SMALLEST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +38,20 @@ class Predictions:
     class_names: tuple[str, ...] | None = None
     from_probabilities: bool = False
     top1: tuple[Tensor, Tensor] | None = None  # (prediction, confidence) where only these are known
+    probs: Tensor | None = field(default=None, repr=False)  # as given to from_probs: 0.6 stays 0.6 for the metrics
+    given: Facts | None = field(default=None, repr=False)  # facts streamed from shards whose logits are not kept
+    given_classes: int | None = None
+    given_table: ClassTable | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         labels = as_tensor(self.labels, "labels")
-        if self.top1 is None:
+        if self.top1 is None and self.given is None:
             logits = check_logits(as_tensor(self.logits, "logits"))
             put(self, "logits", logits)
             labels = check_labels(labels, len(logits), logits.shape[1])
         else:
-            labels = check_labels(labels, len(labels), None)
+            labels = check_labels(labels, len(labels), self.given_classes)
         put(self, "labels", labels)
         put(self, "ids", default_ids(len(labels)) if self.ids is None else check_ids(self.ids, len(labels)))
         columns = {name: np.asarray(values) for name, values in self.columns.items()}
@@ -72,7 +75,33 @@ class Predictions:
             values = torch.stack([1 - values, values], dim=1)
         check_probs(values)
         logits = values.clamp_min(SMALLEST_PROBABILITY).log()
-        return cls(logits, as_tensor(labels, "labels"), ids, split, from_probabilities=True, **more)
+        return cls(logits, as_tensor(labels, "labels"), ids, split, from_probabilities=True, probs=values, **more)
+
+    @classmethod
+    def from_binary_logits(
+        cls, logits: Any, labels: Any, ids: Any = None, split: str | None = None, **more: Any
+    ) -> Predictions:
+        """Two classes from n sigmoid logits z: the probability of class 1 is 1 / (1 + exp(-z))."""
+        values = as_tensor(logits, "logits")
+        values = values if values.is_floating_point() else values.to(torch.float32)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim != 1:
+            raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
+        return cls(torch.stack([torch.zeros_like(values), values], dim=1), labels, ids, split, **more)
+
+    @classmethod
+    def from_facts(
+        cls, facts: Facts, labels: Any, num_classes: int, table: ClassTable | None = None, **more: Any
+    ) -> Predictions:
+        """Predictions of which the facts are known but not the logits: what streaming over shards leaves.
+
+        Args:
+            table: class-wise sums in 15 equal-width bins, closed on the right.
+        """
+        truth = as_tensor(labels, "labels")
+        empty = torch.empty(len(truth), 0)
+        return cls(empty, truth, given=facts, given_classes=num_classes, given_table=table, **more)
 
     @classmethod
     def from_top1(
@@ -101,6 +130,8 @@ class Predictions:
     @property
     def num_classes(self) -> int:
         """Number of classes; for top-1 records, as many as labels and predictions show."""
+        if self.given_classes is not None:
+            return self.given_classes
         if self.top1 is None:
             return int(self.logits.shape[1])
         return int(max(self.labels.max(), self.top1[0].max())) + 1 if len(self) else 0
@@ -108,16 +139,45 @@ class Predictions:
     @cached_property
     def facts(self) -> Facts:
         """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
+        if self.given is not None:
+            return self.given
         if self.top1 is not None:
             prediction, confidence = self.top1
             return Facts(confidence, prediction, prediction == self.labels)
-        return facts_of(self.logits, self.labels)
+        return self._pass(None)
+
+    def _pass(self, counter: ClassCounter | None) -> Facts:
+        """One pass over the probabilities where they were given, over the logits where not."""
+        if self.probs is not None:
+            return facts_of(self.probs, self.labels, from_probs=True, counter=counter)
+        return facts_of(self.logits, self.labels, counter=counter)
+
+    def class_table(self, bins: int = 15, closed: str = "right") -> ClassTable:
+        """Class-wise sums in equal-width bins; computed in the same pass as the facts if those were not yet."""
+        tables: dict[tuple[int, str], ClassTable] = self.__dict__.setdefault("_tables", {})
+        if (bins, closed) == (15, "right") and self.given_table is not None:
+            return self.given_table
+        if (bins, closed) not in tables:
+            self.need_logits("class-wise calibration")
+            counter = ClassCounter(self.num_classes, width_edges(bins), closed)
+            facts = self._pass(counter)
+            self.__dict__.setdefault("facts", facts)
+            tables[bins, closed] = counter.table()
+        return tables[bins, closed]
 
     def need_logits(self, purpose: str) -> Tensor:
-        """The logits, or an error where only top-1 confidences are known."""
+        """The logits, or an error where only top-1 confidences or streamed facts are known."""
         if self.top1 is not None:
             raise InputError(f"{purpose} needs all probabilities, but these predictions hold only the top-1 confidence")
+        if self.given is not None:
+            raise InputError(f"{purpose} needs all probabilities in memory, but these were streamed; pass one record")
         return self.logits
+
+    def probabilities(self) -> Tensor:
+        """All probabilities `n c`, at least float32: as given, or the softmax of the logits."""
+        logits = self.need_logits("this") if self.probs is None else self.probs
+        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return wide if self.probs is not None else torch.softmax(wide, dim=1)
 
     def need_not_test(self, purpose: str) -> None:
         """Refuse to fit on a split called `test`."""
@@ -126,14 +186,14 @@ class Predictions:
 
     def with_logits(self, logits: Tensor) -> Predictions:
         """The same samples with other logits (what a calibrator returns)."""
-        return replace(self, logits=logits, top1=None)
+        return replace(self, logits=logits, top1=None, probs=None, given=None, given_classes=None, given_table=None)
 
     def take(self, rows: Any) -> Predictions:
         """The chosen rows, in the order given: an index array or a boolean mask."""
         index = np.asarray(rows)
         index = index.nonzero()[0] if index.dtype == bool else index
         at = torch.as_tensor(index, dtype=torch.int64)
-        return replace(
+        taken = replace(
             self,
             logits=self.logits[at],
             labels=self.labels[at],
@@ -141,7 +201,13 @@ class Predictions:
             trust=None if self.trust is None else self.trust[at],
             columns={k: v[index] for k, v in self.columns.items()},
             top1=None if self.top1 is None else (self.top1[0][at], self.top1[1][at]),
+            probs=None if self.probs is None else self.probs[at],
+            given=None if self.given is None else self.given.take(at),
+            given_table=None,
         )
+        if "facts" in self.__dict__:
+            taken.__dict__["facts"] = self.facts.take(at)
+        return taken
 
     def align(self, ids: Ids) -> Predictions:
         """The rows of these ids, in their order."""

@@ -1,0 +1,195 @@
+"""Paired tests between predictions on the same samples: bootstrap for the interval, permutation for the p-value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from confide.core.door import InputError
+from confide.core.facts import join_facts
+from confide.core.predictions import Predictions
+from confide.core.registry import Method
+from confide.core.results import Comparison
+from confide.evaluation.evaluate import Asked, lacking
+from confide.metrics.family import CORE, METRICS, label_of, parse
+from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
+from confide.metrics.view import Base, View, base_of
+
+LEVEL = 0.05
+LARGEST = 200_000
+"""Above so many samples the permutation test works on a random part of this size."""
+
+Floats = NDArray[np.float64]
+
+
+def compare(
+    a: Predictions | Mapping[str, Predictions],
+    b: Predictions | None = None,
+    *more: Predictions,
+    names: Sequence[str] | None = None,
+    metrics: str | Sequence[str] = "core",
+    score: str = "msp",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[Comparison, ...]:
+    """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
+
+    The interval of the difference (b minus a) is a bootstrap with the same resamples on both sides; the p-value is
+    that of a permutation test which swaps the two predictions of random samples.
+
+    Args:
+        a: predictions, or all of them by name ("model/stage").
+        names: names of `a`, `b` and the rest; by default a, b, c, ...
+        metrics: "core", "all", or words.
+        score: what ranks the samples, a word.
+    """
+    records = named(a, (b, *more), names)
+    first = next(iter(records.values()))
+    aligned = {name: same_samples(first, record, name) for name, record in records.items()}
+    asked = asked_for(metrics, list(aligned.values()), score)
+    values = {name: [one(View(base_of(p))) for one in asked] for name, p in aligned.items()}
+    draws = {name: bootstrap(base_of(p), asked, resamples=resamples, seed=seed) for name, p in aligned.items()}
+    rows = []
+    for left, right in combinations(aligned, 2):
+        p_values = permutation_p_values(aligned[left], aligned[right], asked, resamples, seed)
+        spread = draws[right][0] - draws[left][0]
+        for k, one in enumerate(asked):
+            difference = values[right][k] - values[left][k]
+            low, high = difference_interval(difference, spread[k], draws[right][1])
+            rows.append((one.method, left, right, difference, low, high, p_values[k]))
+    return holm_corrected(rows, asked)
+
+
+def named(
+    a: Predictions | Mapping[str, Predictions], rest: Sequence[Predictions | None], names: Sequence[str] | None
+) -> dict[str, Predictions]:
+    """All predictions by name."""
+    if isinstance(a, Mapping):
+        found = dict(a)
+    else:
+        records = [a, *(r for r in rest if r is not None)]
+        words = list(names) if names is not None else [chr(ord("a") + k) for k in range(len(records))]
+        if len(words) != len(records) or len(set(words)) != len(words):
+            raise InputError(f"names must be {len(records)} different words, got {words}")
+        found = dict(zip(words, records, strict=True))
+    if len(found) < 2:
+        raise InputError("compare needs at least two predictions, got one; pass a and b")
+    return found
+
+
+def same_samples(first: Predictions, other: Predictions, name: str) -> Predictions:
+    """The other's rows in the order of the first; refuses other ids or other labels."""
+    base_of(other)
+    if len(first) != len(other) or set(first.ids.tolist()) != set(other.ids.tolist()):
+        raise InputError(
+            f"compare needs the same samples, but the ids of '{name}' differ from the first ({len(other)} against "
+            f"{len(first)} samples); predict the same split with both"
+        )
+    aligned = other if np.array_equal(first.ids, other.ids) else other.align(first.ids)
+    unequal = (aligned.labels.cpu() != first.labels.cpu()).nonzero()
+    if len(unequal):
+        place = int(unequal[0])
+        raise InputError(
+            f"compare needs the same labels, but '{name}' has {int(aligned.labels[place])} where the first has "
+            f"{int(first.labels[place])} at id {first.ids[place]!r}; check which split each comes from"
+        )
+    return aligned
+
+
+def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], score: str) -> list[Asked]:
+    """Metrics that have a direction and that all predictions allow."""
+    everything = {"core": CORE, "all": (*METRICS.names(), "ece_mass")}
+    words = everything.get(metrics, (metrics,)) if isinstance(metrics, str) else tuple(metrics)
+    chosen = []
+    for word in dict.fromkeys(words):
+        method, options = parse(word)
+        if method.facts["better"] == "neither" or method.facts.get("whole") or any(lacking(method, r) for r in records):
+            if not isinstance(metrics, str):
+                raise InputError(f"metric '{word}' cannot be compared on these predictions")
+            continue
+        ranked = "score" in method.options
+        chosen.append(Asked(method, {**options, "score": score} if ranked else options, score if ranked else None))
+    return chosen
+
+
+def permutation_p_values(
+    a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: int, seed: int
+) -> list[float]:
+    """Share of random swaps with a difference at least as large; both sides are weights on 2n samples sorted once."""
+    if len(a) > LARGEST:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 17]))
+        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
+        a, b = a.take(rows), b.take(rows)
+    n = len(a)
+    pair = Predictions.from_facts(
+        join_facts([_on_cpu(a), _on_cpu(b)]),
+        torch.cat([a.labels.cpu(), b.labels.cpu()]),
+        max(a.num_classes, b.num_classes),
+        trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
+        from_probabilities=a.from_probabilities or b.from_probabilities,
+    )
+    base = Base(pair, resampled=True)
+
+    def difference(swap: NDArray[np.bool_]) -> Floats:
+        to_b = np.concatenate([swap, ~swap]).astype(np.float64)
+        one, other = View(base, 1 - to_b), View(base, to_b)
+        return np.array([metric(other) - metric(one) for metric in asked])
+
+    seen = np.abs(difference(np.zeros(n, dtype=bool)))
+    reached = np.empty((len(asked), resamples), dtype=bool)
+
+    def chunk(first: int) -> None:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 19, first]))
+        for k in range(first, min(first + CHUNK, resamples)):
+            with np.errstate(invalid="ignore"):
+                reached[:, k] = np.abs(difference(rng.random(n) < 0.5)) >= seen - 1e-12
+
+    run_chunks(chunk, resamples)
+    return [
+        math.nan if math.isnan(s) else (1 + int(r.sum())) / (resamples + 1) for s, r in zip(seen, reached, strict=True)
+    ]
+
+
+def _on_cpu(predictions: Predictions) -> Any:
+    rows = torch.arange(len(predictions))
+    return predictions.facts.take(rows) if predictions.labels.device.type != "cpu" else predictions.facts
+
+
+def difference_interval(difference: float, draws: Floats, factor: float) -> tuple[float, float]:
+    """Basic bootstrap interval: the spread of the resampled differences about their mean, set about the difference."""
+    known = draws[np.isfinite(draws)]
+    if not len(known) or not math.isfinite(difference):
+        return math.nan, math.nan
+    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    return difference + float(low), difference + float(high)
+
+
+def holm_corrected(
+    rows: Sequence[tuple[Method, str, str, float, float, float, float]], asked: Sequence[Asked]
+) -> tuple[Comparison, ...]:
+    """Comparisons with p-values corrected over all metrics and pairs (Holm, 1979)."""
+    corrected = holm([row[-1] for row in rows])
+    found = []
+    for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
+        better = None
+        if corrected[k] < LEVEL and difference != 0:
+            better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
+        label = label_of(method, asked[k % len(asked)].options)
+        found.append(Comparison(label, left, right, difference, low, high, p_value, corrected[k], better))
+    return tuple(found)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction; undefined p-values stay so and do not count."""
+    order = sorted((k for k, p in enumerate(p_values) if not math.isnan(p)), key=lambda k: p_values[k])
+    corrected, largest = [math.nan] * len(p_values), 0.0
+    for place, k in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * p_values[k]))
+        corrected[k] = largest
+    return corrected

@@ -1,0 +1,133 @@
+"""Curves of an evaluation: reliability, risk-coverage, confidence and difficulty."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.binning import mass_starts, width_edges
+from confide.core.results import Curve
+from confide.metrics.resampling import wilson_interval
+from confide.metrics.view import Base, View
+
+MOST_POINTS = 300
+RELIABILITY_BINS = (10, 15, 20)
+
+Floats = NDArray[np.float64]
+
+
+def all_curves(base: Base, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:
+    """Every curve that these samples allow, for the plain confidence and the other scores."""
+    curves = [
+        reliability(base, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
+    ]
+    curves += [risk_coverage(base, score, name) for name, score in scores.items()]
+    curves.append(histogram(base, "msp", None))
+    curves += [histogram(base, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
+    if difficulty is not None:
+        curves += difficulty_curves(difficulty, base.wrong)
+    return curves
+
+
+def _columns(**columns: Any) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(float(v) for v in values) for name, values in columns.items()}
+
+
+def reliability(base: Base, binning: str, bins: int, bands: bool, seed: int) -> Curve:
+    """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model."""
+    sums = View(base).bins(binning, bins)
+    full = sums.count > 0
+    count = np.maximum(sums.count, 1)
+    confidence = np.where(full, sums.confidence / count, np.nan)
+    accuracy = np.where(full, sums.correct / count, np.nan)
+    edges = width_edges(bins) if binning == "width" else _mass_edges(base, bins)
+    low, high = np.full(bins, np.nan), np.full(bins, np.nan)
+    if bands:
+        low, high = _bands(base, base.n - base.positions(binning, bins, "right")[::-1], seed)
+    return Curve(
+        f"reliability_{binning}",
+        _columns(
+            low=edges[:-1],
+            high=edges[1:],
+            confidence=confidence,
+            accuracy=accuracy,
+            count=sums.count,
+            band_low=low,
+            band_high=high,
+        ),
+    )
+
+
+def _mass_edges(base: Base, bins: int) -> Floats:
+    rising = base.ordered("msp").values[::-1]
+    return np.asarray(rising[np.minimum(mass_starts(base.n, bins), base.n - 1)], dtype=np.float64)
+
+
+def _bands(base: Base, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
+    """2.5 % and 97.5 % of the accuracy in each bin if correctness were Bernoulli(confidence)."""
+    rising = base.ordered("msp").values[::-1].astype(np.float64)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 13]))
+    low, high = np.full(len(starts) - 1, np.nan), np.full(len(starts) - 1, np.nan)
+    for k, (begin, end) in enumerate(pairwise(starts)):
+        sure = rising[begin:end]
+        if not len(sure):
+            continue
+        spread = float(np.sqrt((sure * (1 - sure)).sum()))
+        if spread > 10 or len(sure) > 5000:  # a sum of so many draws is normal
+            ends = np.clip(sure.mean() + np.array([-1.959964, 1.959964]) * spread / len(sure), 0, 1)
+        else:
+            ends = np.quantile((rng.random((1000, len(sure))) < sure).mean(axis=1), (0.025, 0.975))
+        low[k], high[k] = ends
+    return low, high
+
+
+def risk_coverage(base: Base, score: Any, name: str) -> Curve:
+    """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all."""
+    ranks, ordered = View(base).ranks(score), base.ordered(score)
+    steps = len(ranks.accepted)
+    wanted = np.linspace(ranks.n / MOST_POINTS, ranks.n, MOST_POINTS)
+    at = np.unique(np.minimum(np.searchsorted(ranks.accepted, wanted - 1e-9), steps - 1))
+    last = at if ordered.ends is None else ordered.ends[at]
+    return Curve(
+        "risk_coverage",
+        _columns(
+            coverage=ranks.accepted[at] / ranks.n,
+            risk=ranks.errors[at] / ranks.accepted[at],
+            threshold=ordered.values[last],
+        ),
+        score=name,
+    )
+
+
+def histogram(base: Base, score: Any, name: str | None, bins: int = 20) -> Curve:
+    """How many right and wrong samples have which confidence or score."""
+    ordered = base.ordered(score)
+    values = ordered.values.astype(np.float64)
+    edges = width_edges(bins)
+    if name is not None and not (values[-1] >= 0 and values[0] <= 1):
+        high = values[0] if values[0] > values[-1] else values[-1] + 1
+        edges = np.linspace(values[-1], high, bins + 1)
+    right, _ = np.histogram(values[~ordered.wrong], bins=edges)
+    wrong, _ = np.histogram(values[ordered.wrong], bins=edges)
+    return Curve("confidence_histogram", _columns(low=edges[:-1], high=edges[1:], right=right, wrong=wrong), score=name)
+
+
+def difficulty_curves(difficulty: Floats, wrong: NDArray[np.bool_], groups: int = 10) -> list[Curve]:
+    """How difficulty is spread, and the error rate in each tenth of it with Wilson's interval."""
+    order = np.argsort(difficulty, kind="stable")
+    starts = np.unique(mass_starts(len(order), min(groups, len(order))))
+    rows = []
+    for begin, end in pairwise(starts):
+        part = order[begin:end]
+        rate = float(wrong[part].mean())
+        ends = difficulty[part[0]], difficulty[part[-1]]
+        rows.append((*ends, rate, *wilson_interval(rate, len(part)), len(part)))
+    names = ("low", "high", "error", "error_low", "error_high", "count")
+    counts, edges = np.histogram(difficulty, bins=30)
+    return [
+        Curve("error_by_difficulty", _columns(**dict(zip(names, zip(*rows, strict=True), strict=True)))),
+        Curve("difficulty_histogram", _columns(low=edges[:-1], high=edges[1:], count=counts)),
+    ]

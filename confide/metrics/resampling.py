@@ -1,0 +1,173 @@
+"""Uncertainty: bootstrap intervals by weights on samples sorted once, and the test of perfect calibration."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.core.predictions import Predictions
+from confide.core.registry import Method
+from confide.metrics.ordering import Floats
+from confide.metrics.view import Base, View
+
+RESAMPLES = 1000
+CHUNK = 25
+LARGEST = 1_000_000
+SUBSAMPLE = 250_000
+EXACT_DRAWS = 200_000
+"""Above so many samples the calibration test draws the errors of a bin at once, not sample by sample."""
+
+Statistic = Callable[[View], "float | Floats"]
+"""A number, or a vector (such as the means of groups), of weighted samples."""
+
+
+@dataclass(frozen=True)
+class Null:
+    """What a perfectly calibrated model with the same confidences would show: mean, 95 % quantile, and the p-value."""
+
+    mean: float
+    high: float
+    p_value: float
+    draws: Floats
+
+
+def threads() -> int:
+    """Two threads where the machine has them: the work is numpy calls that release the lock."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(2, cores))
+
+
+def bootstrap(
+    base: Base, statistics: Sequence[Statistic], *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Floats, float]:
+    """Values of every statistic (rows) on resamples drawn within labels, and the factor of their spread.
+
+    The factor is 1 up to a million samples. Beyond, resamples are drawn from 250,000 random rows and their spread
+    about the mean is shrunk by sqrt(250,000 / n).
+    """
+    if base.n > LARGEST:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, base.n]))
+        rows = np.sort(rng.choice(base.n, SUBSAMPLE, replace=False))
+        small = Base(base.predictions.take(rows), resampled=True)
+        return _resample(small, statistics, resamples, seed), math.sqrt(SUBSAMPLE / base.n)
+    ready = base if base.resampled else Base(base.predictions, resampled=True)
+    return _resample(ready, statistics, resamples, seed), 1.0
+
+
+def _resample(base: Base, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
+    labels = base.predictions.labels.cpu().numpy()
+    by_label = np.argsort(labels, kind="stable")
+    counts = np.bincount(labels)
+    start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    size = np.repeat(counts, counts)
+    # Sorts and vectors are made once, before the threads share them.
+    rows = sum(np.size(statistic(View(base))) for statistic in statistics)
+    out = np.empty((rows, resamples))
+
+    def chunk(first: int) -> None:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 7, first]))
+        for b in range(first, min(first + CHUNK, resamples)):
+            drawn = by_label[start + (rng.random(base.n) * size).astype(np.intp)]
+            view = View(base, np.bincount(drawn, minlength=base.n).astype(np.float64))
+            out[:, b] = np.concatenate([np.atleast_1d(statistic(view)) for statistic in statistics])
+
+    run_chunks(chunk, resamples)
+    return out
+
+
+def run_chunks(work: Callable[[int], None], total: int) -> None:
+    """Chunks of resamples on the threads; each chunk has its own stream, so the result does not depend on them."""
+    with ThreadPoolExecutor(threads()) as pool:
+        list(pool.map(work, range(0, total, CHUNK)))
+
+
+def percentile_interval(value: float, draws: Floats, factor: float = 1.0) -> tuple[float, float]:
+    """2.5 % and 97.5 % quantiles; with a factor below 1 their distance from the mean is shrunk and set about value."""
+    known = draws[np.isfinite(draws)]
+    if not len(known) or not math.isfinite(value):
+        return math.nan, math.nan
+    low, high = (float(q) for q in np.quantile(known, (0.025, 0.975)))
+    if factor == 1.0:
+        return low, high
+    centre = float(known.mean())
+    return value + (low - centre) * factor, value + (high - centre) * factor
+
+
+def wilson_interval(rate: float, n: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate: what remains where every resample shows the same, all right or all wrong."""
+    z = 1.959963984540054
+    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def calibration_interval(value: float, draws: Floats, null: Null, factor: float = 1.0) -> tuple[float, float]:
+    """Bias-corrected interval of a calibration error, from bootstrap draws and the null.
+
+    A calibration error is pushed up by noise, its resamples twice: in squares about by the squared null mean m^2 each
+    time. So the interval holds the quantiles of sqrt(max(0, draw^2 - 2 m^2)): near 0 the noise is taken off and the
+    floor is 0, for a clear miscalibration the correction vanishes.
+    """
+    if not math.isfinite(value):
+        return math.nan, math.nan
+    noise = null.mean**2
+    if factor != 1.0:
+        # Draws come from a subsample: shrink their spread, then only the noise of the whole sample is left in them.
+        draws = value + (draws - draws.mean()) * factor
+        corrected = np.sqrt(np.maximum(0.0, draws**2 - noise))
+    else:
+        corrected = np.sqrt(np.maximum(0.0, draws**2 - 2 * noise))
+    low, high = np.quantile(corrected, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def interval_of(method: Method, predictions: Predictions, options: dict[str, Any], value: float) -> tuple[float, float]:
+    """The 95 % interval of one metric."""
+    if method.facts.get("whole"):
+        return math.nan, math.nan
+    base = Base(predictions)
+    draws, factor = bootstrap(base, [lambda view: method.facts["value"](view, **options)])
+    null = nulls(base, [(method, options)])[0] if method.facts["kind"] == "calibration" else None
+    return interval_from(method, value, len(predictions), draws[0], null, factor)
+
+
+def interval_from(
+    method: Method, value: float, n: int, draws: Floats, null: Null | None, factor: float
+) -> tuple[float, float]:
+    """The interval that fits the kind of metric, from its bootstrap draws."""
+    if null is not None:
+        return calibration_interval(value, draws, null, factor)
+    if method.word == "accuracy" and value in (0.0, 1.0):
+        return wilson_interval(value, n)
+    return percentile_interval(value, draws, factor)
+
+
+def nulls(
+    base: Base, asked: Sequence[tuple[Method, dict[str, Any]]], *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Null]:
+    """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
+    values = [float(method.facts["value"](View(base), **options)) for method, options in asked]
+    sure = base.ordered("msp").values.astype(np.float64)
+    base.running()
+    draws = np.empty((len(asked), resamples))
+
+    def chunk(first: int) -> None:
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 11, first]))
+        for b in range(first, min(first + CHUNK, resamples)):
+            view = View(base, wrong=rng.random(base.n) >= sure)
+            draws[:, b] = [method.facts["value"](view, **options) for method, options in asked]
+
+    run_chunks(chunk, resamples)
+    return [null_from(value, row) for value, row in zip(values, draws, strict=True)]
+
+
+def null_from(value: float, draws: Floats) -> Null:
+    """Summary of null draws: p = (1 + #{draws >= value}) / (B + 1), with ties by rounding counted as equal."""
+    reached = int((draws >= value - 1e-12).sum())
+    return Null(float(draws.mean()), float(np.quantile(draws, 0.95)), (1 + reached) / (len(draws) + 1), draws)

@@ -1,0 +1,191 @@
+"""What metrics look at: samples of one prediction record with weights, sorted at most once per score.
+
+A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.binning import mass_starts, width_edges
+from confide.core.door import InputError, check_choice, check_range
+from confide.core.predictions import Predictions
+from confide.metrics.ordering import Floats, Ranks, Sorted, ranks_of, sort_packed, sort_with_order
+from confide.metrics.scores import score_values
+
+Key = tuple[str, int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class BinSums:
+    """Per bin of confidence, from the lowest: how many samples, their confidences, how many were correct."""
+
+    count: Floats
+    confidence: Floats
+    correct: Floats
+
+
+@dataclass(eq=False)
+class Base:
+    """The unweighted samples: per-sample facts as arrays, and each score's order once it was asked for."""
+
+    predictions: Predictions
+    resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
+    _sorted: dict[str, Sorted] = field(default_factory=dict)
+    _vectors: dict[str, Floats] = field(default_factory=dict)
+    _running: tuple[Floats, Floats] | None = None
+    _held: dict[str, Any] = field(default_factory=dict)  # scores given as vectors, so that no id is used twice
+
+    @property
+    def n(self) -> int:
+        return len(self.predictions)
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        return np.asarray(~self.predictions.facts.correct.cpu().numpy(), dtype=np.bool_)
+
+    def vector(self, name: str) -> Floats:
+        """A fact of every sample in float64."""
+        if name not in self._vectors:
+            facts = self.predictions.facts
+            self._vectors[name] = facts.sureness() if name == "sureness" else facts.need(name).double().cpu().numpy()
+        return self._vectors[name]
+
+    def ordered(self, score: Any) -> Sorted:
+        """Samples sorted by that score."""
+        key = self.key(score)
+        if key not in self._sorted:
+            values = score_values(self.predictions, score)
+            self._sorted[key] = (sort_with_order if self.resampled else sort_packed)(values, self.wrong)
+        return self._sorted[key]
+
+    def key(self, score: Any) -> str:
+        """A name for the score that stays its own as long as these samples live."""
+        if isinstance(score, str):
+            return score
+        key = f"given {id(score)}"
+        self._held[key] = score
+        return key
+
+    def running(self) -> tuple[Floats, Floats]:
+        """Counts and sums of confidence from the most confident on."""
+        if self._running is None:
+            self._running = np.arange(1.0, self.n + 1), np.cumsum(self.ordered("msp").values, dtype=np.float64)
+        return self._running
+
+    def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
+        """How many samples lie in the bins above each edge, from 1 down to 0: positions in the sorted order."""
+        if binning == "mass":
+            return self.n - mass_starts(self.n, bins)[::-1]
+        values = self.ordered("msp").values
+        # Confidences computed in float32 are compared in float64; those given in float32 with float32 edges.
+        facts = self.predictions.facts
+        edges = width_edges(bins)[1:-1]
+        if facts.doubt is None:
+            edges = edges.astype(facts.confidence.cpu().numpy().dtype).astype(np.float64)
+        rising = values[::-1]
+        below = np.searchsorted(rising, edges, side="right" if closed == "right" else "left")
+        return np.concatenate(([0], (self.n - below)[::-1], [self.n]))
+
+
+class View:
+    """Samples with weights; every shared quantity is computed once however many metrics ask for it."""
+
+    def __init__(self, base: Base, weights: Floats | None = None, wrong: NDArray[np.bool_] | None = None) -> None:
+        """Weights in the order of the samples; `wrong` replaces the errors, from the most confident on."""
+        self.base, self.weights, self.wrong = base, weights, wrong
+        self.n = float(base.n if weights is None else weights.sum())
+        self._ranks: dict[str, Ranks] = {}
+        self._running: tuple[Floats, Floats, Floats] | None = None
+
+    @property
+    def predictions(self) -> Predictions:
+        return self.base.predictions
+
+    def mean(self, name: str) -> float:
+        """Mean of a fact."""
+        values = self.base.vector(name)
+        return float(values.mean() if self.weights is None else self.weights @ values / self.n)
+
+    def ranks(self, score: Any) -> Ranks:
+        """Accepted and wrong as the threshold on that score falls."""
+        key = self.base.key(score)
+        if key not in self._ranks:
+            ordered = self.base.ordered(score)
+            self._ranks[key] = ranks_of(ordered, self.in_order(ordered))
+        return self._ranks[key]
+
+    def in_order(self, ordered: Sorted) -> Floats | None:
+        """The weights in the order of a score."""
+        if self.weights is None:
+            return None
+        assert ordered.order is not None
+        return np.asarray(self.weights[ordered.order])
+
+    def bins(self, binning: str = "width", bins: int = 15, closed: str = "right") -> BinSums:
+        """Sums per bin of confidence; equal-mass bins hold ranks floor(i * bins / n), ties in the order given."""
+        check_choice(binning, ("width", "mass"), "binning")
+        check_choice(closed, ("right", "left"), "closed")
+        check_range(bins, "bins", 1)
+        if binning == "mass" and self.weights is not None:
+            return self._mass_of_resample(bins)
+        at = self.base.positions(binning, bins, closed)
+        count, errors, confidence = (np.concatenate(([0.0], v))[at] for v in self._cumulative())
+        if binning == "mass":
+            self._split_ties(at, errors)
+        total, wrong, sure = (np.diff(v)[::-1] for v in (count, errors, confidence))
+        return BinSums(total, sure, total - wrong)
+
+    def _cumulative(self) -> tuple[Floats, Floats, Floats]:
+        """Running weights, errors and confidences from the most confident on."""
+        if self._running is None:
+            ordered = self.base.ordered("msp")
+            weights = self.in_order(ordered)
+            wrong = ordered.wrong if self.wrong is None else self.wrong
+            if weights is None:
+                count, sure = self.base.running()
+                self._running = (count, np.cumsum(wrong, dtype=np.float64), sure)
+            else:
+                sure = np.cumsum(weights * ordered.values)
+                self._running = (np.cumsum(weights), np.cumsum(weights * wrong), sure)
+        return self._running
+
+    def _split_ties(self, at: NDArray[np.intp], errors: Floats) -> None:
+        """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
+        ordered = self.base.ordered("msp")
+        if ordered.ends is None or ordered.order is not None or self.wrong is not None:
+            return
+        cumulative = self._cumulative()[1]
+        for k, position in enumerate(at):
+            if 0 < position < self.base.n and ordered.values[position - 1] == ordered.values[position]:
+                group = int(np.searchsorted(ordered.ends, position))
+                begin = int(ordered.ends[group - 1]) + 1 if group else 0
+                same = score_values(self.predictions, "msp") == ordered.values[position]
+                flags = self.base.wrong[same]
+                upper = int(flags[len(flags) - (position - begin) :].sum())
+                errors[k] = (cumulative[begin - 1] if begin else 0.0) + upper
+
+    def _mass_of_resample(self, bins: int) -> BinSums:
+        """A sample drawn several times may be cut by an edge: its copies are equal, so it is shared out."""
+        count, errors, confidence = (np.concatenate(([0.0], v)) for v in self._cumulative())
+        at = self.n - mass_starts(int(self.n), bins)[::-1].astype(np.float64)
+        total = np.diff(at)[::-1]
+        wrong = np.diff(np.interp(at, count, errors))[::-1]
+        sure = np.diff(np.interp(at, count, confidence))[::-1]
+        return BinSums(total, sure, total - wrong)
+
+
+def base_of(predictions: Predictions) -> Base:
+    """The samples of a record, kept with it so that several metrics sort once."""
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"metrics need confide.Predictions, got {type(predictions).__name__}; make one from logits and labels"
+        )
+    if not len(predictions):
+        raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
+    base: Base = predictions.__dict__.setdefault("_base", Base(predictions))
+    return base
