@@ -1,0 +1,136 @@
+(function () {
+  "use strict";
+  var page = document, root = page.documentElement, thin = "\u202f";
+  var data = JSON.parse(page.getElementById("data").textContent);
+  function all(selector) { return Array.prototype.slice.call(page.querySelectorAll(selector)); }
+  function percent(share, digits) { return (100 * share).toFixed(digits) + thin + "%"; }
+  function whole(value) { return Math.round(value).toLocaleString("en-US"); }
+
+  // Theme: the system's until the reader chooses.
+  var button = page.getElementById("theme"), system = matchMedia("(prefers-color-scheme: dark)");
+  function isDark() { return root.dataset.theme ? root.dataset.theme === "dark" : system.matches; }
+  function nameTheme() { button.textContent = isDark() ? "Light" : "Dark"; }
+  button.hidden = false;
+  button.addEventListener("click", function () { root.dataset.theme = isDark() ? "light" : "dark"; nameTheme(); });
+  system.addEventListener("change", nameTheme);
+  nameTheme();
+
+  // Tips close with Escape.
+  page.addEventListener("keydown", function (event) {
+    if (event.key === "Escape" && page.activeElement.classList.contains("term")) page.activeElement.blur();
+  });
+
+  // Bins: every variant is drawn already; the switch shows one.
+  var switches = all("[data-switch]");
+  function chosen(name) { return page.querySelector('[data-switch="' + name + '"] [aria-pressed="true"]').value; }
+  function exists(key) { return page.querySelector('#diagrams [data-variant="' + key + '"]') !== null; }
+  function showBins() {
+    var key = chosen("kind") + "-" + chosen("bins");
+    all("#diagrams [data-variant]").forEach(function (figure) { figure.hidden = figure.dataset.variant !== key; });
+    all('[data-switch="bins"] button').forEach(function (b) { b.disabled = !exists(chosen("kind") + "-" + b.value); });
+  }
+  switches.forEach(function (group) {
+    page.querySelector(".controls").hidden = false;
+    group.addEventListener("click", function (event) {
+      var pressed = event.target.closest("button");
+      if (!pressed) return;
+      Array.prototype.forEach.call(group.children, function (b) { b.setAttribute("aria-pressed", String(b === pressed)); });
+      if (!exists(chosen("kind") + "-" + chosen("bins"))) {
+        var first = page.querySelector('#diagrams [data-variant^="' + chosen("kind") + '-"]').dataset.variant.split("-")[1];
+        all('[data-switch="bins"] button').forEach(function (b) { b.setAttribute("aria-pressed", String(b.value === first)); });
+      }
+      showBins();
+    });
+  });
+  if (switches.length) showBins();
+
+  // Operating point: dragged point, slider and read-out are one.
+  var curve = data.coverage, slider = page.getElementById("point");
+  function put(name, text) { page.querySelector('[data-out="' + name + '"]').textContent = text; }
+  function promise(threshold) {
+    var box = page.querySelector('[data-out="promise"]'), best = null;
+    curve.promises.forEach(function (p) { if (p.threshold <= threshold + 1e-9 && (!best || p.risk < best.risk)) best = p; });
+    box.textContent = "";
+    if (!best) {
+      box.textContent = curve.promises.length
+        ? "No error rate is promised for so low a threshold."
+        : "No error rate is promised: no threshold was chosen on validation data.";
+      return;
+    }
+    var strong = page.createElement("b");
+    strong.textContent = "At most " + percent(best.risk, Math.abs(best.risk * 100 - Math.round(best.risk * 100)) < 1e-6 ? 0 : 1) + " wrong";
+    box.append(strong, " was promised, with " + percent(best.confidence, 0) + " confidence, for new " + curve.unit +
+      " of the same kind accepted at the ready-made threshold " + best.threshold.toFixed(3) + ".");
+  }
+  function showPoint() {
+    var k = +slider.value, coverage = curve.coverage[k], risk = curve.risk[k];
+    put("threshold", curve.threshold[k] === null ? "–" : curve.threshold[k].toFixed(3));
+    put("coverage", percent(coverage, 1));
+    put("risk", percent(risk, 1));
+    put("spared", whole(curve.errors - coverage * risk * curve.n) + " of " + whole(curve.errors));
+    var interval = curve.risk_low && curve.risk_low[k] !== null && curve.risk_high[k] !== null;
+    page.querySelector('[data-optional="interval"]').hidden = !interval;
+    if (interval) put("interval", (100 * curve.risk_low[k]).toFixed(1) + "–" + percent(curve.risk_high[k], 1));
+    promise(curve.threshold[k]);
+    slider.setAttribute("aria-valuetext", percent(coverage, 1) + " accepted, " + percent(risk, 1) + " wrong");
+    all(".op").forEach(function (point) {
+      var d = point.dataset, x = +d.x0 + coverage * (d.x1 - d.x0);
+      var y = Math.max(+d.y1, +d.y0 + risk / curve.top * (d.y1 - d.y0));
+      point.querySelector("line").setAttribute("transform", "translate(" + x + " 0)");
+      Array.prototype.forEach.call(point.querySelectorAll("circle"), function (c) { c.setAttribute("cx", x); c.setAttribute("cy", y); });
+    });
+  }
+  function nearest(values, wanted) {
+    var best = 0;
+    values.forEach(function (v, k) { if (Math.abs(v - wanted) < Math.abs(values[best] - wanted)) best = k; });
+    return best;
+  }
+  if (curve && slider) {
+    slider.addEventListener("input", showPoint);
+    all(".rcs").forEach(function (svg) {
+      var held = false;
+      function move(event) {
+        if (!held) return;
+        var at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+        var d = svg.querySelector(".op").dataset;
+        slider.value = nearest(curve.coverage, (at.x - d.x0) / (d.x1 - d.x0));
+        showPoint();
+      }
+      svg.addEventListener("pointerdown", function (event) { held = true; svg.setPointerCapture(event.pointerId); move(event); });
+      svg.addEventListener("pointermove", move);
+      ["pointerup", "pointercancel"].forEach(function (name) { svg.addEventListener(name, function () { held = false; }); });
+    });
+    all(".jump").forEach(function (link) {
+      link.addEventListener("click", function () {
+        slider.value = nearest(curve.threshold, +link.dataset.threshold);
+        showPoint();
+        slider.scrollIntoView({ block: "nearest" });
+      });
+    });
+    showPoint();
+  }
+
+  // Downloads are made from what the page holds.
+  function csv(rows) {
+    var names = Object.keys(rows[0] || {});
+    function cell(value) {
+      var text = value === null || value === undefined ? "" : String(value);
+      if (/^[=+@\t\r]|^-\D/.test(text)) text = "'" + text; // a spreadsheet must not take a name for a formula
+      return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+    }
+    return [names.join(",")].concat(rows.map(function (r) { return names.map(function (n) { return cell(r[n]); }).join(","); })).join("\n") + "\n";
+  }
+  all("[data-download]").forEach(function (link) {
+    link.addEventListener("click", function (event) {
+      event.preventDefault();
+      var json = link.dataset.download === "json";
+      var text = json ? JSON.stringify(data.evaluation, null, 1) : csv(data.evaluation.measurements);
+      var url = URL.createObjectURL(new Blob([text], { type: json ? "application/json" : "text/csv" }));
+      var out = page.createElement("a");
+      out.href = url;
+      out.download = link.textContent;
+      out.click();
+      setTimeout(function () { URL.revokeObjectURL(url); }, 1000);
+    });
+  });
+})();

@@ -1,0 +1,270 @@
+"""Risk and coverage: what setting the least trusted aside spares, with a point to drag, and promised thresholds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from confide.core.results import Curve
+from confide.report.figure import Empty, Figure, table
+from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.view import View
+from confide.report.words import code, count, fixed, percent, share_words, stage_phrase
+
+WIDE = 600
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ready-made threshold, chosen on validation, or the reason why there is none."""
+
+    risk: str
+    threshold: str
+    coverage: str
+    seen: str
+    spared: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the section shows; `data` is what the dragged point reads."""
+
+    curve: Figure | None = None
+    rejection: Figure | None = None
+    promises: tuple[Promise, ...] = ()
+    promised_on: str = ""
+    start: int = 0
+    data: dict[str, Any] | None = None
+    empty: Empty | None = None
+
+
+def coverage_section(view: View) -> Coverage:
+    """Risk-coverage curves of all models, with the operating point of the one in focus."""
+    curves = _curves(view)
+    if not curves or curves[0].model != view.focus:
+        why = view.why_missing("coverage") or "The evaluation holds no risk-coverage curve."
+        command = "confide evaluate predictions.parquet -o evaluation.json"
+        return Coverage(empty=Empty("No risk-coverage curve", why, command), promises=_promises(view))
+    focus = curves[0]
+    start = _start(view, focus)
+    top = ticks(0, 100 * max(_highest(c) for c in curves), 6)
+    return Coverage(
+        _figure(view, curves, top, start),
+        _rejection(view, curves),
+        _promises(view),
+        _promised_on(view),
+        start,
+        _data(view, focus, top[-1]),
+    )
+
+
+def _curves(view: View) -> list[Curve]:
+    """One curve a model, the one in focus first, at the stage to trust with."""
+    order = [view.focus, *(m for m in view.models if m != view.focus)]
+    found = []
+    for model in order[:5]:
+        for score in (None, "msp"):
+            curve = view.curve("risk_coverage", model, dict.fromkeys((view.final, "raw")), group=None, score=score)
+            if curve:
+                found.append(curve)
+                break
+    return found
+
+
+def _highest(curve: Curve) -> float:
+    """The largest risk to show: curves are noisy where few samples are accepted, so the first 2 % do not count."""
+    pairs = zip(curve.columns["coverage"], curve.columns["risk"], strict=True)
+    return max((r for c, r in pairs if c >= 0.02 and math.isfinite(r)), default=0.01) or 0.01
+
+
+def _start(view: View, curve: Curve) -> int:
+    """Where the point stands at first: where the error rate is halved, else at 90 % coverage."""
+    halving = view.find("halving_rejection", stage=curve.stage)
+    wanted = 1 - halving.value if halving else 0.9
+    return min(range(len(curve.columns["coverage"])), key=lambda k: abs(curve.columns["coverage"][k] - wanted))
+
+
+def _data(view: View, curve: Curve, top: float) -> dict[str, Any]:
+    accuracy = view.find("accuracy", stage=curve.stage) or view.find("accuracy")
+    n = accuracy.n if accuracy else 0
+    total = curve.columns["risk"][-1] * curve.columns["coverage"][-1]
+    columns = {name: [round(v, 6) for v in curve.columns[name]] for name in ("coverage", "risk", "threshold")}
+    for name in ("risk_low", "risk_high"):
+        if name in curve.columns:
+            columns[name] = [round(v, 6) if math.isfinite(v) else None for v in curve.columns[name]]  # type: ignore[misc]
+    promises = [
+        {"risk": p["risk"], "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
+        for p in _points(view)
+        if _number(p.get("threshold")) is not None
+    ]
+    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": promises, "unit": view.unit}
+
+
+def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Figure:
+    focus = curves[0]
+    coverage, risk = focus.columns["coverage"][start], focus.columns["risk"][start]
+    alt = (
+        f"Risk-coverage curve: accepting {percent(coverage, 1)} of the {view.unit} gives {percent(risk, 1)} errors, "
+        f"accepting all gives {percent(focus.columns['risk'][-1], 1)}."
+    )
+    halving = view.find("halving_rejection", stage=focus.stage)
+    title = "Error rate by accepted share"
+    if halving:
+        title = f"Setting aside {share_words(halving.value)} {view.unit} halves the error rate"
+    band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
+    stage = "" if focus.stage == "raw" else f", after {stage_phrase(focus.stage)}"
+    keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
+    rows = [
+        tuple(f(focus.columns[k][i]) for k, f in (("coverage", _one), ("risk", _one), ("threshold", _three)))
+        for i in keep
+    ]
+    return Figure(
+        title,
+        Markup("Error rate of the accepted {} by accepted share, most confident first; {}{}{}").format(
+            view.unit, code(view.focus), stage, band
+        ),
+        _draw(view, curves, top, PHONE, 290).render(alt, "rcs"),
+        table(("Accepted", "Wrong among accepted", "Threshold"), rows),
+        wide=_draw(view, curves, top, WIDE, 330).render(alt, "rcs"),
+    )
+
+
+def _one(value: float) -> str:
+    return percent(value, 1)
+
+
+def _three(value: float) -> str:
+    return fixed(value, 3)
+
+
+def _draw(view: View, curves: list[Curve], top: list[float], width: int, height: int) -> Canvas:
+    canvas = Canvas(width, height)
+    x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
+    canvas.grid_y(y, top, 34, width - 10)
+    for value in (0, 0.25, 0.5, 0.75, 1) if width == PHONE else [k / 10 for k in range(11)]:
+        words = f"{100 * value:.0f}" + (" %" if value == 1 else "")
+        canvas.text(x(value), height - 22, words, "e" if value == 1 else "m")
+    canvas.text(36, 8, "Wrong among accepted, %", "l")
+    canvas.text(width - 10, height - 4, "Accepted share (coverage)", "l e")
+    focus = curves[0].columns
+    if "risk_low" in focus and "risk_high" in focus:
+        rows = [k for k, c in enumerate(focus["coverage"]) if c >= 0.02 and math.isfinite(focus["risk_low"][k])]
+        canvas.area(
+            [(x(focus["coverage"][k]), y.clip(100 * focus["risk_high"][k])) for k in rows],
+            [(x(focus["coverage"][k]), y.clip(100 * focus["risk_low"][k])) for k in rows],
+            "fb",
+        )
+    all_wrong = 100 * focus["risk"][-1]
+    canvas.line(34, y(all_wrong), width - 10, y(all_wrong), "ref")
+    for curve in reversed(curves):
+        columns = curve.columns
+        canvas.polyline(
+            [(x(c), y.clip(100 * r)) for c, r in zip(columns["coverage"], columns["risk"], strict=True) if c > 0],
+            f"k{view.colour(curve.model)}",
+            2.6 if curve is curves[0] else 1.6,
+        )
+    canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
+    _key(canvas, view, curves, 44, y(all_wrong) + 18)
+    canvas.line(34, y(0), width - 10, y(0), "ax")
+    canvas.raw(
+        f'<g class="op" data-x0="34" data-x1="{width - 10}" data-y0="{height - 40}" data-y1="14">'
+        f'<line class="k1" y1="14" y2="{height - 40}" x1="0" x2="0"/>'
+        '<circle r="8" class="f1"/><circle r="3" class="ho"/></g>'
+    )
+    return canvas
+
+
+def _key(canvas: Canvas, view: View, curves: list[Curve], left: float, y: float) -> None:
+    """Curves run close together, so a key inside the plot names them, the model in focus in bold."""
+    for place, curve in enumerate(curves):
+        canvas.line(left, y + 17 * place, left + 20, y + 17 * place, f"k{view.colour(curve.model)}", 2.2)
+        area = view.find("aurc", curve.model, curve.stage)
+        words = curve.model if len(curve.model) < 24 else curve.model[:22] + "…"
+        tail = f"  AURC {fixed(1000 * area.value, 1)}" if area else ""
+        canvas.text(left + 27, y + 4 + 17 * place, words + tail, "b" if place == 0 else "l")
+
+
+def _rejection(view: View, curves: list[Curve]) -> Figure:
+    """The same curves as accuracy against the rejected share, up to half rejected."""
+    kept = [
+        [(1 - c, 1 - r) for c, r in zip(v.columns["coverage"], v.columns["risk"], strict=True) if c >= 0.5]
+        for v in curves
+    ]
+    low = 100 * min(a for points in kept for _, a in points)
+    marks = ticks(low, 100, 5)
+    canvas = Canvas(PHONE, 214)
+    x, y = Scale(0, 0.5, 34, PHONE - 12), Scale(marks[0], marks[-1], 174, 14)
+    canvas.grid_y(y, marks, 34, PHONE - 12)
+    for value in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
+        canvas.text(x(value), 192, f"{100 * value:.0f}" + (" %" if value == 0.5 else ""), "m" if value < 0.5 else "e")
+    for curve, points in reversed(list(zip(curves, kept, strict=True))):
+        canvas.polyline(
+            [(x(r), y(100 * a)) for r, a in points], f"k{view.colour(curve.model)}", 2 if curve is curves[0] else 1.4
+        )
+    canvas.line(34, 174, PHONE - 12, 174, "tk")
+    canvas.text(36, 9, f"Accuracy on the rest, %{'' if marks[0] == 0 else f' (axis starts at {marks[0]:g})'}", "l")
+    canvas.text(PHONE - 12, 210, "Rejected share", "l e")
+    rows = [
+        (c.model, percent(r, 1), percent(a, 1))
+        for c, points in zip(curves, kept, strict=True)
+        for r, a in points[:: max(1, len(points) // 10)]
+    ]
+    all_in = 1 - curves[0].columns["risk"][-1]
+    half = kept[0][0][1]
+    return Figure(
+        "Accuracy by rejected share",
+        "The same curves, as accuracy; colours as above",
+        canvas.render(
+            f"Accuracy-rejection curve: {percent(all_in, 1)} with none rejected, {percent(half, 1)} with half rejected."
+        ),
+        table(("Model", "Rejected", "Accuracy on the rest"), rows),
+        level=4,
+    )
+
+
+def _points(view: View) -> list[dict[str, Any]]:
+    """Operating points of the model in focus, most generous first."""
+    own = [dict(p) for p in view.evaluation.operating_points if p.get("model", view.focus) == view.focus]
+    stage = [p for p in own if p.get("stage", view.final) == view.final] or own
+    return sorted((p for p in stage if _number(p.get("risk")) is not None), key=lambda p: -float(p["risk"]))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _promises(view: View) -> tuple[Promise, ...]:
+    rows = []
+    raw = view.find("accuracy", stage=view.final) or view.find("accuracy")
+    errors = round((1 - raw.value) * raw.n) if raw else 0
+    for p in _points(view):
+        threshold = _number(p.get("threshold"))
+        seen_coverage, seen_risk = _number(p.get("test_coverage")), _number(p.get("test_risk"))
+        coverage = seen_coverage if seen_coverage is not None else _number(p.get("coverage"))
+        spared = ""
+        if raw and seen_coverage is not None and seen_risk is not None:
+            spared = f"{count(errors - seen_coverage * seen_risk * raw.n)} of {count(errors)}"
+        rows.append(
+            Promise(
+                percent(float(p["risk"]), _digits(float(p["risk"]))),
+                fixed(threshold, 3) if threshold is not None else "",
+                percent(coverage, 1) if coverage is not None else "–",
+                percent(seen_risk, 1) if seen_risk is not None else "–",
+                spared or "–",
+                threshold,
+            )
+        )
+    return tuple(rows)
+
+
+def _digits(risk: float) -> int:
+    return 0 if abs(100 * risk - round(100 * risk)) < 1e-6 else 1
+
+
+def _promised_on(view: View) -> str:
+    sizes = {int(p["n"]) for p in _points(view) if _number(p.get("n"))}
+    return f"{count(sizes.pop())} validation {view.unit}" if len(sizes) == 1 else f"validation {view.unit}"

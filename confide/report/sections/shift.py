@@ -1,0 +1,164 @@
+"""Shift: the gap as samples get worse, by corruption and severity, and what comes from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from confide.core.results import Curve
+from confide.report.figure import Empty, Figure, table
+from confide.report.sections.foreign import foreign_histogram, foreign_roc, group_name
+from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.view import View
+from confide.report.words import code, fixed, points, shorten, stage_phrase
+
+STEPS = (2.0, 8.0, 16.0)  # points where the diverging colours change, symmetric about 0
+MOST_CORRUPTIONS = 24
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What the section shows."""
+
+    corruptions: tuple[Figure, ...] = ()
+    unknown: tuple[Figure, ...] = ()
+    missing: tuple[Empty, ...] = ()
+    empty: Empty | None = None
+
+
+def shift_section(view: View) -> Shift:
+    """Corruptions and out-of-distribution data, or what is missing."""
+    corruptions = tuple(f for f in (_boxes(view), _heat_map(view)) if f)
+    unknown = tuple(f for f in (foreign_histogram(view), foreign_roc(view)) if f)
+    if not (corruptions or unknown):
+        why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
+        return Shift(empty=Empty("No test under shift", why, "confide run CONFIG.yaml  (with a shift part)"))
+    missing = []
+    if not corruptions:
+        missing.append(Empty("No corruptions", "The model was not tested on corrupted data."))
+    if not unknown:
+        missing.append(Empty("No foreign data", "The model was not tested on data of classes it has never seen."))
+    return Shift(corruptions, unknown, tuple(missing))
+
+
+def _boxes(view: View) -> Figure | None:
+    curves = [c for m in view.models[:5] if (c := view.curve("shift_boxes", m, dict.fromkeys((view.final, "raw"))))]
+    if not curves:
+        return None
+    values = [100 * v for c in curves for k in ("low", "high") for v in c.columns[k] if math.isfinite(v)]
+    marks = ticks(min(0.0, *values), max(0.0, *values), 6)
+    own = next((c for c in curves if c.model == view.focus), curves[0]).columns
+    grows = own["median"][-1] > own["median"][0] + 0.01
+    rows = [
+        (
+            c.model,
+            _severity(s),
+            *(
+                points(c.columns[k][i], sign=True)
+                for k in ("low", "lower_quartile", "median", "upper_quartile", "high")
+            ),
+        )
+        for c in curves
+        for i, s in enumerate(c.columns["severity"])
+    ]
+    alt = (
+        f"Box plots of confidence minus accuracy by severity: the median of {view.focus} goes from "
+        f"{points(own['median'][0], sign=True)} to {points(own['median'][-1], sign=True)} points."
+    )
+    stage = "as trained" if curves[0].stage == "raw" else f"after {stage_phrase(curves[0].stage)} on clean data"
+    return Figure(
+        f"Confidence outruns accuracy as {view.unit} get worse" if grows else "Confidence minus accuracy by severity",
+        f"Gap over the corruptions, {stage}; box: middle half, whiskers: extremes",
+        _box_canvas(view, curves, marks, PHONE, 270).render(alt),
+        table(("Model", "Severity", "Least", "Lower quartile", "Median", "Upper quartile", "Most"), rows),
+        wide=_box_canvas(view, curves, marks, 560, 376).render(alt),
+    )
+
+
+def _severity(value: float) -> str:
+    return "clean" if value == 0 else f"{value:g}"
+
+
+def _box_canvas(view: View, curves: list[Curve], marks: list[float], width: int, height: int) -> Canvas:
+    canvas = Canvas(width, height)
+    severities = list(dict.fromkeys(s for c in curves for s in c.columns["severity"]))
+    x, y = Scale(0, len(severities), 38, width - 6), Scale(marks[0], marks[-1], height - 36, 18)
+    canvas.grid_y(y, marks, 38, width - 6, sign=True)
+    canvas.line(38, y(0), width - 6, y(0), "ax")
+    each = min(0.8 * (x(1) - x(0)) / len(curves), 34)
+    for place, curve in enumerate(curves):
+        colour = view.colour(curve.model)
+        for i, severity in enumerate(curve.columns["severity"]):
+            middle = x(severities.index(severity) + 0.5) + (place - (len(curves) - 1) / 2) * each
+            low, first, median, third, high = (
+                y(100 * curve.columns[k][i]) for k in ("low", "lower_quartile", "median", "upper_quartile", "high")
+            )
+            half = each / 2 - 1.5
+            canvas.line(middle, low, middle, high, f"k{colour}", 1.5)
+            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
+            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{colour} k{colour} bx")
+            canvas.line(middle - half, median, middle + half, median, f"k{colour}", 2.2)
+        canvas.bars([(48, 26 + 17 * place, 10, 10)], f"f{colour}")
+        canvas.text(64, 35 + 17 * place, shorten(curve.model, 160), "l")
+    for place, severity in enumerate(severities):
+        canvas.text(x(place + 0.5), height - 20, _severity(severity), "m")
+    canvas.text(38, 8, "Confidence minus accuracy, points", "l")
+    canvas.text(width - 6, height - 3, "Severity of the corruption", "l e")
+    return canvas
+
+
+def _heat_map(view: View) -> Figure | None:
+    curves = [
+        c for c in view.curves("shift_cells", model=view.focus, stage=view.final) if c.group and "gap" in c.columns
+    ]
+    curves = curves or [c for c in view.curves("shift_cells", model=view.focus) if c.group and "gap" in c.columns]
+    if not curves:
+        return None
+    curves = sorted(curves, key=lambda c: -c.columns["gap"][-1])
+    shown = curves[:MOST_CORRUPTIONS]
+    severities = [s for s in dict.fromkeys(s for c in shown for s in c.columns["severity"]) if s > 0]
+    canvas = Canvas(PHONE, 18 + 21 * len(shown) + 44)
+    x = Scale(0, len(severities), 104, PHONE)
+    for k, severity in enumerate(severities):
+        canvas.text(x(k + 0.5), 11, _severity(severity), "m")
+    for row, curve in enumerate(shown):
+        canvas.text(96, 18 + 21 * row + 14, shorten(group_name(curve), 96), "l e")
+        for severity, gap in zip(curve.columns["severity"], curve.columns["gap"], strict=True):
+            if severity > 0 and math.isfinite(gap):
+                k, step = severities.index(severity), _step(100 * gap)
+                canvas.bars([(x(k), 18 + 21 * row, x(k + 1) - x(k) - 1, 20)], f"d{step}")
+                canvas.text(x(k + 0.5), 18 + 21 * row + 14, fixed(100 * gap, 0, sign=True), f"m nh t{step}")
+    _ramp(canvas, 18 + 21 * len(shown) + 14)
+    names = group_name(shown[0]), group_name(shown[-1])
+    more = f"; the {len(shown)} worst of {len(curves)}" if len(curves) > len(shown) else ""
+    rows = [
+        (group_name(c), _severity(s), points(g, sign=True))
+        for c in curves
+        for s, g in zip(c.columns["severity"], c.columns["gap"], strict=True)
+    ]
+    alt = (
+        f"Heat map of confidence minus accuracy by corruption and severity: {names[0]} reaches "
+        f"{points(shown[0].columns['gap'][-1], sign=True)} points, {names[1]} "
+        f"{points(shown[-1].columns['gap'][-1], sign=True)}."
+    )
+    return Figure(
+        f"{names[0].capitalize()} hurts most, {names[1]} least" if len(shown) > 1 else "Gap by severity",
+        Markup("Gap of {} by corruption and severity, points{}").format(code(view.focus), more),
+        canvas.render(alt),
+        table(("Corruption", "Severity", "Gap, points"), rows),
+        note=f"Colours change at ±{STEPS[0]:g}, ±{STEPS[1]:g} and ±{STEPS[2]:g} points.",
+    )
+
+
+def _step(gap: float) -> int:
+    size = sum(abs(gap) >= limit for limit in STEPS)
+    return 3 + size if gap > 0 else 3 - size
+
+
+def _ramp(canvas: Canvas, y: float) -> None:
+    canvas.text(104, y + 9, "under", "")
+    for k in range(7):
+        canvas.bars([(142 + 23 * k, y, 22, 10)], f"d{k}")
+    canvas.text(142 + 23 * 7 + 5, y + 9, "over", "")

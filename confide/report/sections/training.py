@@ -1,0 +1,162 @@
+"""Training: curves by epoch, and AdaFocal's gamma per bin over time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from confide.core.results import Curve
+from confide.report.figure import Empty, Figure, table
+from confide.report.svg import PHONE, THIRD, Canvas, Scale, ticks
+from confide.report.view import View
+from confide.report.words import code, fixed
+
+TITLES = {
+    "loss": ("Training loss", "Nats", 1),
+    "train_loss": ("Training loss", "Nats", 1),
+    "val_loss": ("Validation loss", "Nats", 1),
+    "val_nll": ("Validation NLL", "Nats", 1),
+    "val_ece": ("Validation ECE", "Points", 100),
+    "ece": ("Validation ECE", "Points", 100),
+    "val_accuracy": ("Validation accuracy", "Per cent", 100),
+    "accuracy": ("Validation accuracy", "Per cent", 100),
+    "train_accuracy": ("Training accuracy", "Per cent", 100),
+}
+ORDER = ("train_loss", "loss", "val_loss", "val_nll", "val_ece", "ece", "val_accuracy", "accuracy", "train_accuracy")
+NOT_SHOWN = ("epoch", "seconds", "time", "learning_rate")
+MOST_PANELS = 6
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the section shows."""
+
+    models: tuple[tuple[str, str], ...] = ()
+    panels: tuple[Figure, ...] = ()
+    gammas: tuple[Figure, ...] = ()
+    empty: Empty | None = None
+
+
+def training_section(view: View) -> Training:
+    """A panel per logged quantity with all models, then gammas."""
+    curves = [c for c in view.curves("training") if "epoch" in c.columns]
+    gammas = tuple(_gammas(c) for c in view.curves("gammas") if len(c.columns) > 1)
+    if not (curves or gammas):
+        why = view.why_missing("training") or "The predictions came from outside, so there is no training log."
+        return Training(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
+    names = dict.fromkeys(name for c in curves for name in c.columns if name not in NOT_SHOWN)
+    order = sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
+    panels = tuple(f for name in order if (f := _panel(view, curves, name)))[:MOST_PANELS]
+    models = tuple((m, view.colour(m)) for m in dict.fromkeys(c.model for c in curves))
+    return Training(models, panels, gammas)
+
+
+def _panel(view: View, curves: list[Curve], name: str) -> Figure | None:
+    title, unit, by = TITLES.get(name, (name.replace("_", " ").capitalize(), "", 1))
+    lines = [
+        (c.model, [(e, by * v) for e, v in zip(c.columns["epoch"], c.columns[name], strict=True) if math.isfinite(v)])
+        for c in curves
+        if name in c.columns
+    ]
+    lines = [(model, points) for model, points in lines if points]
+    if not lines:
+        return None
+    values = [v for _, points in lines for _, v in points]
+    epochs = [e for _, points in lines for e, _ in points]
+    near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
+    marks = ticks(0 if near_zero else min(values), max(values), 4)
+    canvas = Canvas(THIRD, 210)
+    x, y = Scale(min(epochs), max(epochs), 34, THIRD - 8), Scale(marks[0], marks[-1], 172, 12)
+    canvas.grid_y(y, marks, 34, THIRD - 8)
+    for model, points in lines:
+        canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
+        if len(points) == 1:
+            canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
+    _epochs(canvas, x, 190)
+    canvas.line(34, 172, THIRD - 8, 172, "ax")
+    canvas.text(THIRD - 8, 206, "Epoch", "l e")
+    digits = 1 if by == 100 else 3
+    rows = [(model, f"{e:g}", fixed(v, digits)) for model, points in lines for e, v in points]
+    model, points = lines[0]
+    start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
+    return Figure(
+        title,
+        (f"{unit} by epoch" if unit else "By epoch") + start,
+        canvas.render(
+            f"{title} by epoch: {model} goes from {fixed(points[0][1], digits)} to {fixed(points[-1][1], digits)}."
+        ),
+        table(("Model", "Epoch", title), rows),
+        level=4,
+    )
+
+
+def _epochs(canvas: Canvas, x: Scale, y: float) -> None:
+    inner = [m for m in ticks(x.low, x.high, 4) if x.low < m < x.high and m == round(m)]
+    room = 0.08 * (x.high - x.low)
+    for value in [x.low, *(m for m in inner if m - x.low > room and x.high - m > room), x.high]:
+        canvas.text(x(value), y, f"{value:g}", "m" if value < x.high else "e")
+
+
+def _gammas(curve: Curve) -> Figure:
+    """One line a bin; the lowest, middle and highest confidence are named."""
+    bins = sorted((n for n in curve.columns if n.startswith("bin")), key=lambda n: int(n[3:] or 0))
+    epochs = curve.columns["epoch"]
+    named = {bins[0], bins[len(bins) // 2], bins[-1]}
+    last = {n: curve.columns[n][-1] for n in bins}
+    rows = [(f"{e:g}", *(fixed(curve.columns[n][k], 2) for n in bins)) for k, e in enumerate(epochs)]
+    alt = (
+        f"AdaFocal's gamma in {len(bins)} confidence bins over {len(epochs)} epochs: the surest bin ends at "
+        f"{fixed(last[bins[-1]], 2)}, the least sure at {fixed(last[bins[0]], 2)}."
+    )
+    holds = last[bins[-1]] > last[bins[0]]
+    title = "AdaFocal holds sure predictions back" if holds and last[bins[-1]] > 0 else "AdaFocal's gamma by bin"
+    if holds and last[bins[0]] < 0:
+        title += " and lifts unsure ones"
+    return Figure(
+        title,
+        Markup("γ per confidence bin of {}, {} bins, updated once an epoch from validation; three bins named").format(
+            code(curve.model), len(bins)
+        ),
+        _gamma_canvas(curve, bins, named, PHONE).render(alt),
+        table(("Epoch", *(_range(k, len(bins)) for k in range(len(bins)))), rows),
+        wide=_gamma_canvas(curve, bins, named, 640).render(alt),
+    )
+
+
+def _range(place: int, number: int) -> str:
+    return f"{100 * place / number:.0f}–{100 * (place + 1) / number:.0f}\u202f%"
+
+
+def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) -> Canvas:
+    values = [v for n in bins for v in curve.columns[n] if math.isfinite(v)]
+    marks = ticks(min(0.0, *values), max(values), 7)
+    canvas = Canvas(width, 290)
+    epochs = curve.columns["epoch"]
+    x, y = Scale(min(epochs), max(epochs), 30, width - 74), Scale(marks[0], marks[-1], 256, 18)
+    if marks[0] < 0:
+        canvas.bars([(30, y(0), width - 104, 256 - y(0))], "fb pale")
+    canvas.grid_y(y, marks, 30, width - 74)
+    if marks[0] <= 0:
+        canvas.line(30, y(0), width - 74, y(0), "ax")
+    for name in sorted(bins, key=lambda n: n in named):
+        strong = name in named
+        points = [(x(e), y(v)) for e, v in zip(epochs, curve.columns[name], strict=True)]
+        canvas.polyline(points, "k1" if strong else "kg thin", 2.4 if strong else 1.2)
+    _name_bins(canvas, curve, bins, named, y, width)
+    _epochs(canvas, x, 272)
+    canvas.text(30, 8, "γ of each confidence bin", "l")
+    canvas.text(width - 74, 288, "Epoch", "l e")
+    if marks[0] < 0:
+        canvas.text(36, 250, "inverse focal: pushes confidence up", "l")
+    return canvas
+
+
+def _name_bins(canvas: Canvas, curve: Curve, bins: list[str], named: set[str], y: Scale, width: int) -> None:
+    """Labels at the ends of the named lines, moved apart where they would touch."""
+    ends = sorted((y(curve.columns[n][-1]), n) for n in named if math.isfinite(curve.columns[n][-1]))
+    before = -20.0
+    for end, name in ends:
+        before = max(end + 4, before + 14)
+        canvas.text(width - 68, before, _range(bins.index(name), len(bins)), "f1")

@@ -1,0 +1,169 @@
+"""Where things are in an Evaluation: models, stages, the one in focus, and look-ups that may find nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from confide.core.results import Comparison, Curve, Evaluation, Measurement, Sample
+
+# Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
+PLAIN_SCORES = (None, "msp")
+
+
+@dataclass(frozen=True)
+class View:
+    """Look-ups over an evaluation; numbers are found here, never made."""
+
+    evaluation: Evaluation
+
+    @cached_property
+    def split(self) -> str | None:
+        """The split to show: test where there is one, else the first named."""
+        found = [m.split for m in self.evaluation.measurements]
+        return "test" if "test" in found else next((s for s in found if s), None)
+
+    @cached_property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Measurements of that split."""
+        return tuple(m for m in self.evaluation.measurements if m.split in (self.split, None))
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """Models in the order in which they were measured."""
+        whole = [m.model for m in self.measurements if m.group is None]
+        return tuple(dict.fromkeys(whole or [c.model for c in self.evaluation.curves] or ["model"]))
+
+    @cached_property
+    def stages(self) -> tuple[str, ...]:
+        """Stages, as trained first."""
+        found = dict.fromkeys(m.stage for m in self.measurements if m.group is None)
+        return tuple(sorted(found, key=lambda stage: stage != "raw")) or ("raw",)
+
+    @cached_property
+    def focus(self) -> str:
+        """The model that the verdict speaks of: the one `about` names, else the first."""
+        wanted = self.about.get("focus")
+        return str(wanted) if wanted in self.models else self.models[0]
+
+    @cached_property
+    def after(self) -> str | None:
+        """The calibrated stage of the model in focus: the one `about` chose, else the first."""
+        found = [s for s in self.stages if s != "raw" and self.find("accuracy", stage=s)]
+        wanted = self.about.get("chosen_stage")
+        return str(wanted) if wanted in found else next(iter(found), None)
+
+    @property
+    def final(self) -> str:
+        """The stage to trust with: after calibration where there is one."""
+        return self.after or "raw"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is known of how it was made."""
+        return dict(self.evaluation.about)
+
+    @property
+    def unit(self) -> str:
+        """What the samples are called: images, texts, samples."""
+        return str(self.about.get("unit") or "samples")
+
+    @cached_property
+    def n(self) -> int:
+        """How many samples the model in focus was measured on."""
+        found = self.find("accuracy") or self.find("accuracy", stage="raw")
+        return found.n if found else max((m.n for m in self.measurements), default=0)
+
+    def find(
+        self,
+        metric: str,
+        model: str | None = None,
+        stage: str | None = None,
+        group: str | None = None,
+        score: str | None = None,
+    ) -> Measurement | None:
+        """A measurement of a model (in focus) and stage (as trained unless said), or None; NaN counts as none."""
+        scores = PLAIN_SCORES if score is None else (score,)
+        for m in self.measurements:
+            if (
+                m.metric == metric
+                and m.model == (model or self.focus)
+                and m.stage == (stage or "raw")
+                and m.group == group
+                and m.score in scores
+                and math.isfinite(m.value)
+            ):
+                return m
+        return None
+
+    def by_group(self, metric: str, kind: str, model: str, stage: str) -> dict[str, Measurement]:
+        """Measurements of groups such as "class=Shirt", by the part after the sign."""
+        start = f"{kind}="
+        return {
+            m.group.removeprefix(start): m
+            for m in self.measurements
+            if m.metric == metric and m.model == model and m.stage == stage and m.group and m.group.startswith(start)
+        }
+
+    def curves(self, kind: str, **where: Any) -> list[Curve]:
+        """Curves of a kind whose fields are as given, of the shown split, with at least one row."""
+        return [
+            c
+            for c in self.evaluation.curves
+            if c.kind == kind
+            and c.split in (self.split, None, "train", "val")
+            and all(getattr(c, name) == value for name, value in where.items())
+            and any(len(column) for column in c.columns.values())
+        ]
+
+    def curve(self, kind: str, model: str, stages: Iterable[str], **where: Any) -> Curve | None:
+        """The first curve of a model at the first of the stages that has one, on the shown split if it can."""
+        for stage in stages:
+            found = self.curves(kind, model=model, stage=stage, **where)
+            found.sort(key=lambda c: c.split not in (self.split, None))
+            if found:
+                return found[0]
+        return None
+
+    def samples(self, role: str) -> list[Sample]:
+        """Samples of a role."""
+        return [s for s in self.evaluation.samples if s.role == role]
+
+    def test(self, metric: str, first: str, second: str) -> Comparison | None:
+        """The paired test between two rows, either way round."""
+        for c in self.evaluation.comparisons:
+            if c.metric == metric and {c.a, c.b} == {first, second}:
+                return c
+        return None
+
+    def beats(self, metric: str, winner: str, other: str) -> bool:
+        """Whether the Holm-corrected paired test says that the first is better."""
+        found = self.test(metric, winner, other)
+        if found is None or found.better is None or not found.p_holm < 0.05:
+            return False
+        return (found.a if found.better == "a" else found.b) == winner
+
+    def best(self, metric: str, rows: Iterable[str]) -> str | None:
+        """The row that beats every other of its group, or None."""
+        named = list(rows)
+        for row in named:
+            if len(named) > 1 and all(self.beats(metric, row, other) for other in named if other != row):
+                return row
+        return None
+
+    def colour(self, model: str) -> str:
+        """The colour number of a model, which it keeps through the page; from the sixth on grey."""
+        place = self.models.index(model) + 1 if model in self.models else 6
+        return str(place) if place <= 5 else "g"
+
+    def stage_note(self, model: str, stage: str) -> str:
+        """A fitted calibrator in short, "T = 1.23"."""
+        return str((self.about.get("stages") or {}).get(f"{model}/{stage}", ""))
+
+    def why_missing(self, section: str) -> str:
+        """Why a section has nothing to show, if the evaluation says it."""
+        missing = self.about.get("missing") or {}
+        return str(missing.get(section, "")) if isinstance(missing, dict) else ""

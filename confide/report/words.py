@@ -1,0 +1,125 @@
+"""How the report writes numbers and names: points, per cent, intervals, p, stages; one place for every rule."""
+
+from __future__ import annotations
+
+import math
+
+from markupsafe import Markup, escape
+
+THIN = "\u202f"  # narrow no-break space, before a per cent sign
+MINUS = "\u2212"
+
+STAGES = {
+    "raw": "as trained",
+    "temperature": "temperature scaling",
+    "ensemble_temperature": "ensemble temperature scaling",
+    "vector": "vector scaling",
+    "matrix": "matrix scaling",
+    "dirichlet": "Dirichlet calibration",
+    "beta": "beta calibration",
+    "isotonic": "isotonic calibration",
+    "histogram": "histogram binning",
+    "spline": "spline calibration",
+    "metamis": "Meta-Cal for misclassification",
+    "metaacc": "Meta-Cal for accuracy",
+}
+
+
+def fixed(value: float, digits: int, sign: bool = False) -> str:
+    """Number with so many decimals, comma in thousands, true minus; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    text = f"{abs(value):,.{digits}f}"
+    negative = value < 0 and float(text.replace(",", "")) != 0
+    return (MINUS if negative else "+" if sign and value > 0 else "") + text
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as per cent, `92 %`."""
+    return f"{fixed(100 * share, digits)}{THIN}%"
+
+
+def points(share: float, digits: int = 1, sign: bool = False) -> str:
+    """A difference of shares in points, `3.0`."""
+    return fixed(100 * share, digits, sign)
+
+
+def count(value: float) -> str:
+    """A whole number with commas."""
+    return fixed(round(value), 0)
+
+
+def p_value(value: float | None) -> str:
+    """A p as `0.18` or `< 0.001`."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value < 0.001:
+        return "< 0.001"
+    return fixed(value, 3 if value < 0.1 else 2)
+
+
+def plus_minus(value: float, low: float, high: float, scale: float = 100.0, digits: int = 1) -> str:
+    """`3.0 ± 0.8 points` if symmetric to the last digit, else `3.0 points (2.2 to 3.9)`."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{fixed(scale * abs(value), digits)} points"
+    # A negative gap is worded by its direction, so its interval turns round too.
+    ends = sorted((scale * low, scale * high)) if value >= 0 else sorted((-scale * low, -scale * high))
+    middle = scale * abs(value)
+    below, above = (fixed(middle - ends[0], digits), fixed(ends[1] - middle, digits))
+    if below == above:
+        return f"{fixed(middle, digits)} ± {below} points"
+    return f"{fixed(middle, digits)} points ({fixed(ends[0], digits)} to {fixed(ends[1], digits)})"
+
+
+def between(low: float, high: float, digits: int, scale: float = 1.0) -> str:
+    """An interval for tables, `2.2–3.9`; empty where there is none. Negative ends are joined by `to`."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    first, last = fixed(scale * low, digits), fixed(scale * high, digits)
+    return f"{first} to {last}" if MINUS in first + last else f"{first}–{last}"
+
+
+def stage_phrase(stage: str) -> str:
+    """A stage in plain words: `temperature` is temperature scaling; an unknown word stays itself."""
+    return STAGES.get(stage, stage)
+
+
+def stage_title(stage: str) -> str:
+    """The heading of the rows of a stage."""
+    return "As trained" if stage == "raw" else f"After {stage_phrase(stage)}"
+
+
+def code(word: str) -> Markup:
+    """A word of the config in mono type, escaped."""
+    return Markup("<code>{}</code>").format(word)
+
+
+def share_words(share: float) -> str:
+    """A share as `one image in seven` would need: the nearest `one in n`, or per cent."""
+    if share <= 0:
+        return percent(share, 1)
+    whole = round(1 / share)
+    names = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+    near = abs(share * whole - 1) < 0.05
+    return f"one in {names[whole]}" if near and whole in names else percent(share, 1)
+
+
+def score_name(score: str) -> str:
+    """The word of a trust score: `trust:steep_slope` is steep_slope."""
+    return score.removeprefix("trust:")
+
+
+def shorten(text: str, width: float, size: float = 12.0) -> str:
+    """Text that fits into so many pixels, with an ellipsis; a letter is about half its size wide."""
+    room = max(int(width / (size * 0.53)), 3)
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def plain_text(markup: str) -> str:
+    """The words of a piece of markup, for alt texts."""
+    return str(Markup(markup).striptags()) if isinstance(markup, Markup) else str(markup)
+
+
+def as_markup(text: str) -> Markup:
+    """Text as markup, escaped unless it is markup already."""
+    return escape(text)

@@ -1,0 +1,162 @@
+"""The verdict: each case of the rules, word for word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from confide.core.results import Comparison, Evaluation, Measurement
+from confide.report.verdict import verdict
+from confide.report.view import View
+
+THIN = "\u202f"
+
+
+def build(
+    accuracy: float,
+    gap: tuple[float, float, float],
+    p_value: float,
+    n: int = 4000,
+    stage: str = "temperature",
+    after: dict[str, float] | None = None,
+    better: str | None = None,
+    **about: Any,
+) -> View:
+    """An evaluation of one model; `gap` is value, low, high; `after` has gap, ece; `better` is raw or after."""
+    rows = [
+        Measurement("accuracy", accuracy, n, "test", bounds=(accuracy - 0.02, accuracy + 0.02)),
+        Measurement("confidence_gap", gap[0], n, "test", bounds=gap[1:]),
+        Measurement(
+            "ece_mass",
+            about.pop("ece", abs(gap[0]) + 0.001),
+            n,
+            "test",
+            chance=0.012,
+            chance_high=about.pop("chance_high", 0.016),
+            p_value=p_value,
+        ),
+    ]
+    if after:
+        g = after["gap"]
+        low, high = after.get("low", g - 0.008), after.get("high", g + 0.008)
+        rows += [
+            Measurement("accuracy", accuracy, n, "test", stage),
+            Measurement("confidence_gap", g, n, "test", stage, bounds=(low, high)),
+            Measurement("ece_mass", after["ece"], n, "test", stage, chance=0.012, chance_high=0.016, p_value=0.4),
+        ]
+    word = {"after": "b", "raw": "a", None: None}[better]
+    tests = [Comparison("nll", "model/raw", f"model/{stage}", -0.02, -0.03, -0.01, 0.001, 0.001, word)]
+    return View(Evaluation(tuple(rows), comparisons=tuple(tests), about={"unit": "images", **about}))
+
+
+def test_well_calibrated():
+    view = build(0.9, (0.002, -0.006, 0.010), 0.4)
+    expected = "This model says 90 % and is right 90 %: well calibrated, as far as 4,000 images can tell."
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+    assert verdict(view).side == ""
+
+
+def test_overconfident_and_repaired():
+    view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": 0.002, "ece": 0.014}, better="after")
+    found = verdict(view)
+    expected = (
+        "This model says 92 % and is right 89 %: overconfident by 3.0 ± 0.8 points, and temperature scaling repairs it."
+    )
+    assert found.sentence == expected.replace(" %", f"{THIN}%")
+    assert (found.direction, found.side) == ("overconfident by 3.0 ± 0.8 points", "over")
+
+
+def test_underconfident_and_halved():
+    view = build(0.88, (-0.042, -0.051, -0.033), 0.001, after={"gap": -0.019, "ece": 0.021}, better="after")
+    expected = (
+        "This model says 84 % and is right 88 %: underconfident by 4.2 ± 0.9 points, "
+        "and temperature scaling halves it to 1.9."
+    )
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+    assert verdict(view).side == "under"
+
+
+def test_too_few_samples():
+    view = build(0.86, (0.05, -0.01, 0.11), 0.2, n=120, chance_high=0.06)
+    expected = (
+        "This model says 91 % and is right 86 %, but 120 images cannot tell that gap from chance: "
+        "a perfectly calibrated model would show up to 6 points."
+    )
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+
+
+def test_calibration_made_it_worse():
+    view = build(
+        0.89, (0.009, -0.001, 0.019), 0.2, stage="isotonic", after={"gap": 0.02, "ece": 0.026}, better="raw", ece=0.011
+    )
+    expected = (
+        "This model says 90 % and is right 89 %; isotonic calibration made it worse, from 1.1 to 2.6 points, "
+        "so leave it out."
+    )
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+
+
+def test_only_one_class():
+    view = build(0.94, (0.01, 0.0, 0.02), 0.2, n=500, label_counts={"Bag": 500, "Shirt": 0})
+    expected = (
+        "All 500 test labels are 'Bag', so calibration cannot be judged; accuracy is 94 % (92 to 96), "
+        "and a test set with every class is needed."
+    )
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+
+
+def test_no_direction_when_the_interval_holds_zero_but_the_test_rejects():
+    found = verdict(build(0.9, (0.002, -0.006, 0.010), 0.001, ece=0.031))
+    assert found.direction == ""
+    assert "not at each level: its calibration error is 3.1 points; chance alone would show up to 1.6" in found.sentence
+
+
+def test_no_direction_when_the_test_does_not_reject():
+    found = verdict(build(0.89, (0.03, 0.001, 0.059), 0.06))
+    assert found.direction == ""
+    assert "cannot tell that gap from chance" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("after", "better"),
+    [
+        ({"gap": 0.002, "ece": 0.017}, "after"),
+        ({"gap": 0.002, "ece": 0.014}, None),
+        ({"gap": 0.002, "ece": 0.014}, "raw"),
+    ],
+)
+def test_repairs_needs_both_the_chance_bound_and_the_paired_test(after, better):
+    view = build(0.89, (0.030, 0.022, 0.038), 0.001, after=after, better=better)
+    assert "repairs" not in verdict(view).sentence
+
+
+def test_a_test_that_is_not_significant_after_holm_claims_nothing():
+    view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": 0.002, "ece": 0.014}, better="after")
+    weak = Comparison("nll", "model/raw", "model/temperature", -0.02, -0.03, 0.01, 0.02, 0.08, "b")
+    evaluation = Evaluation(view.measurements, comparisons=(weak,), about=view.about)
+    assert "repairs" not in verdict(View(evaluation)).sentence
+
+
+def test_an_asymmetric_interval_is_written_with_both_ends():
+    found = verdict(build(0.89, (0.030, 0.022, 0.040), 0.001))
+    assert found.direction == "overconfident by 3.0 points (2.2 to 4.0)"
+    assert found.after == "."
+
+
+def test_overshooting_is_said():
+    view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": -0.021, "ece": 0.022}, better="after")
+    assert verdict(view).sentence.endswith("and temperature scaling overshoots: underconfident by 2.1.")
+
+
+def test_an_evaluation_without_accuracy_says_so():
+    assert "no accuracy" in verdict(View(Evaluation(()))).sentence
+
+
+def test_lead_says_error_before_after_chance_then_halving_then_best_model(evaluation):
+    lead = [str(sentence) for sentence in verdict(View(evaluation)).lead]
+    assert len(lead) == 3
+    assert lead[0].startswith("After temperature scaling (T = ")
+    assert "would show 1.1" in lead[0]
+    assert lead[1] == f"Rejecting the least trusted 14.5{THIN}% halves the error rate."
+    assert lead[2] == "Of the three models, <code>difficulty_entropy</code> has the best probabilities."

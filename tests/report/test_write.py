@@ -1,0 +1,181 @@
+"""The page: one file, every section or its empty state, everything escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+import confide
+from confide.core.results import Comparison, Evaluation, Measurement, Sample
+from confide.report import notebook_view, render_report, write_report
+from confide.report.write import CONTENTS
+
+NASTY = '</script><script>alert("x")</script>'
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+@pytest.fixture(scope="module")
+def html(evaluation):
+    return render_report(evaluation)
+
+
+def test_one_file_of_at_most_two_and_a_half_megabytes(evaluation, tmp_path):
+    path = write_report(evaluation, tmp_path / "report.html")
+    assert path.stat().st_size < 2.5e6
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert confide.write_report is write_report
+
+
+def test_loads_nothing_from_anywhere(html):
+    for tag, attributes in Page(html).tags:
+        assert tag not in ("link", "iframe", "object")
+        for name in ("src", "href", "srcset", "action"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/")), (tag, attributes)
+    assert "@import" not in html
+    assert "url(" not in html
+
+
+def test_has_one_h1_and_the_landmarks(html):
+    page = Page(html)
+    assert (
+        page.count("h1") == page.count("main") == page.count("header") == page.count("nav") == page.count("footer") == 1
+    )
+    sections = [a for tag, a in page.tags if tag == "section"]
+    assert [a["id"] for a in sections] == [name for name, _ in CONTENTS]
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert all(a["aria-labelledby"] in ids for a in sections)
+
+
+def test_every_picture_and_chart_has_words(html):
+    for tag, attributes in Page(html).tags:
+        if tag == "svg" and attributes.get("aria-hidden") != "true":
+            assert attributes["role"] == "img"
+            assert len(attributes["aria-label"] or "") > 3
+        if tag == "img":
+            assert ", predicted " in (attributes["alt"] or "")
+
+
+def test_every_chart_has_a_data_table(html):
+    for figure in re.findall(r'<figure class="fig".*?</figure>', html, flags=re.S):
+        assert "<table" in figure
+
+
+def test_no_colour_is_written_into_a_chart(html):
+    for svg in re.findall(r"<svg.*?</svg>", html, flags=re.S):
+        assert not re.search(r"#[0-9A-Fa-f]{3,6}\b|rgb\(", svg)
+
+
+def test_names_from_the_data_stay_text():
+    sample = Sample("hardest", NASTY, NASTY, NASTY + "!", 0.4, 3.0, NASTY, None, NASTY)
+    rows = (
+        Measurement("accuracy", 0.9, 100, "test", model=NASTY, bounds=(0.8, 0.95)),
+        Measurement("accuracy", 0.9, 100, "test", model="other", stage=NASTY),
+        Measurement(NASTY, 0.9, 100, "test", model=NASTY),
+        Measurement("confidence_gap", 0.02, 100, "test", model=NASTY, group=f"class={NASTY}"),
+    )
+    about = dict.fromkeys(("title", "unit", "seed", "data", NASTY), NASTY) | {"class_names": [NASTY], "commands": [NASTY]}
+    about |= {"config": {NASTY: NASTY}, "missing": {"shift": NASTY}, "label_counts": {NASTY: 100}}
+    test = Comparison(NASTY, NASTY, NASTY, 0, 0, 0, 1, 1)
+    samples = (sample, replace(sample, role="suspect"), replace(sample, role="easiest", picture='x" onerror="alert(1)'))
+    html = render_report(Evaluation(rows, (), (test,), samples, (), about, (NASTY,)))
+    page = Page(html)
+    scripts = [a for tag, a in page.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}]
+    assert not any(name.startswith("on") for _, a in page.tags for name in a)
+    assert html.count("&lt;/script&gt;&lt;script&gt;alert") > 10
+    assert '<script>alert("x")' not in html
+    assert '<script>alert("x")' not in notebook_view(Evaluation(rows, about=about))
+
+
+def test_a_picture_that_is_no_image_uri_is_not_let_in():
+    sample = Sample("hardest", "1", "Bag", "Bag", picture="https://example.org/x.png")
+    html = render_report(Evaluation((Measurement("accuracy", 0.9, 10),), samples=(sample,)))
+    assert "example.org/x.png" not in html
+    assert "no picture" in html
+
+
+def test_bold_only_where_the_tests_beat_every_other_row(html, evaluation):
+    marked = "best by the paired test"
+    assert html.count(marked) == 2  # NLL of one model, at each of two stages
+    fewer = replace(evaluation, comparisons=tuple(c for c in evaluation.comparisons if "adafocal" not in c.a))
+    assert marked not in render_report(fewer)
+    assert "No paired tests were made" in render_report(replace(evaluation, comparisons=()))
+
+
+def test_missing_parts_show_what_mends_them():
+    bare = Evaluation((Measurement("accuracy", 0.9, 100, "test", bounds=(0.8, 0.95)),))
+    html = render_report(bare)
+    for words in (
+        "No reliability diagram",
+        "No risk-coverage curve",
+        "No promised thresholds",
+        "Nothing to show on trust",
+        "No difficulty scores",
+        "No test under shift",
+        "No training log",
+        "No commands were recorded",
+    ):
+        assert words in html, words
+    assert html.count("<code>confide ") >= 7
+    assert "nan" not in " ".join(Page(html).text).lower().split()
+
+
+def test_an_empty_evaluation_is_still_a_page():
+    assert Page(render_report(Evaluation(()))).count("h1") == 1
+
+
+def test_the_reason_for_a_missing_section_is_shown():
+    about = {"missing": {"shift": "torchvision is not installed"}}
+    assert "torchvision is not installed" in render_report(Evaluation((Measurement("accuracy", 0.9, 10),), about=about))
+
+
+def test_the_page_holds_its_numbers(html, evaluation):
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, flags=re.S)
+    assert text
+    data = json.loads(text.group(1))
+    again = Evaluation.from_dict(data["evaluation"])
+    assert again.value("accuracy", model="adafocal", stage="raw") == evaluation.value(
+        "accuracy", model="adafocal", stage="raw"
+    )
+    assert all(s.picture is None for s in again.samples)
+    assert len(data["coverage"]["coverage"]) == len(data["coverage"]["risk"])
+
+
+def test_a_million_classes_do_not_fill_the_page():
+    rows = [Measurement("accuracy", 0.9, 100, "test")]
+    rows += [Measurement("confidence_gap", k / 1e6, 9, "test", group=f"class={k}") for k in range(3000)]
+    names = [str(k) for k in range(1_000_000)]
+    html = render_report(Evaluation(tuple(rows), about={"class_names": names}))
+    assert len(html) < 2.5e6
+    assert "and 999,970 more" in html
+
+
+def test_an_evaluation_shows_itself_in_a_notebook(evaluation):
+    html = evaluation._repr_html_()
+    assert "This model says" in html
+    assert "<style" not in html
+    assert "difficulty_entropy" in html
