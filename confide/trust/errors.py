@@ -1,0 +1,132 @@
+"""The problem of missing errors: ways to get honest errors of a classifier that makes few on its training data.
+
+An oracle learns from mistakes. On the training split a good classifier has almost none left, so an oracle fitted there
+learns to trust everything. Fit it on held-out predictions; where there are too few, on out-of-fold predictions of the
+training split, or on predictions of augmented inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from confide.core.door import InputError, as_tensor, check_labels, check_range
+from confide.core.predictions import Predictions
+from confide.core.progress import Progress
+from confide.core.records import Features, default_ids
+from confide.trust.folds import hash_of_ids
+
+Classify = Callable[[Any], Tensor]
+"""Inputs of some samples -> their logits."""
+TrainClassifier = Callable[[Any, Tensor], Classify]
+"""(inputs of some samples, their labels) -> a classifier."""
+
+
+def out_of_fold(
+    inputs: Any,
+    labels: Any = None,
+    *,
+    train: TrainClassifier | None = None,
+    num_classes: int | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    split: str = "train",
+) -> Predictions:
+    """Predictions of every training sample by a classifier that was trained without its fold.
+
+    Args:
+        inputs: a `Features` record, `n d` rows, or anything that takes an index array when `train` is given.
+        labels: class of every sample; a `Features` record brings its own.
+        train: how to train a classifier; by default a linear head on standardised rows (`linear_classifier`).
+        folds: how many classifiers are trained; more folds are nearer to the full classifier and cost more.
+    """
+    check_range(folds, "folds", 2)
+    ids = inputs.ids if isinstance(inputs, Features) else None
+    if isinstance(inputs, Features):
+        labels, inputs = inputs.labels if labels is None else labels, inputs.values
+    truth = as_tensor(labels, "labels")
+    truth = check_labels(truth, len(inputs), num_classes)
+    ids = default_ids(len(truth)) if ids is None else ids
+    classes = num_classes or int(truth.max()) + 1
+    fold = class_folds(truth.numpy(), ids, folds, seed)
+    logits = torch.empty(len(truth), classes)
+    train = train or (lambda rows, known: linear_classifier(rows, known, num_classes=classes))
+    with Progress("out-of-fold classifiers", folds) as progress:
+        for one in range(folds):
+            inside, outside = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
+            said = train(inputs[outside], truth[torch.from_numpy(outside)])(inputs[inside]).detach()
+            if said.shape != (len(inside), classes):
+                raise InputError(f"train must give logits of {classes} classes, got shape {tuple(said.shape)}")
+            logits[torch.from_numpy(inside)] = said.to(torch.float32).cpu()
+            progress.step()
+    return Predictions(logits, truth, ids, split)
+
+
+def class_folds(labels: NDArray[np.int64], ids: NDArray[Any], folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold of every sample by a hash of its id, stratified by class: a class stays in every training part."""
+    keys = hash_of_ids(ids, seed)
+    order = np.lexsort((keys, labels))
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % folds
+    return fold
+
+
+def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: float = 1e-3) -> Classify:
+    """Multinomial logistic regression on standardised rows, mean cross-entropy + penalty |W|^2 / 2, by L-BFGS."""
+    known = as_tensor(rows, "features").to(torch.float32)
+    mean, deviation = known.mean(dim=0), known.std(dim=0, correction=0)
+    deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
+    standard = (known - mean) / deviation
+    weight = torch.zeros(known.shape[1], num_classes, requires_grad=True)
+    bias = torch.zeros(num_classes, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weight, bias], max_iter=200, history_size=10, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = functional.cross_entropy(standard @ weight + bias, labels) + penalty / 2 * weight.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    final_weight, final_bias = weight.detach(), bias.detach()
+
+    def classify(some: Any) -> Tensor:
+        return (as_tensor(some, "features").to(torch.float32) - mean) / deviation @ final_weight + final_bias
+
+    return classify
+
+
+def augmented(
+    classify: Callable[[Tensor], tuple[Tensor, Tensor]],
+    inputs: Tensor,
+    labels: Any,
+    augment: Callable[[Tensor, torch.Generator], Tensor],
+    *,
+    times: int = 2,
+    seed: int = 0,
+    split: str = "train",
+    batch: int = 512,
+) -> tuple[Predictions, Tensor]:
+    """Predictions and features of `times` augmented copies of the inputs: more errors, but of harder inputs.
+
+    Args:
+        classify: a batch of inputs -> (logits, features).
+        augment: (a batch of inputs, generator) -> the same batch changed at random.
+    """
+    check_range(times, "times", 1)
+    generator = torch.Generator().manual_seed(seed)
+    logits, features = [], []
+    with torch.no_grad(), Progress("augmented predictions", times * len(inputs)) as progress:
+        for _ in range(times):
+            for block in torch.split(inputs, batch):
+                said, seen = classify(augment(block, generator))
+                logits.append(said.cpu())
+                features.append(seen.cpu())
+                progress.step(len(block))
+    return Predictions(torch.cat(logits), as_tensor(labels, "labels").repeat(times), split=split), torch.cat(features)

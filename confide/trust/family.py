@@ -1,0 +1,231 @@
+"""The family's protocol, registry and door: fit a trust predictor, call it, save it, load it.
+
+A method is a function `(predictions, features, *, options) -> Scorer`; the door wraps what it returns into a `Trust`,
+which checks what comes in once and remembers how it was made. High = safe, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from confide.core import files
+from confide.core.door import InputError, as_tensor, check_finite
+from confide.core.predictions import Predictions
+from confide.core.records import Features, rows_of
+from confide.core.registry import Registry
+from confide.core.shapes import PerSample
+
+FORMAT = "trust/1"
+TRUST = Registry("trust predictor")
+State = tuple[dict[str, Any], dict[str, Tensor]]
+"""Plain numbers and words for the JSON file, tensors for the safetensors file."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """The fitted part of a method: `scorer(predictions, features) -> n`, and its state for the files."""
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample: ...
+
+    def state(self) -> State: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """A fitted trust predictor: `trust(predictions, features)` is one value per sample, high = safe.
+
+    `threshold` is the method's own line, trust what lies above it (None: it has none); `scale` says what values are:
+    `logit` (of being right), `probability` (of being right) or `score` (only the order means something).
+    `about` tells what it was fitted on; `out_of_fold` are honest values on the fitting data where the method
+    has them (they are not saved).
+    """
+
+    word: str
+    scorer: Scorer
+    threshold: float | None = None
+    scale: str = "score"
+    wants: str = "nothing"
+    num_classes: int | None = None
+    feature_dim: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    out_of_fold: Tensor | None = None
+
+    def __call__(self, predictions: Predictions, features: Any = None) -> PerSample:
+        if self.num_classes is not None and predictions.num_classes != self.num_classes:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted for {self.num_classes} classes, got predictions of "
+                f"{predictions.num_classes}; fit one for this classifier"
+            )
+        rows = matched(self.word, self.wants, predictions, features)
+        if self.feature_dim is not None and rows is not None and rows.shape[-1] != self.feature_dim:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted on {self.feature_dim} features a sample, "
+                f"got {rows.shape[-1]}; use the same extractor"
+            )
+        if self.feature_dim is not None and rows is None:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with features ({self.feature_dim} a sample) and needs them "
+                "here too; pass them as the second argument"
+            )
+        with torch.no_grad():
+            return self.scorer(predictions, rows)
+
+    def add_to(self, predictions: Predictions, features: Any = None) -> Predictions:
+        """The same predictions with their column `trust` filled."""
+        return replace(predictions, trust=self(predictions, features))
+
+    def save(self, path: str | Path) -> Path:
+        """Write `trust.json` and, beside it, its safetensors; a path without .json is a folder."""
+        target = Path(path) if Path(path).suffix == ".json" else Path(path) / "trust.json"
+        numbers, tensors = self.scorer.state()
+        record = {
+            "format": FORMAT,
+            "method": self.word,
+            "threshold": self.threshold,
+            "scale": self.scale,
+            "wants": self.wants,
+            "num_classes": self.num_classes,
+            "feature_dim": self.feature_dim,
+            "options": {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))},
+            "about": dict(self.about),
+            "state": numbers,
+        }
+        if tensors:
+            # The tensors first: a reader that finds the JSON finds what it names.
+            weights = target.with_suffix(".safetensors")
+            files.write_tensors(weights, tensors)
+            record |= {"tensors": weights.name, "sha256": files.checksum(weights)}
+        files.write_json(target, record)
+        return target
+
+
+def fit(word: str, predictions: Predictions | None = None, features: Any = None, **options: Any) -> Trust:
+    """Fit the trust predictor of that word on held-out predictions and, where it uses them, features of the samples.
+
+    Args:
+        predictions: what the classifier said on data it was not trained on; methods without training need none.
+        features: a `Features` record or `n d` rows of the same samples; `s n c` logits for `ensemble`, `mc_dropout`.
+    """
+    method = TRUST.get(word)
+    method.check_options(options)
+    wants: str = method.facts["wants"]
+    if predictions is None:
+        if method.facts["trained"]:
+            raise InputError(f"trust predictor '{word}' learns from predictions; pass those on 'val'")
+        scorer = method.function(None, None, **options)
+        return Trust(word, scorer, method.facts["threshold"], method.facts["scale"], wants, options=options)
+    predictions.need_not_test(f"trust predictor '{word}'")
+    if not len(predictions):
+        raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
+    trained = bool(method.facts["trained"])
+    rows = matched(word, wants, predictions, features) if trained else None
+    if method.facts.get("learns_errors"):
+        check_right_and_wrong(word, predictions)
+    scorer = method.function(predictions, rows, **options)
+    return Trust(
+        word,
+        scorer,
+        threshold=method.facts["threshold"],
+        scale=method.facts["scale"],
+        wants=wants,
+        num_classes=predictions.num_classes if trained else None,
+        feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
+        options={**method.options, **options},
+        about=_about(predictions, features),
+        out_of_fold=getattr(scorer, "out_of_fold", None),
+    )
+
+
+def names() -> tuple[str, ...]:
+    """All words."""
+    return TRUST.names()
+
+
+def load(path: str | Path) -> Trust:
+    """Read what `Trust.save` wrote: trust.json, or the folder that holds it."""
+    source = Path(path) / "trust.json" if Path(path).is_dir() else Path(path)
+    if not source.exists():
+        raise InputError(f"{source} must be a trust predictor's JSON file, but it does not exist; check the path")
+    record = files.read_json(source)
+    found = record.get("format") if isinstance(record, dict) else None
+    if found != FORMAT:
+        raise InputError(f"{source} must be of format '{FORMAT}', got {found!r}; fit it again with this version")
+    tensors: dict[str, Tensor] = {}
+    if "tensors" in record:
+        # Only the name counts: a JSON file must not make us read anywhere else.
+        weights = source.parent / Path(record["tensors"]).name
+        tensors = files.read_tensors(weights)
+        if files.checksum(weights) != record["sha256"]:
+            raise InputError(
+                f"{weights} must be the file that {source.name} names, but its checksum differs; fit again"
+            )
+    method = TRUST.get(record["method"])
+    scorer = method.facts["restore"](record["state"], tensors)
+    kept = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
+    return Trust(method.word, scorer, **{name: record[name] for name in kept})
+
+
+def matched(word: str, wants: str, predictions: Predictions, features: Any) -> Tensor | None:
+    """Feature rows in the order of the predictions, or member logits `s n c`; None where the method takes none."""
+    if wants == "members":
+        return _members(word, predictions, features)
+    if features is None or wants == "nothing":
+        if wants == "features":
+            raise InputError(
+                f"trust predictor '{word}' needs features of the samples; pass them as the second argument"
+            )
+        return None
+    n = len(predictions)
+    if isinstance(features, Features):
+        if len(features) != n:
+            raise InputError(f"features must be of the {n} predicted samples, got {len(features)}; pass the same split")
+        # Arrays without ids of their own count positions, as predictions without ids do.
+        at = rows_of(predictions.ids, features.ids, "features")
+        values = features.values[at] if not np.array_equal(at, np.arange(n)) else features.values[:]
+    else:
+        values = features
+    rows = as_tensor(values, "features")
+    if rows.ndim != 2 or len(rows) != n:
+        raise InputError(f"features must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
+    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
+    check_finite(rows, "features")
+    return rows
+
+
+def _members(word: str, predictions: Predictions, features: Any) -> Tensor:
+    if features is None:
+        raise InputError(f"trust predictor '{word}' needs the members' logits, s x n x c; pass them second")
+    members = as_tensor(features, "members' logits")
+    n, c = len(predictions), predictions.num_classes
+    if members.ndim != 3 or tuple(members.shape[1:]) != (n, c) or members.shape[0] < 2:
+        raise InputError(f"members' logits must be s x {n} x {c} with s of 2 or more, got {tuple(members.shape)}")
+    return members if members.is_floating_point() else members.to(torch.float32)
+
+
+def check_right_and_wrong(word: str, predictions: Predictions) -> None:
+    """A learned trust predictor needs examples of both: right and wrong predictions."""
+    right = int(predictions.facts.correct.sum())
+    wrong = len(predictions) - right
+    if not right or not wrong:
+        raise InputError(
+            f"trust predictor '{word}' needs right and wrong predictions to learn from, got {right} right and "
+            f"{wrong} wrong; fit on held-out or out-of-fold predictions (confide.trust.out_of_fold), or use 'mcp'"
+        )
+
+
+def _about(predictions: Predictions, features: Any) -> dict[str, Any]:
+    right = int(predictions.facts.correct.sum())
+    return {
+        "split": predictions.split,
+        "n": len(predictions),
+        "errors": len(predictions) - right,
+        "extractor": features.extractor if isinstance(features, Features) else None,
+    }

@@ -1,0 +1,41 @@
+"""What an oracle sees of a sample: facts of the softmax, log-probabilities and features, as one row."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from confide.core.door import InputError, check_choice
+from confide.core.predictions import Predictions
+
+INPUTS = ("all", "logits", "features")
+LOWEST_LOG_PROBABILITY = -20.0
+
+
+def logit_of_confidence(predictions: Predictions) -> Tensor:
+    """log c - log(1 - c) of the largest probability c, both clipped at 1e-12 (float64)."""
+    confidence = predictions.facts.confidence.to(torch.float64)
+    return confidence.clamp_min(1e-12).log() - (1 - confidence).clamp_min(1e-12).log()
+
+
+def representation(
+    predictions: Predictions, features: Tensor | None, inputs: str = "all"
+) -> tuple[Tensor, tuple[int, ...]]:
+    """Rows `n d` in float32 and the widths of their parts: facts, log-probabilities, features.
+
+    Log-probabilities are used instead of logits because a constant added to a row of logits says nothing.
+    """
+    check_choice(inputs, INPUTS, "inputs")
+    parts: list[Tensor] = []
+    if inputs in ("all", "logits"):
+        logits = predictions.need_logits("a trained oracle")
+        facts = predictions.facts
+        log_probs = torch.log_softmax(logits.to(torch.float32), dim=1).clamp_min(LOWEST_LOG_PROBABILITY)
+        summary = [logit_of_confidence(predictions), -facts.need("entropy"), facts.need("margin")]
+        summary += [] if predictions.from_probabilities else [facts.need("energy")]
+        parts += [torch.stack([one.to(torch.float32) for one in summary], dim=1), log_probs]
+    if inputs == "features" and features is None:
+        raise InputError("inputs='features' needs features of the samples; pass them as the second argument")
+    if inputs != "logits" and features is not None:
+        parts.append(features.to(torch.float32))
+    return torch.cat([part.cpu() for part in parts], dim=1), tuple(part.shape[1] for part in parts)

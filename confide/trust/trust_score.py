@@ -1,0 +1,135 @@
+"""TrustScore: how much nearer the predicted class lies than any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.core.door import InputError, check_choice, check_range
+from confide.core.neighbours import nearest
+from confide.core.predictions import Predictions
+from confide.core.progress import Progress
+from confide.core.shapes import FeatureRows, PerSample
+from confide.trust.class_neighbours import Rows, centred_squares, kth_of_classes, pair_distances
+from confide.trust.family import TRUST, State
+
+SMALLEST_DISTANCE = 1e-12
+BLOCK_BYTES = 1 << 25
+FILTERS = ("none", "density", "uncertainty", "uncertainty_released")
+
+
+@dataclass(frozen=True, eq=False)
+class TrustScore:
+    """The kept points, sorted by class: class c has the rows `bounds[c]` to `bounds[c + 1]`."""
+
+    points: Rows
+    bounds: NDArray[np.int64]
+    neighbour: int
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
+        assert features is not None
+        rows = features.cpu().numpy().astype(self.points.dtype, copy=False)
+        said = predictions.facts.prediction.cpu().numpy()
+        centre = self.points.mean(axis=0, dtype=np.float64).astype(self.points.dtype)
+        centred, squares = centred_squares(self.points, centre)
+        height = int(np.clip(BLOCK_BYTES // (self.points.itemsize * int(np.diff(self.bounds).max())), 64, 4096))
+        score = np.empty(len(rows), dtype=self.points.dtype)
+        with Progress("trust score", len(rows)) as progress:
+            for start in range(0, len(rows), height):
+                part = slice(start, start + height)
+                score[part] = self._block(rows[part], said[part], rows[part] - centre, centred, squares)
+                progress.step(height)
+        return torch.from_numpy(score)
+
+    def _block(self, rows: Rows, said: NDArray[Any], block: Rows, centred: Rows, squares: Rows) -> Rows:
+        """d_other / (d_predicted + 1e-12) of one block; a class without points is infinitely far."""
+        far, place = kth_of_classes(block, centred, squares, self.bounds, self.neighbour)
+        n = np.arange(len(rows))
+        own_missing = np.isinf(far[n, said])
+        own = place[n, said]
+        # The predicted class is excluded by name: comparing distances would misjudge exact ties.
+        far[n, said] = np.inf
+        other = place[n, far.argmin(axis=1)]
+        exact = pair_distances(rows, self.points, np.stack([own, other], axis=1))
+        exact[own_missing, 0] = np.inf
+        result: Rows = exact[:, 1] / (exact[:, 0] + SMALLEST_DISTANCE)
+        return result
+
+    def state(self) -> State:
+        tensors = {"points": torch.from_numpy(self.points), "bounds": torch.from_numpy(self.bounds)}
+        return {"neighbour": self.neighbour}, tensors
+
+
+def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
+    """The scorer of a saved state."""
+    return TrustScore(tensors["points"].numpy(), tensors["bounds"].numpy(), int(numbers["neighbour"]))
+
+
+@TRUST.add(
+    "trust_score",
+    paper="Jiang et al., 2018, arXiv:1805.11783",
+    corners=({"neighbour": 2}, {"filtering": "density", "alpha": 0.1}, {"filtering": "uncertainty", "alpha": 0.1}),
+    trained=True,
+    wants="features",
+    scale="score",
+    threshold=1.0,
+    restore=restore,
+)
+def trust_score(
+    predictions: Predictions,
+    features: FeatureRows,
+    *,
+    neighbour: int = 1,
+    filtering: str = "none",
+    k: int = 10,
+    alpha: float = 0.0,
+) -> TrustScore:
+    """TrustScore, d(nearest class other than the predicted) / d(predicted class); fit it on the training features.
+
+    Args:
+        neighbour: distance to a class is that to its nearest point (1, the paper) or second nearest (2, the released
+            code, which also skips a sample that is itself in the index).
+        filtering: `density` drops per class the points whose k-th neighbour is farthest, `uncertainty` those whose
+            neighbours vote least for their label, `uncertainty_released` repeats rows as the released code does.
+        k: neighbours asked by a filter. Default: the released code's.
+        alpha: share of points a filter drops. Default: the released code's.
+    """
+    check_range(neighbour, "neighbour", 1)
+    check_range(alpha, "alpha", 0, 1, high_open=True)
+    check_choice(filtering, FILTERS, "filtering")
+    labels = predictions.labels.cpu().numpy()
+    points = features.cpu().numpy()
+    if len(np.unique(labels)) < 2:
+        raise InputError("trust_score needs samples of two classes or more, got one; fit it on the training split")
+    kept = _kept_rows(points, labels, predictions.num_classes, filtering, k, alpha)
+    kept = kept[np.argsort(labels[kept], kind="stable")]
+    counts = np.bincount(labels[kept], minlength=predictions.num_classes)
+    return TrustScore(points[kept], np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
+
+
+def _kept_rows(
+    points: Rows, labels: NDArray[np.int64], num_classes: int, filtering: str, k: int, alpha: float
+) -> NDArray[np.int64]:
+    if filtering == "none" or (alpha == 0.0 and filtering != "uncertainty_released"):
+        return np.arange(len(points))
+    if filtering == "density":
+        rows = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+        return np.concatenate([one[_dense(points[one], k, alpha)] for one in rows])
+    # The sample itself is among its neighbours, as in the released code.
+    votes = labels[nearest(points, points, min(k, len(points)))[1]]
+    if filtering == "uncertainty":
+        share = (votes == labels[:, None]).mean(axis=1)
+        return np.flatnonzero(share >= np.percentile(share, 100 * alpha))
+    shares = np.stack([(votes == c).mean(axis=1) for c in range(num_classes)], axis=1)
+    return np.where(shares >= np.percentile(shares, 100 * alpha))[0]
+
+
+def _dense(points: Rows, k: int, alpha: float) -> NDArray[np.bool_]:
+    """Points whose distance to their k-th neighbour, themselves counted, is at most the (1 - alpha) percentile."""
+    radius = nearest(points, points, min(k, len(points)))[0][:, -1]
+    return np.asarray(radius <= np.percentile(radius, 100 * (1 - alpha)), dtype=bool)

@@ -1,0 +1,91 @@
+"""The door of the family: ids, files, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide.core.door import InputError
+from confide.trust import fit, load
+
+
+def small(ids=None, n=60):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(n, 3, generator=generator) * 2
+    labels = torch.where(
+        torch.rand(n, generator=generator) < 0.7, logits.argmax(dim=1), torch.zeros(n, dtype=torch.int64)
+    )
+    features = torch.randn(n, 4, generator=generator)
+    return confide.Predictions(logits, labels, ids, split="val"), features.numpy()
+
+
+def record(values, ids, labels):
+    return confide.Features(values, labels.numpy(), np.asarray(ids), "made")
+
+
+def test_features_are_matched_by_id_not_by_place():
+    ids = [f"s{i}" for i in range(60)]
+    predictions, values = small(ids)
+    turned = np.arange(59, -1, -1)
+    trust = fit("rmd", predictions, record(values, ids, predictions.labels))
+    shuffled = record(values[turned], np.array(ids)[turned], predictions.labels)
+    assert torch.equal(trust(predictions, shuffled), trust(predictions, values))
+
+
+def test_features_with_other_ids_are_one_clear_line():
+    predictions, values = small([f"s{i}" for i in range(60)])
+    other = record(values, [f"t{i}" for i in range(60)], predictions.labels)
+    with pytest.raises(InputError, match="60 of 60 are missing"):
+        fit("steep_slope", predictions, other)
+
+
+def test_features_with_nan_name_the_sample():
+    predictions, values = small()
+    values[7, 2] = np.nan
+    with pytest.raises(InputError, match="at sample 7 of 60"):
+        fit("steep_slope", predictions, values)
+
+
+def test_methods_without_training_need_no_predictions():
+    predictions, _ = small()
+    assert torch.equal(fit("mcp")(predictions), predictions.facts.confidence)
+    with pytest.raises(InputError, match="learns from predictions"):
+        fit("tcp")
+
+
+def test_an_unknown_word_names_the_nearest():
+    with pytest.raises(InputError, match="did you mean 'steep_slope'"):
+        fit("steep_slop")
+
+
+def test_no_prediction_at_all_is_refused():
+    predictions, _ = small()
+    with pytest.raises(InputError, match="at least one prediction"):
+        fit("steep_slope", predictions.take(np.array([], dtype=int)))
+
+
+def test_a_folder_holds_json_and_weights_and_a_changed_weight_file_is_noticed(tmp_path):
+    predictions, values = small()
+    trust = fit("steep_slope", predictions, values, epochs=1)
+    trust.save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["trust.json", "trust.safetensors"]
+    assert load(tmp_path).about == {"split": "val", "n": 60, "errors": trust.about["errors"], "extractor": None}
+    other = fit("steep_slope", predictions, values, epochs=2)
+    other.save(tmp_path / "b" / "trust.json")
+    (tmp_path / "trust.safetensors").write_bytes((tmp_path / "b" / "trust.safetensors").read_bytes())
+    with pytest.raises(InputError, match="checksum differs"):
+        load(tmp_path)
+
+
+def test_a_file_of_another_kind_is_one_clear_line(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        load(tmp_path / "none.json")
+    (tmp_path / "a.json").write_text('{"format": "evaluation/1"}')
+    with pytest.raises(InputError, match="must be of format 'trust/1'"):
+        load(tmp_path / "a.json")
+
+
+def test_the_column_trust_is_added():
+    predictions, values = small()
+    trust = fit("rmd", predictions, values)
+    assert torch.equal(trust.add_to(predictions, values).trust, trust(predictions, values))
