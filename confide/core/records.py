@@ -61,7 +61,11 @@ class Split:
 
     def take(self, rows: NDArray[np.integer]) -> Split:
         """The chosen rows, in the order given."""
-        inputs = [self.inputs[int(i)] for i in rows] if isinstance(self.inputs, (list, tuple)) else self.inputs[rows]
+        if isinstance(self.inputs, (list, tuple)):
+            inputs: Any = [self.inputs[int(i)] for i in rows]
+        else:
+            # Images that are decoded when asked for must not be decoded to choose among them.
+            inputs = self.inputs.subset(rows) if hasattr(self.inputs, "subset") else self.inputs[rows]
         return Split(inputs, self.labels[rows], self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from confide.core.door import InputError, as_tensor, check_labels, check_range, did_you_mean
 from confide.core.records import Dataset, Split, check_ids
-from confide.data.parts import WHOLE, Found, Part, kind_of
+from confide.data.parts import WHOLE, Found, Part, default_ids_of, in_order, kind_of
 from confide.data.splits import cut
 
 SPLITS = ("train", "val", "test")
@@ -138,7 +138,7 @@ def _indices_of_words(
     raw: Mapping[str, NDArray[Any]], names: tuple[str, ...] | None
 ) -> tuple[dict[str, NDArray[np.int64]], tuple[str, ...]]:
     if names is None:
-        names = tuple(map(str, np.unique(np.concatenate(list(raw.values())))))
+        names = in_order(set(np.concatenate(list(raw.values())).tolist()))
     index = {name: i for i, name in enumerate(names)}
     indices = {}
     for key, values in raw.items():
@@ -154,8 +154,7 @@ def _indices_of_words(
 
 
 def _as_split(name: str, part: Part, labels: NDArray[np.int64]) -> Split:
-    prefix = "sample" if name == WHOLE else name
-    ids = part.ids if part.ids is not None else np.array([f"{prefix}-{i:05d}" for i in range(len(labels))])
+    ids = part.ids if part.ids is not None else default_ids_of(name, len(labels))
     return Split(part.inputs, labels, check_ids(ids, len(labels), f"ids of '{name}'"), part.columns)
 
 

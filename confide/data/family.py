@@ -16,12 +16,12 @@ from confide.data.assemble import Plan, assemble
 DATASETS = Registry("dataset")
 """Sources: `(path | data folder | arrays, *, options) -> Found`. The fact `takes` says which of the three."""
 
-_RECOGNISERS: dict[str, Callable[[Path], bool]] = {}
+_RECOGNISERS: list[tuple[str, Callable[[Path], bool]]] = []
 
 
-def recognises(word: str, test: Callable[[Path], bool]) -> None:
-    """A source tells which paths are its own; the first that says yes reads the path."""
-    _RECOGNISERS[word] = test
+def recognises(word: str, test: Callable[[Path], bool], *, last: bool = False) -> None:
+    """A source tells which paths are its own; the first that says yes reads the path, a general one comes last."""
+    _RECOGNISERS.insert(len(_RECOGNISERS) if last else 0, (word, test))
 
 
 def names() -> tuple[str, ...]:
@@ -60,9 +60,11 @@ def load_dataset(
         folder: where words find (and keep) their files, instead of CONFIDE_DATA or ~/.cache/confide.
         options: of the source; `confide list data` shows them.
     """
-    method, where = _find(source, data_folder(folder))
+    home = data_folder(folder)
+    method, where = _find(source, home)
     method.check_options(options)
-    found = method.function(where, **options)
+    needs = {"data_folder": home} if "data_folder" in method.needs else {}
+    found = method.function(where, **options, **needs)
     origin = {"source": method.word, "options": options}
     if method.facts["takes"] in ("path", "name"):
         origin["where"] = str(where)
@@ -81,7 +83,7 @@ def _find(source: Any, folder: Path) -> tuple[Method, Any]:
         raise InputError(
             f"no dataset named '{source}', and no such file or folder; {did_you_mean(str(source), DATASETS.names())}"
         )
-    for known, test in _RECOGNISERS.items():
+    for known, test in _RECOGNISERS:
         if test(path):
             return DATASETS.get(known), path
     what = "folder" if path.is_dir() else "file"

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.core.door import InputError
 from confide.core.files import read_table
+from confide.data.columns import INPUTS, LABELS, pick
 from confide.data.family import DATASETS, recognises
 from confide.data.parts import SPLIT_WORDS, WHOLE, Found, Part, as_inputs
 
-INPUT_WORDS = ("images", "inputs", "x", "data", "features", "texts", "text")
-LABEL_WORDS = ("labels", "label", "y", "targets")
 CLASS_WORDS = ("class_names", "classes", "label_names")
 
 
@@ -24,8 +22,8 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
     """Arrays of an npz file by name: inputs, labels, and where there are `ids`, `class_names` and other columns.
 
     Args:
-        inputs: name of the array of inputs; the first of images, inputs, x, data, features, texts by default.
-        labels: name of the array of labels; the first of labels, label, y, targets by default.
+        inputs: name of the array of inputs; the first of images, inputs, x, features, texts and the like by default.
+        labels: name of the array of labels; the first of labels, y, targets and the like by default.
     """
     table, metadata = read_table(path)
     class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)
@@ -58,8 +56,8 @@ def _by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[
 
 
 def _part(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | None, where: str) -> Part:
-    inputs = _pick(columns, inputs, INPUT_WORDS, "inputs", where)
-    labels = _pick(columns, labels, LABEL_WORDS, "labels", where)
+    inputs = pick(columns, inputs, INPUTS, "inputs", where)
+    labels = pick(columns, labels, LABELS, "labels", where)
     n = len(columns[inputs])
     rest = {
         name: values
@@ -67,15 +65,3 @@ def _part(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | No
         if name not in (inputs, labels, "ids") and np.ndim(values) > 0 and len(values) == n
     }
     return Part(as_inputs(columns[inputs], where), columns[labels], columns.get("ids"), rest)
-
-
-def _pick(columns: Mapping[str, NDArray[Any]], asked: str | None, words: tuple[str, ...], what: str, where: str) -> str:
-    known = {name.lower(): name for name in columns}
-    for word in (asked,) if asked is not None else words:
-        if word.lower() in known:
-            return known[word.lower()]
-    tried = f"'{asked}'" if asked is not None else "one of " + ", ".join(words)
-    raise InputError(
-        f"{where} must have an array of {what} named {tried}, got {', '.join(columns) or 'nothing'}; "
-        f"name it with the option {what}"
-    )

@@ -103,6 +103,19 @@ def _images(array: NDArray[Any], where: str) -> NDArray[np.uint8]:
     raise InputError(f"images of '{where}' must have 1, 3 or 4 channels, got shape {array.shape}; give n c h w")
 
 
+def default_ids_of(part: str, n: int) -> NDArray[np.str_]:
+    """Ids of samples that came without: the name of the part and the position, such as `train-00017`."""
+    prefix = "sample" if part == WHOLE else part
+    return np.array([f"{prefix}-{i:05d}" for i in range(n)], dtype=np.str_)
+
+
+def in_order(names: set[str]) -> tuple[str, ...]:
+    """Class names sorted; numbers by value, so that class 10 comes after class 9."""
+    if all(name.isdecimal() for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
+
+
 def kind_of(inputs: Any) -> str:
     """`image`, `rows` or `text`, by shape and type."""
     if inputs.dtype == object:

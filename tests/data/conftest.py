@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 
 @pytest.fixture
@@ -29,3 +32,42 @@ def fashion_file(tmp_path):
     path = tmp_path / "fashion_sample.npz"
     np.savez_compressed(path, **arrays)
     return path
+
+
+@pytest.fixture
+def save_image():
+    """Writes one flat image; `size` is (width, height)."""
+
+    def save(path, shade, size=(8, 6), mode="RGB"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new(mode, size, shade if mode == "L" else (shade, 255 - shade, 7)).save(path)
+        return path
+
+    return save
+
+
+@pytest.fixture
+def encoded_image():
+    """The bytes of one flat image."""
+
+    def encode(shade):
+        buffer = io.BytesIO()
+        Image.new("RGB", (8, 6), (shade, 255 - shade, 7)).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    return encode
+
+
+@pytest.fixture
+def image_folder(tmp_path, save_image):
+    """Ten images each of two classes; the shade of red is the number of the image, plus 100 for dogs."""
+    for k, name in enumerate(("cat", "dog")):
+        for i in range(10):
+            save_image(tmp_path / "pets" / name / f"{i:03d}.png", 100 * k + i)
+    return tmp_path / "pets"
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(tmp_path_factory, monkeypatch):
+    """No test reads or writes the data folder of the person who runs it."""
+    monkeypatch.setenv("CONFIDE_DATA", str(tmp_path_factory.mktemp("data-folder")))

@@ -36,9 +36,7 @@ def test_names_can_be_told(tmp_path):
     )
     dataset = load_dataset(tmp_path / "a.npz", inputs="pixels", labels="noisy")
     assert dataset.num_classes == 4
-    with pytest.raises(
-        InputError, match=r"a.npz must have an array of inputs named one of images.*got pixels, clean, noisy"
-    ):
+    with pytest.raises(InputError, match=r"a.npz must have inputs named one of image.*got pixels, clean, noisy"):
         load_dataset(tmp_path / "a.npz")
 
 

@@ -1,0 +1,108 @@
+"""A folder of images: one folder per class, alone or within train, val and test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.core.door import InputError
+from confide.data.encoded import Encoded, Files
+from confide.data.family import DATASETS, recognises
+from confide.data.images import ImageOptions, read_images
+from confide.data.parts import SPLIT_WORDS, WHOLE, Found, Part, in_order
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
+
+
+@DATASETS.add("folder", paper="format: one folder of images per class", takes="path")
+def folder(
+    path: Path,
+    *,
+    data_folder: Path,
+    size: int | tuple[int, int] | None = None,
+    fit: str = "crop",
+    channels: int | None = None,
+    memory_gb: float = 1.0,
+) -> Found:
+    """Images in one folder per class, with or without train, val and test above; ids are the paths below the folder.
+
+    Args:
+        size: side, or (height, width); by default the size all images have, else their median short side up to 224.
+        fit: crop cuts the centre of the wanted aspect, stretch keeps all of the image.
+        channels: 1 or 3; by default 1 if all images are grey.
+        memory_gb: decoded images up to this stay in memory, more are decoded when asked for; 0 always does that.
+    """
+    places, left_out = _places(path)
+    class_names = in_order({name for place in places.values() for name in _folders(place)})
+    parts: dict[str, tuple[Encoded, Part]] = {}
+    others: list[str] = []
+    for split, place in places.items():
+        names, labels, rest = list_images(path, place, class_names)
+        others += rest
+        parts[split] = (Files(path, names), Part(names, np.array(labels, np.int64), np.array(names, np.str_)))
+    facts: dict[str, Any] = {"left_out": left_out} if left_out else {}
+    if others:
+        facts["other_files"] = {"count": len(others), "first": others[:20]}
+    found = Found({}, class_names, path.resolve().name, facts)
+    return read_images(parts, ImageOptions(size, fit, channels, memory_gb), data_folder, found)
+
+
+def is_image_folder(path: Path) -> bool:
+    """Some folder inside holds images."""
+    if not path.is_dir():
+        return False
+    return any(_has_images(path / name) for name in _folders(path))
+
+
+recognises("folder", is_image_folder, last=True)
+
+
+def list_images(root: Path, place: Path, class_names: Iterable[str]) -> tuple[list[str], list[int], list[str]]:
+    """Images below the class folders of a place: sorted paths below the root, class indices, files of other kinds."""
+    names: list[str] = []
+    labels: list[int] = []
+    others: list[str] = []
+    for index, class_name in enumerate(class_names):
+        found: list[str] = []
+        for folder_path, _, files in os.walk(place / class_name):
+            found += [os.path.relpath(os.path.join(folder_path, file), root).replace(os.sep, "/") for file in files]
+        images = sorted(name for name in found if name.lower().endswith(ENDINGS))
+        others += sorted(set(found) - set(images))
+        names += images
+        labels += [index] * len(images)
+    return names, labels, others
+
+
+def _places(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """Split name -> its folder, and what beside them was left out and why."""
+    named = [name for name in _folders(path) if name.lower() in SPLIT_WORDS]
+    splits = [name for name in named if _folders(path / name) or not any((path / name).iterdir())]
+    if named and not splits:
+        raise InputError(
+            f"{path / named[0]} must hold one folder of images per class, got none; sort the images by class"
+        )
+    if not named:
+        return {WHOLE: path}, {}
+    places: dict[str, Path] = {}
+    for name in splits:
+        word = SPLIT_WORDS[name.lower()]
+        if word in places:
+            raise InputError(
+                f"{path} must have one folder per split, got '{places[word].name}' and '{name}'; join them"
+            )
+        places[word] = path / name
+    rest = {name: "no class folders" for name in _folders(path) if name not in splits}
+    return places, rest
+
+
+def _folders(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith((".", "__")))
+
+
+def _has_images(path: Path) -> bool:
+    return any(file.lower().endswith(ENDINGS) for _, _, files in os.walk(path) for file in files)

@@ -1,0 +1,35 @@
+import json
+
+import pytest
+
+from confide.core.door import InputError
+from confide.data import load_dataset
+
+
+def test_texts_and_labels_by_line(tmp_path):
+    rows = [{"id": f"q{i}", "utterance": f"text {i}", "intent": ["hi", "bye"][i % 2]} for i in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n\n".join(map(json.dumps, rows)))
+    dataset = load_dataset(tmp_path / "a.jsonl")
+    assert dataset.class_names == ("bye", "hi")
+    assert dataset.train.ids[0].startswith("q")
+    assert [f"text {name[1:]}" for name in dataset.train.ids] == dataset.train.inputs.tolist()
+
+
+def test_labels_that_are_numbers_are_class_indices(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "t", "label": {i % 3}}}\n' for i in range(30)))
+    assert load_dataset(tmp_path / "a.jsonl", class_names=["x", "y", "z"]).class_names == ("x", "y", "z")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{not json", "must hold one JSON object per line, got .* in line 2"),
+        ("[1, 2]", "must hold one JSON object per line, got a list in line 2"),
+        ('{"text": 5, "label": "a"}', "line 2, must have a 'text', got none"),
+        ('{"text": "t", "label": null}', "line 2, must have a 'label', got none"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, line, message):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "t", "label": "a"}}\n{line}\n')
+    with pytest.raises(InputError, match=message):
+        load_dataset(tmp_path / "a.jsonl")
