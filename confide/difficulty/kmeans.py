@@ -81,8 +81,7 @@ def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tens
     """k-means++ on a sample of the rows: far rows are likelier to be the next centre."""
     n = int(values.shape[0])
     sample = np.sort(draw.choice(n, size=min(n, max(2048, 8 * k)), replace=False))
-    rows = working_block(values[sample])
-    check_block(rows, 0, len(rows))
+    rows = torch.nan_to_num(working_block(values[sample]), posinf=0.0, neginf=0.0)
     chosen = [int(draw.integers(len(rows)))]
     near = (rows - rows[chosen[0]]).square().sum(dim=1)
     for _ in range(1, k):

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from confide.core import neighbours
+from confide.core.door import InputError
+from confide.core.neighbours import nearest, smallest_of_rows
+
+
+def brute(queries, points, k):
+    table = np.linalg.norm(queries[:, None] - points[None], axis=2)
+    order = np.argsort(table, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(table, order, axis=1), order
+
+
+@pytest.mark.parametrize("k", [1, 3, 50])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_matches_all_distances(k, dtype, monkeypatch):
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", 1 << 10)
+    draw = np.random.default_rng(0)
+    queries, points = draw.normal(size=(70, 5)).astype(dtype) + 100, draw.normal(size=(50, 5)).astype(dtype) + 100
+    distances, indices = nearest(queries, points, k)
+    expected, order = brute(queries.astype(np.float64), points.astype(np.float64), k)
+    np.testing.assert_allclose(distances, expected, rtol=1e-5)
+    assert (indices == order).mean() > 0.99
+
+
+def test_a_sample_is_no_neighbour_of_itself():
+    points = np.random.default_rng(0).normal(size=(40, 3))
+    distances, indices = nearest(points, points, 1, exclude_self=True)
+    assert (indices[:, 0] != np.arange(40)).all()
+    assert (distances > 0).all()
+
+
+def test_duplicates_are_at_distance_zero():
+    points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32) + 1000
+    assert nearest(points[:5], points, 1)[0].max() == 0.0
+
+
+def test_more_neighbours_than_points_are_refused():
+    with pytest.raises(InputError, match="at most the 3 points"):
+        nearest(np.eye(3), np.eye(3), 4)
+
+
+def test_smallest_columns_of_every_row():
+    table = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, -1.0]])
+    assert np.sort(smallest_of_rows(table, 2), axis=1).tolist() == [[1, 2], [0, 2]]

@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from confide.core.records import Scores
+from confide.difficulty.agreement import agreement, kendall_tau, pearson
+
+
+def test_golden_vector(golden):
+    vector = golden("kendall_tau")
+    assert kendall_tau(vector["a"], vector["b"]) == pytest.approx(float(vector["tau_b"]), rel=1e-9)
+    assert pearson(vector["a"], vector["b"]) == pytest.approx(float(vector["pearson"]), rel=1e-9)
+
+
+def test_pairs_are_matched_by_id():
+    draw = np.random.default_rng(0)
+    ids, values = np.arange(50), np.round(draw.normal(size=50), 1)
+    order = draw.permutation(50)
+    noisy = np.round(values + draw.normal(size=50), 1)
+    rows = agreement(
+        [Scores(ids, values, "rmd"), Scores(ids[order], noisy[order], "md"), Scores(ids, -values, "kmeans")]
+    )
+    assert [(r.a, r.b) for r in rows] == [("rmd", "md"), ("rmd", "kmeans"), ("md", "kmeans")]
+    assert rows[0].spearman == pytest.approx(float(stats.spearmanr(values, noisy).statistic))
+    assert rows[0].kendall == pytest.approx(float(stats.kendalltau(values, noisy).statistic))
+    assert rows[1].spearman == pytest.approx(-1)
