@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from confide import calibrators, difficulty, features, losses, trust
-from confide.core.door import InputError, OptionError, did_you_mean
+from confide.core.door import InputError, OptionError, check_range, did_you_mean
 from confide.core.registry import Registry
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -36,12 +36,13 @@ class Config:
     data_options: Mapping[str, Any] = field(default_factory=dict)
     features: Choice = Choice("cached")
     difficulty: Choice = Choice("rmd")
-    weights: Mapping[str, Any] = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
     training: Mapping[str, Any] = field(default_factory=dict)
     losses: tuple[Choice, ...] = (Choice("cross_entropy"),)
     calibrators: tuple[Choice, ...] = (Choice("temperature"),)
     trust: tuple[Choice, ...] = (Choice("mcp"),)
     metrics: str | tuple[str, ...] = "core"
+    promise: float = 0.25  # share of val on which nothing is fitted, for thresholds with a guarantee
+    risks: tuple[float, ...] = (0.05, 0.02)
     gallery: int = 6
     seed: int = 0
     title: str = ""
@@ -100,7 +101,7 @@ def from_dict(data: Mapping[str, Any]) -> Config:
             raise OptionError(f"config has no field '{key}'; {did_you_mean(key, known)}")
     values = dict(data)
     families: dict[str, Registry] = {
-        "features": features.FEATURES,
+        "features": features.EXTRACTORS,
         "difficulty": difficulty.DIFFICULTY,
         "losses": losses.LOSSES,
         "calibrators": calibrators.CALIBRATORS,
@@ -117,11 +118,13 @@ def from_dict(data: Mapping[str, Any]) -> Config:
             _check_names(values[name], name)
     if "losses" in values and not values["losses"]:
         raise InputError("config field 'losses' must name at least one loss, got none")
-    for name in ("data_options", "weights", "training"):
+    for name in ("data_options", "training"):
         if name in values and not isinstance(values[name], Mapping):
             raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {values[name]!r}")
-    if isinstance(values.get("metrics"), list):
-        values["metrics"] = tuple(values["metrics"])
+    for name in ("metrics", "risks"):
+        if isinstance(values.get(name), list):
+            values[name] = tuple(values[name])
+    check_range(values.get("promise", 0.0), "config field 'promise'", 0, 1, high_open=True)
     seed = values.get("seed", 0)
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise InputError(f"config field 'seed' must be a whole number, got {seed!r}")
@@ -138,6 +141,8 @@ def _choice(value: Any, family: str, registry: Registry) -> Choice:
         choice = Choice(value["word"], options, str(value.get("name", "")))
     else:
         raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
+    if family == "features" and choice.word == "cached":
+        return choice  # no extractor: what the data carries
     # Words such as timm:<name> are resolved by their prefix.
     registry.get(choice.word.split(":", 1)[0]).check_options(choice.options)
     return choice

@@ -70,7 +70,7 @@ class RunFolder:
         after: Iterable[str] = (),
         file: str,
         make: Callable[[], R],
-        write: Callable[[R, Path], None],
+        write: Callable[[R, Path], object],
         read: Callable[[Path], R],
         also: Callable[[], Iterable[Path]] = tuple,
     ) -> R:

@@ -20,7 +20,7 @@ FAMILIES = {
     "calibrators": ("confide.calibrators", "CALIBRATORS"),
     "trust": ("confide.trust", "TRUST"),
     "metrics": ("confide.metrics", "METRICS"),
-    "features": ("confide.features", "FEATURES"),
+    "features": ("confide.features", "EXTRACTORS"),
     "models": ("confide.models", "MODELS"),
     "data": ("confide.data", "DATASETS"),
 }

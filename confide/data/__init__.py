@@ -14,4 +14,5 @@ from confide.data.jsonl import jsonl
 from confide.data.lazy import LazyImages
 from confide.data.npz import npz
 from confide.data.parquet import parquet
+from confide.data.splits import cut
 from confide.data.tiny_imagenet import tiny_imagenet

@@ -35,6 +35,7 @@ def compare(
     names: Sequence[str] | None = None,
     metrics: str | Sequence[str] = "core",
     score: str = "msp",
+    pairs: Sequence[tuple[str, str]] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Comparison, ...]:
@@ -48,6 +49,7 @@ def compare(
         names: names of `a`, `b` and the rest; by default a, b, c, ...
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
+        pairs: names to compare; every two when left out.
     """
     records = named(a, (b, *more), names)
     first = next(iter(records.values()))
@@ -56,7 +58,7 @@ def compare(
     values = {name: [one(View(base_of(p))) for one in asked] for name, p in aligned.items()}
     draws = {name: bootstrap(base_of(p), asked, resamples=resamples, seed=seed) for name, p in aligned.items()}
     rows = []
-    for left, right in combinations(aligned, 2):
+    for left, right in combinations(aligned, 2) if pairs is None else pairs:
         p_values = permutation_p_values(aligned[left], aligned[right], asked, resamples, seed)
         spread = draws[right][0] - draws[left][0]
         for k, one in enumerate(asked):

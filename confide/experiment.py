@@ -1,0 +1,325 @@
+"""The whole story on one page: the river from data to report.
+
+Every stage writes its record to the run folder. A second call skips what is done, a killed run goes on where it was,
+and changing one option makes again only what depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from torch import Tensor
+
+from confide import calibrators, data, difficulty, evaluation, features, report, training, trust
+from confide.config import Choice, Config, load_config
+from confide.core import files
+from confide.core.predictions import Predictions
+from confide.core.records import Dataset, Features, Scores
+from confide.core.results import Evaluation
+from confide.store import RunFolder, surroundings
+
+PROMISE = "promise"
+"""The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
+
+COMPARED = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "auroc")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where a run left its results: the folder, the evaluation, the report, and the stages made this time."""
+
+    folder: Path
+    evaluation: Evaluation
+    report: Path
+    made: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model at one stage: its test predictions and what was measured on them."""
+
+    predictions: Predictions
+    evaluation: Evaluation
+
+
+def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
+    """Run an experiment from a config (file, recipe, mapping or Config), resumable in its run folder.
+
+    Args:
+        out: the run folder; `runs/<title>` when left out.
+        changes: fields of the config to change.
+    """
+    plan = load_config(config, **changes)
+    settings = {choice.name: settings_of(plan, choice) for choice in plan.losses}
+    with RunFolder(out or Path("runs") / (plan.title or "run"), plan.as_dict(), plan.seed) as folder:
+        dataset = open_data(folder, plan)
+        rows = {split: extract(folder, plan, dataset, split) for split in dataset.splits}
+        scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
+        judged: dict[str, Judged] = {}
+        for choice in plan.losses:
+            said = train(folder, choice, settings[choice.name], dataset, scores["train"])
+            trusted = believe(folder, plan, choice, said, rows)
+            for stage, spoken in calibrate(folder, plan, choice, said).items():
+                believed = trusted if stage == "raw" else {}
+                judged[f"{choice.name}/{stage}"] = judge(folder, plan, choice, stage, spoken, scores["test"], believed)
+        verdict = conclude(folder, plan, dataset, judged, scores["test"])
+        return Outcome(folder.path, verdict, draw(folder, verdict), tuple(folder.redone))
+
+
+def settings_of(plan: Config, choice: Choice) -> training.Settings:
+    """Training settings of one loss; unknown options are refused here, before any work."""
+    chosen = {"loss": choice.word, "loss_options": dict(choice.options), "seed": plan.seed}
+    return training.Settings.from_dict({**plan.training, **chosen})
+
+
+def open_data(folder: RunFolder, plan: Config) -> Dataset:
+    """The dataset with a part of val set apart for promises, and a note of where it came from."""
+    dataset = data.load_dataset(plan.data, seed=plan.seed, **plan.data_options)
+    if plan.promise:
+        parts = data.cut(dataset.val, dataset.num_classes, {PROMISE: plan.promise}, plan.seed)
+        dataset = replace(dataset, splits={**dataset.splits, "val": parts["train"], PROMISE: parts[PROMISE]})
+    note = {
+        "name": dataset.name,
+        "class_names": list(dataset.class_names),
+        "sizes": {name: len(split) for name, split in dataset.splits.items()},
+        "provenance": dict(dataset.provenance),
+        "set_aside": [{"id": i, "reason": reason} for i, reason in dataset.set_aside],
+    }
+    folder.stage(
+        "data",
+        uses={"data": plan.data, "options": dict(plan.data_options), "seed": plan.seed, "note": note},
+        file="data.json",
+        make=lambda: note,
+        write=lambda record, path: files.write_json(path, record),
+        read=files.read_json,
+    )
+    files.write_text(folder.path / "config.yaml", yaml.safe_dump(files.plain(plan.as_dict()), sort_keys=False))
+    return dataset
+
+
+def extract(folder: RunFolder, plan: Config, dataset: Dataset, split: str) -> Features:
+    """Features of one split."""
+    return folder.stage(
+        f"features:{split}",
+        uses={"features": plan.features.word, **plan.features.options},
+        after=("data",),
+        file=f"features/{split}.npz",
+        make=lambda: features.extract(plan.features.word, dataset, split, **plan.features.options),
+        write=Features.save,
+        read=Features.load,
+    )
+
+
+def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: str) -> Scores:
+    """Difficulty of one split, by a model of difficulty fitted on the training split."""
+
+    def make() -> Scores:
+        fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
+        return fitted.score(rows[split])
+
+    return folder.stage(
+        f"difficulty:{split}",
+        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
+        after=("features:train", f"features:{split}"),
+        file=f"scores/{split}.parquet",
+        make=make,
+        write=Scores.save,
+        read=Scores.load,
+    )
+
+
+def train(
+    folder: RunFolder, choice: Choice, settings: training.Settings, dataset: Dataset, scores: Scores
+) -> dict[str, Predictions]:
+    """What a model trained with one loss says on every split but its own."""
+    home = folder.path / "models" / choice.name
+    folder.stage(
+        f"train:{choice.name}",
+        uses=settings.as_dict(),
+        after=("data", "difficulty:train"),
+        file=f"models/{choice.name}/model.safetensors",
+        make=lambda: training.fit(dataset, settings, scores=scores, folder=home),
+        write=lambda trained, path: trained.save(path.parent),
+        read=training.Trained.load,
+        also=lambda: [home / "log.parquet"],
+    )
+
+    def predict(split: str) -> Predictions:
+        return folder.stage(
+            f"predict:{choice.name}:{split}",
+            uses={},
+            after=(f"train:{choice.name}",),
+            file=f"predictions/{choice.name}-{split}.parquet",
+            make=lambda: training.predict(home, dataset, split),
+            write=Predictions.save,
+            read=Predictions.load,
+        )
+
+    return {split: predict(split) for split in dataset.splits if split != "train"}
+
+
+def believe(
+    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions], rows: Mapping[str, Features]
+) -> dict[str, Tensor]:
+    """Trust in every test prediction, by each trust predictor fitted on val."""
+
+    def fitted(wanted: Choice) -> trust.Trust:
+        return folder.stage(
+            f"trust:{choice.name}:{wanted.name}",
+            uses={"trust": wanted.word, **wanted.options},
+            after=(f"predict:{choice.name}:val", "features:val"),
+            file=f"trust/{choice.name}-{wanted.name}.json",
+            make=lambda: trust.fit(wanted.word, said["val"], rows["val"], **wanted.options),
+            write=lambda record, path: record.save(path),
+            read=trust.load,
+        )
+
+    return {wanted.name: fitted(wanted)(said["test"], rows["test"]) for wanted in plan.trust}
+
+
+def calibrate(
+    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions]
+) -> dict[str, dict[str, Predictions]]:
+    """Predictions by stage: raw, and after each calibrator fitted on val."""
+
+    def fitted(wanted: Choice) -> calibrators.Calibrator:
+        return folder.stage(
+            f"calibrate:{choice.name}:{wanted.name}",
+            uses={"calibrator": wanted.word, **wanted.options},
+            after=(f"predict:{choice.name}:val",),
+            file=f"calibrators/{choice.name}-{wanted.name}.json",
+            make=lambda: calibrators.fit(wanted.word, said["val"], **wanted.options),
+            write=lambda record, path: record.save(path),
+            read=calibrators.load,
+        )
+
+    stages = {"raw": dict(said)}
+    for wanted in plan.calibrators:
+        calibrator = fitted(wanted)
+        stages[wanted.name] = {split: calibrator(spoken) for split, spoken in said.items()}
+    return stages
+
+
+def judge(
+    folder: RunFolder,
+    plan: Config,
+    choice: Choice,
+    stage: str,
+    spoken: Mapping[str, Predictions],
+    scores: Scores,
+    trusted: Mapping[str, Tensor],
+) -> Judged:
+    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds that can be promised."""
+
+    def make() -> Evaluation:
+        found = evaluation.evaluate(
+            spoken["test"], plan.metrics, model=choice.name, stage=stage, scores=scores, trust=trusted, seed=plan.seed
+        )
+        if PROMISE not in spoken:
+            return found
+        points = []
+        for risk in plan.risks:
+            point = evaluation.operating_point(spoken[PROMISE], risk)
+            seen = evaluation.observed(point, spoken["test"])
+            there = {f"test_{k}": v for k, v in seen.items()}
+            points.append({**point.to_dict(), "model": choice.name, "stage": stage, **there})
+        return replace(found, operating_points=tuple(points))
+
+    splits = [f"predict:{choice.name}:{split}" for split in spoken]
+    fitted = [f"trust:{choice.name}:{name}" for name in trusted]
+    if stage != "raw":
+        fitted.append(f"calibrate:{choice.name}:{stage}")
+    found = folder.stage(
+        f"evaluate:{choice.name}:{stage}",
+        uses={"metrics": plan.metrics, "seed": plan.seed, "risks": list(plan.risks)},
+        after=("difficulty:test", *splits, *fitted),
+        file=f"evaluations/{choice.name}-{stage}.json",
+        make=make,
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+    return Judged(spoken["test"], found)
+
+
+def conclude(
+    folder: RunFolder, plan: Config, dataset: Dataset, judged: Mapping[str, Judged], scores: Scores
+) -> Evaluation:
+    """All evaluations in one, with paired tests between models and stages, training curves and samples to look at."""
+
+    def make() -> Evaluation:
+        logs = [training.Trained.load(folder.path / "models" / choice.name) for choice in plan.losses]
+        curves = tuple(c for log, choice in zip(logs, plan.losses, strict=True) for c in log.curves(choice.name))
+        first = judged[f"{plan.losses[0].name}/raw"].predictions
+        return evaluation.join(
+            [*(one.evaluation for one in judged.values()), Evaluation((), curves)],
+            comparisons=evaluation.compare(
+                {name: one.predictions for name, one in judged.items()},
+                metrics=COMPARED,
+                pairs=pairs_of(list(judged)),
+                seed=plan.seed,
+            ),
+            samples=evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
+            about=about(folder, plan, dataset),
+        )
+
+    return folder.stage(
+        "conclude",
+        uses={"title": plan.title, "gallery": plan.gallery, "seed": plan.seed},
+        after=("data", *(f"evaluate:{name.replace('/', ':', 1)}" for name in judged)),
+        file="evaluation.json",
+        make=make,
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+
+
+def pairs_of(names: list[str]) -> list[tuple[str, str]]:
+    """What is worth a test: models at the same stage, and stages of the same model against raw."""
+    split = {name: name.rsplit("/", 1) for name in names}
+    return [
+        (a, b)
+        for a, b in combinations(names, 2)
+        if split[a][1] == split[b][1] or (split[a][0] == split[b][0] and split[a][1] == "raw")
+    ]
+
+
+def about(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
+    """How it was made: what a report tells at its end."""
+    counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
+    return {
+        "title": plan.title or dataset.name,
+        "unit": {"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        "class_names": list(dataset.class_names),
+        "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
+        "difficulty": plan.difficulty.word,
+        "data": {"name": dataset.name, **dataset.provenance},
+        "config": plan.as_dict(),
+        "seed": plan.seed,
+        "timings": {name: stage["seconds"] for name, stage in folder.stages.items()},
+        "commands": [f"confide run {folder.path / 'config.yaml'} --out {folder.path}"],
+        **surroundings(),
+    }
+
+
+def draw(folder: RunFolder, verdict: Evaluation) -> Path:
+    """The report."""
+
+    def write(record: Evaluation, path: Path) -> None:
+        report.write_report(record, path)
+
+    folder.stage(
+        "report",
+        uses={},
+        after=("conclude",),
+        file="report.html",
+        make=lambda: verdict,
+        write=write,
+        read=lambda path: verdict,
+    )
+    return folder.path / "report.html"
