@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from confide.core.door import InputError
+from confide.training.distributed import local_device
 from confide.training.settings import Settings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -26,9 +27,9 @@ class Device:
     @classmethod
     def of(cls, settings: Settings) -> Device:
         """The device and precision that the settings ask for, `auto` resolved."""
-        word = settings.device
+        word = local_device(settings.device)
         if word == "auto":
-            word = "cuda" if torch.cuda.is_available() else "cpu"
+            word = local_device("cuda") if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(word)
         except RuntimeError:

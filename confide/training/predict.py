@@ -16,7 +16,7 @@ from confide.core.records import Dataset, Features, Split
 from confide.training.device import Device
 from confide.training.feed import Feed
 from confide.training.trained import Trained
-from confide.training.validation import forward_all, rows_in_batches
+from confide.training.validation import logits_of, rows_in_batches
 
 
 def predict(
@@ -50,7 +50,7 @@ def predict(
         logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)
         columns |= {"mc_entropy": spread[0].cpu().numpy(), "mc_mutual_information": spread[1].cpu().numpy()}
     else:
-        logits = forward_all(network, feed, where, batch_size)
+        logits = logits_of(network, feed, where, batch_size)
     trained.model.to("cpu")
     return Predictions(
         logits.cpu(),

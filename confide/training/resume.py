@@ -26,7 +26,10 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
     notes = {**state.notes(), "format": FORMAT, "identity": json.dumps(identity, sort_keys=True)}
-    files.write_checkpoint(path, state.tensors(), notes)
+    tensors = state.tensors()
+    if not state.world.leads:
+        return path
+    files.write_checkpoint(path, tensors, notes)
     for old in checkpoint_paths(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path

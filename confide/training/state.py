@@ -10,42 +10,57 @@ from torch import Tensor, nn
 
 from confide.core.door import InputError
 from confide.training.device import Device
+from confide.training.distributed import World, bare
 from confide.training.objective import Objective
 from confide.training.settings import Settings
 
 
 @dataclass
 class State:
-    """Model, optimiser, objective and position; `sums` are loss, hits and samples of the epoch so far."""
+    """Model, optimiser, objective and position.
+
+    `sums` are loss, hits and samples of the epoch so far; `first_bad` is the first step of the epoch whose loss was
+    not finite, or -1. Both live on the device, so that a step never waits for it.
+    """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     objective: Objective
     device: Device
+    world: World = field(default_factory=World)
     scaler: torch.amp.GradScaler | None = None
     epoch: int = 0
     step: int = 0
-    sums: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
+    sums: Tensor = field(init=False)
+    first_bad: Tensor = field(init=False)
     log: dict[str, list[float]] = field(default_factory=dict)
     best: dict[str, Tensor] | None = None
     best_value: float = float("inf")
     best_epoch: int = -1
 
+    def __post_init__(self) -> None:
+        self.sums = torch.zeros(3, dtype=torch.float64, device=self.device.device)
+        self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device.device)
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything of the state that is a tensor, by name."""
-        named = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        named = {f"model.{k}": v for k, v in bare(self.model).state_dict().items()}
         named |= {f"loss.{k}": v for k, v in self.objective.loss.state_dict().items()}
         for index, values in self.optimizer.state_dict()["state"].items():
             named |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, Tensor)}
         named |= {f"best.{k}": v for k, v in (self.best or {}).items()}
         named |= {f"log.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.log.items()}
-        named |= {"sums": self.sums, "rng.cpu": torch.get_rng_state()}
+        named |= {"sums": self.sums, "rng.cpu": self._of_all(torch.get_rng_state())}
         if self.device.on_gpu:
-            named["rng.cuda"] = torch.cuda.get_rng_state(self.device.device)
+            named["rng.cuda"] = self._of_all(torch.cuda.get_rng_state(self.device.device))
         if self.scaler is not None:
             held = self.scaler.state_dict()
             named["scaler"] = torch.tensor([held["scale"], held["_growth_tracker"]], dtype=torch.float64)
         return named
+
+    def _of_all(self, random_state: Tensor) -> Tensor:
+        # nccl gathers only what is on a GPU.
+        return self.world.gather_equal(random_state.to(self.device.device)).cpu()
 
     def notes(self) -> dict[str, str]:
         """Everything of the state that is not a tensor."""
@@ -62,17 +77,17 @@ class State:
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = value
-        load_weights(self.model, parts["model"])
+        load_weights(bare(self.model), parts["model"])
         self.objective.loss.load_state_dict(parts.get("loss", {}))
         self._restore_optimizer(parts.get("optimizer", {}))
         self.best = {k: v.to(self.device.device) for k, v in parts["best"].items()} if "best" in parts else None
         self.log = {k: v.tolist() for k, v in parts.get("log", {}).items()}
-        self.sums = tensors["sums"].to(self.device.device)
+        self.sums.copy_(tensors["sums"])
         self.epoch, self.step = int(notes["epoch"]), int(notes["step"])
         self.best_value, self.best_epoch = float(notes["best_value"]), int(notes["best_epoch"])
-        torch.set_rng_state(tensors["rng.cpu"])
+        torch.set_rng_state(tensors["rng.cpu"][self.world.rank])
         if self.device.on_gpu and "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device.device)
+            torch.cuda.set_rng_state(tensors["rng.cuda"][self.world.rank], self.device.device)
         if self.scaler is not None and "scaler" in tensors:
             scale, tracker = tensors["scaler"].tolist()
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": scale, "_growth_tracker": int(tracker)})
@@ -84,6 +99,11 @@ class State:
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict({"state": states, "param_groups": blank["param_groups"]})
+        for parameter, values in self.optimizer.state.items():
+            for key, value in values.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    # Fused optimisers walk over memory: a buffer must lie as its parameter does (channels last).
+                    values[key] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:

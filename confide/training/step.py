@@ -11,11 +11,16 @@ from confide.training.state import State
 
 
 def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the objective on a batch; returns (batch mean of the loss, hits)."""
+    """Gradients of the objective on a batch; returns (batch mean of the loss, hits).
+
+    `inputs` are this process's slice, `labels` and `rows` those of the whole batch.
+    """
     with state.device.autocast():
         logits = state.model(inputs)
-    logits = logits.float()
+    logits = state.world.gather(logits.float(), len(rows))
     target, mean = state.objective(logits, labels, rows)
+    # Gradients are averaged over processes, but each holds only the part through its own logits: sum is meant.
+    target = target * state.world.size if state.world.size > 1 else target
     state.optimizer.zero_grad(set_to_none=True)
     if state.scaler is not None:
         state.scaler.scale(target).backward()  # type: ignore[no-untyped-call]
@@ -43,8 +48,15 @@ def train_step(state: State, settings: Settings, inputs: Tensor, labels: Tensor,
     mean, hits = forward_backward(state, inputs, labels, rows)
     apply_gradients(state, settings)
     count = len(rows)
-    state.sums += torch.stack([mean.double() * count, hits.double(), hits.new_tensor(count).double()])
+    mean = mean.double()
+    state.sums += torch.stack([mean * count, hits.double(), torch.full_like(mean, count)])
     return mean
+
+
+def note_bad(state: State, mean: Tensor, step: Tensor) -> None:
+    """Keep the first step whose loss is not finite, without waiting for the device."""
+    fresh = (state.first_bad < 0) & ~torch.isfinite(mean)
+    state.first_bad.copy_(torch.where(fresh, step, state.first_bad))
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float, momentum: float | None) -> None:

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from confide.core.binning import bin_of, width_edges
 from confide.core.facts import facts_of
 from confide.training.device import Device
+from confide.training.distributed import bare
 from confide.training.feed import Feed
+from confide.training.state import State
 
 BINS = 15
 
@@ -20,16 +22,36 @@ def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.d
 
 
 @torch.no_grad()
-def forward_all(model: nn.Module, feed: Feed, device: Device, batch_size: int = 1000) -> Tensor:
-    """Logits of every sample in order, float32, from the model in eval mode; the mode it had is put back."""
+def logits_of(
+    model: nn.Module, feed: Feed, device: Device, batch_size: int = 1000, rows: slice = slice(None)
+) -> Tensor:
+    """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back."""
     was_training = model.training
     model.eval()
     parts = []
-    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
+    start, stop, _ = rows.indices(len(feed))
+    batches = [batch + start for batch in rows_in_batches(stop - start, batch_size)]
+    for inputs, _ in feed.batches(batches):
         with device.autocast():
             parts.append(model(inputs).float())
     model.train(was_training)
     return torch.cat(parts)
+
+
+def forward_all(state: State, feed: Feed) -> Tensor:
+    """Logits of a split during training; several processes share the work."""
+    if len(feed) < state.world.size:
+        return logits_of(bare(state.model), feed, state.device)
+    part = logits_of(bare(state.model), feed, state.device, rows=state.world.own(len(feed)))
+    return state.world.gather(part, len(feed))
+
+
+def learn_from_validation(state: State, feed: Feed, *, adapt: bool) -> Tensor:
+    """Validation logits, after the loss has adapted to them if it does."""
+    logits = forward_all(state, feed)
+    if adapt and state.objective.learns_from_validation:
+        state.objective.update(logits, feed.labels)
+    return logits
 
 
 def summary(logits: Tensor, labels: Tensor) -> dict[str, float]:

@@ -1,0 +1,164 @@
+"""Several processes that train as one: the same batches, the same loss on the whole batch, the same state everywhere.
+
+Every process holds a slice of each batch and computes its logits; the logits (small) are gathered, so each one forms
+the loss of the whole batch. That makes losses that look at the batch or keep statistics (selective AU, MMCE, CRL,
+group DRO, AdaFocal) the same as in one process, with no code of their own for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+from torch.nn.parallel import DistributedDataParallel
+
+from confide.core.door import InputError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among those that train together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def bounds(self, n: int) -> list[int]:
+        """Edges of the contiguous slices of n samples, one per process, sizes at most one apart."""
+        return [n * rank // self.size for rank in range(self.size + 1)]
+
+    def own(self, n: int) -> slice:
+        """This process's slice of n samples."""
+        edges = self.bounds(n)
+        return slice(edges[self.rank], edges[self.rank + 1])
+
+    def gather(self, part: Tensor, n: int) -> Tensor:
+        """The n rows of all processes in order; the gradient flows through this process's own part."""
+        if self.size == 1:
+            return part
+        edges = self.bounds(n)
+        longest = max(high - low for low, high in pairwise(edges))
+        padded = part.new_zeros((longest, *part.shape[1:]))
+        padded[: len(part)] = part.detach()
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(parts, padded)
+        whole = [parts[rank][: edges[rank + 1] - edges[rank]] for rank in range(self.size)]
+        whole[self.rank] = part
+        return torch.cat(whole)
+
+    def gather_equal(self, value: Tensor) -> Tensor:
+        """The values of all processes, stacked by rank."""
+        if self.size == 1:
+            return value[None]
+        parts = [torch.empty_like(value) for _ in range(self.size)]
+        dist.all_gather(parts, value.contiguous())
+        return torch.stack(parts)
+
+    def agree(self, wish: bool, device: torch.device) -> bool:
+        """The wish of the leading process, for all."""
+        if self.size == 1:
+            return wish
+        word = torch.tensor([float(wish)], device=device)
+        dist.broadcast(word, 0)
+        return bool(word.item())
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """The model with gradients averaged over processes and batch statistics shared; itself for one process."""
+        if self.size == 1:
+            return model
+        if device.type == "cuda":
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+        else:
+            share_statistics(model)
+        return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+
+
+@contextmanager
+def joined(device_type: str) -> Iterator[World]:
+    """The world of a process started by torchrun (or Ray), joined for the time of a training."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if dist.is_available() and dist.is_initialized():
+        yield World(dist.get_rank(), dist.get_world_size())
+        return
+    if size == 1:
+        yield World()
+        return
+    rank = int(os.environ.get("RANK", "0"))
+    if not 0 <= rank < size:
+        raise InputError(f"RANK must lie in [0, {size}), got {rank}; start the processes with torchrun")
+    backend = "nccl" if device_type == "cuda" else "gloo"
+    dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(minutes=30))
+    try:
+        yield World(rank, size)
+        dist.barrier()
+    finally:
+        # gloo may abort at exit while a reducer is still alive.
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def local_device(word: str) -> str:
+    """`cuda` as the GPU of this process where torchrun says which."""
+    rank = os.environ.get("LOCAL_RANK")
+    return f"cuda:{rank}" if word == "cuda" and rank is not None and torch.cuda.device_count() > int(rank) else word
+
+
+class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch norm whose batch is that of all processes; runs on the CPU, where torch's own does not."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions will do."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        channels = input.shape[1]
+        axes = [axis for axis in range(input.ndim) if axis != 1]
+        count = input.new_tensor([input.numel() / channels])
+        sums: Tensor = all_reduce(  # type: ignore[no-untyped-call]
+            torch.cat([input.sum(axes), input.square().sum(axes), count])
+        )
+        mean = sums[:channels] / sums[-1]
+        variance = (sums[channels : 2 * channels] / sums[-1] - mean.square()).clamp_min(0)
+        self._remember(mean.detach(), variance.detach(), float(sums[-1]))
+        shape = [1, channels] + [1] * (input.ndim - 2)
+        scaled: Tensor = (input - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
+        return scaled * self.weight.view(shape) + self.bias.view(shape) if self.affine else scaled
+
+    def _remember(self, mean: Tensor, variance: Tensor, count: float) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance * count / max(count - 1, 1), share)
+
+
+def share_statistics(model: nn.Module) -> None:
+    """Let every batch norm of the model share its statistics; parameters and their names stay."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.__class__ = SharedBatchNorm
+
+
+def bare(model: nn.Module) -> nn.Module:
+    """The model without its wrapper."""
+    return model.module if isinstance(model, DistributedDataParallel) else model

@@ -1,0 +1,131 @@
+"""The steps of one epoch, eagerly or by replaying a captured graph, with checkpoints between them."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+from torch import Tensor
+
+from confide.core.door import InputError
+from confide.core.progress import Progress
+from confide.training import resume
+from confide.training.graph import GraphStep
+from confide.training.run import Run
+from confide.training.step import note_bad, set_rate, train_step
+from confide.training.validation import learn_from_validation
+
+
+def train_epoch(run: Run, progress: Progress) -> None:
+    """The steps of this epoch that are still to do."""
+    state = run.state
+    began = time.monotonic()
+    state.model.train()
+    run.feed.start_epoch(state.epoch)
+    batches = run.order.batches(state.epoch)
+    if run.graph is None:
+        run.graph = GraphStep.of(run)
+    run.graph.start_epoch(batches, state.epoch)
+    if run.feed.resident:
+        for rows in batches[state.step :]:
+            if not run.graph.replay(len(rows)):
+                at = torch.from_numpy(rows).to(state.device.device)
+                eager_step(run, run.feed.gather(at[run.world.own(len(rows))]), at)
+            after_step(run, progress)
+    else:
+        own = [rows[run.world.own(len(rows))] for rows in batches[state.step :]]
+        for rows, (inputs, _) in zip(batches[state.step :], run.feed.batches(own), strict=True):
+            eager_step(run, inputs, torch.from_numpy(rows).to(state.device.device))
+            after_step(run, progress)
+    run.timings.setdefault("epoch", []).append(state.epoch)
+    if state.device.on_gpu:
+        torch.cuda.synchronize(state.device.device)
+    run.timings.setdefault("train_seconds", []).append(time.monotonic() - began)
+
+
+def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
+    """One step; on the CPU a loss that is not finite stops at once, on a GPU at the next look."""
+    state, position = run.state, run.position()
+    set_rate(state.optimizer, run.rates[position], None if run.momenta is None else run.momenta[position])
+    try:
+        mean = train_step(state, run.settings, inputs, run.feed.labels[rows], rows)
+    except InputError:
+        # A loss refuses logits that are not finite; in a training that means it diverged.
+        with torch.no_grad():
+            finite = bool(torch.isfinite(state.model(inputs)).all())
+        if finite:
+            raise
+        raise diverged(run, state.step) from None
+    except torch.OutOfMemoryError:
+        raise out_of_memory(run, len(rows)) from None
+    if not state.device.on_gpu:
+        if not math.isfinite(mean.item()):
+            raise diverged(run, state.step)
+    else:
+        note_bad(state, mean, torch.full_like(state.first_bad, state.step))
+
+
+def after_step(run: Run, progress: Progress) -> None:
+    """Count the step; let the loss adapt and write a checkpoint where they are due."""
+    state, every = run.state, run.state.objective.update_every
+    state.step += 1
+    inside = state.step < run.order.steps
+    if inside and every and state.step % every == 0 and run.val_feed is not None:
+        learn_from_validation(state, run.val_feed, adapt=True)
+    progress.step(1, _note(run))
+    if inside:
+        checkpoint_if_due(run)
+
+
+def _note(run: Run) -> str:
+    log = run.state.log
+    note = f"epoch {run.state.epoch + 1}/{run.settings.epochs}"
+    if log.get("train_loss"):
+        note += f"  loss {log['train_loss'][-1]:.3f}"
+    if log.get("val_accuracy"):
+        note += f"  val accuracy {100 * log['val_accuracy'][-1]:.1f} %  ECE {100 * log['val_ece'][-1]:.1f} %"
+    return note
+
+
+def checkpoint_if_due(run: Run) -> None:
+    """Write a checkpoint when the last is older than asked; all processes do it at the same step."""
+    if run.folder is None:
+        return
+    due = time.monotonic() - run.saved_at >= run.checkpoint_seconds
+    if not run.world.agree(due, run.state.device.device):
+        return
+    check_finite(run)
+    resume.save_checkpoint(run.state, run.folder, run.identity, run.order.steps)
+    run.saved_at = time.monotonic()
+
+
+def check_finite(run: Run) -> None:
+    """Stop where a loss of this epoch was not finite."""
+    bad = int(run.state.first_bad)
+    if bad >= 0 or not math.isfinite(run.state.sums[0].item()):
+        raise diverged(run, max(bad, 0))
+
+
+def diverged(run: Run, step: int) -> InputError:
+    """The one clear line when the loss is no longer a number."""
+    rows = run.order.batches(run.state.epoch)[min(step, run.order.steps - 1)]
+    ids = ", ".join(str(i) for i in run.samples.train.ids[rows][:5])
+    kept = resume.checkpoint_paths(run.folder) if run.folder is not None else []
+    last = f"; the last good checkpoint is {kept[-1]}" if kept else ""
+    return InputError(
+        f"the loss became NaN or infinite at epoch {run.state.epoch + 1}, step {step + 1}, batch with ids {ids}, ..."
+        f"{last}; lower the learning rate or set clip_norm"
+    )
+
+
+def out_of_memory(run: Run, batch_size: int) -> InputError:
+    """The one clear line when a batch does not fit, with a batch size that would."""
+    device = run.state.device.device
+    fixed = sum(p.numel() * p.element_size() for p in run.state.model.parameters()) * 4
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+    # Activations grow with the batch: what was reached before the failure bounds the share that fits.
+    share = 0.5 if peak <= fixed else min(0.75, (peak - fixed + free) / (2 * (peak - fixed)))
+    fits = max(1, 1 << int(math.log2(max(batch_size * share, 1))))
+    return InputError(f"a batch of {batch_size} does not fit into the memory of {device}; a batch_size of {fits} would")
