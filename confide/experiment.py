@@ -215,7 +215,7 @@ def judge(
     scores: Scores,
     trusted: Mapping[str, Tensor],
 ) -> Judged:
-    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds that can be promised."""
+    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise."""
 
     def make() -> Evaluation:
         found = evaluation.evaluate(
