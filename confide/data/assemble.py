@@ -49,6 +49,7 @@ def assemble(found: Found, name: str, plan: Plan, class_names: Sequence[str] | N
     labels, names = _class_indices(parts, names)
     splits = {key: _as_split(key, part, labels[key]) for key, part in parts.items()}
     splits, made = _with_missing_splits(splits, len(names), plan)
+    splits = {key: splits[key] for key in SPLITS if key in splits}
     _check_splits(splits, names)
     provenance: dict[str, Any] = {
         **found.facts,
@@ -173,8 +174,7 @@ def _with_missing_splits(
     made = {key: f"cut from '{origin}', stratified, fraction {fraction:g}" for key, fraction in fractions.items()}
     if "train" in pieces:
         made["train"] = f"the rest of '{origin}'"
-    complete = {**{key: split for key, split in splits.items() if key != origin}, **pieces}
-    return {key: complete[key] for key in (*SPLITS, *complete) if key in complete}, made
+    return {**{key: split for key, split in splits.items() if key != origin}, **pieces}, made
 
 
 def _check_splits(splits: Mapping[str, Split], names: tuple[str, ...]) -> None:

@@ -49,19 +49,26 @@ class Files:
 
     def _stamp(self, name: str) -> str:
         try:
-            status = os.stat(os.path.join(self.root, name))
+            return file_stamp(os.path.join(self.root, name))
         except OSError:
             return "gone"
-        return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 class Blobs:
-    """A column of image bytes, in memory or memory-mapped; where bytes are missing, a column of paths may help."""
+    """A column of image bytes, in memory or memory-mapped; where bytes are missing, a column of paths may help.
+
+    `version` changes when the files that hold the column do.
+    """
 
     def __init__(
-        self, column: pa.ChunkedArray, names: NDArray[np.str_], place: str, paths: pa.ChunkedArray | None = None
+        self,
+        column: pa.ChunkedArray,
+        names: NDArray[np.str_],
+        place: str,
+        version: str = "",
+        paths: pa.ChunkedArray | None = None,
     ) -> None:
-        self.column, self.names, self.place, self.paths = column, names, place, paths
+        self.column, self.names, self.place, self.version, self.paths = column, names, place, version, paths
 
     def __len__(self) -> int:
         return len(self.column)
@@ -77,4 +84,10 @@ class Blobs:
 
     def stamps(self, numbers: NDArray[np.intp]) -> list[str]:
         lengths = pc.fill_null(pc.binary_length(self.column), -1).to_numpy()
-        return [str(length) for length in lengths[numbers].tolist()]
+        return [f"{self.version}:{length}" for length in lengths[numbers].tolist()]
+
+
+def file_stamp(file: str | Path) -> str:
+    """One word that changes when the file does."""
+    status = os.stat(file)
+    return f"{status.st_size}:{status.st_mtime_ns}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.core.door import InputError, MissingExtra
+from confide.data.encoded import file_stamp
 from confide.data.family import DATASETS
 from confide.data.images import ImageOptions
 from confide.data.parts import SPLIT_WORDS, WHOLE, Found
@@ -50,9 +51,10 @@ def hf(
         raise InputError(
             f"hf:{name} must have a split train, val or test, got {', '.join(splits)}; choose another config"
         )
-    facts: dict[str, Any] = {"config": config, "place": f"hf:{name}:{config}", "left_out": left_out}
-    fingerprints = {split: getattr(rows, "_fingerprint", None) for split, rows in splits.items()}
-    facts["files"] = {split: word for split, word in fingerprints.items() if word}
+    versions = {SPLIT_WORDS.get(split, WHOLE): _version(rows) for split, rows in splits.items()}
+    facts: dict[str, Any] = {"place": f"hf:{name}:{config}", "versions": versions}
+    if left_out:
+        facts["left_out"] = left_out
     found = Found({}, None, name.rstrip("/").rsplit("/", 1)[-1], facts)
     options = ImageOptions(size, fit, channels, memory_gb)
     return read_tables(tables, found, (inputs, labels), options, data_folder)
@@ -70,6 +72,11 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
         why = str(error).strip().split("\n", 1)[0] or type(error).__name__
         raise InputError(f"hf:{name} must be a dataset that can be loaded, but loading failed: {why}") from None
     return loaded if isinstance(loaded, Mapping) else {WHOLE: loaded}
+
+
+def _version(rows: Any) -> str:
+    """Stamps of the files that hold the rows."""
+    return " ".join(file_stamp(entry["filename"]) for entry in rows.cache_files)
 
 
 def _undecoded(rows: Any) -> Any:

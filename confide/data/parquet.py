@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from confide.core.door import InputError
 from confide.core.files import atomic, read_json
+from confide.data.encoded import file_stamp
 from confide.data.family import DATASETS, recognises
 from confide.data.images import ImageOptions
 from confide.data.part_files import holds, part_files
@@ -45,13 +46,13 @@ def parquet(
         memory_gb: more than this, decoded, is decoded when asked for; files of more are unpacked and memory-mapped.
     """
     files, left_out = part_files(path, ENDINGS)
-    stamps = {split: [_stamp(file) for file in shards] for split, shards in files.items()}
-    facts: dict[str, Any] = {"place": str(path.resolve()), "files": stamps}
+    versions = {split: _version(shards) for split, shards in files.items()}
+    facts: dict[str, Any] = {"place": str(path.resolve()), "versions": versions}
     if left_out:
         facts["left_out"] = left_out
     large = sum(file.stat().st_size for shards in files.values() for file in shards) > memory_gb * 1e9
     tables = {
-        split: _mapped(shards, stamps[split], data_folder) if large else _read(shards)
+        split: _mapped(shards, data_folder / "unpacked" / f"{versions[split]}.arrow") if large else _read(shards)
         for split, shards in files.items()
     }
     found = Found({}, _class_names(path), path.resolve().stem, facts)
@@ -62,9 +63,9 @@ def parquet(
 recognises("parquet", lambda path: holds(path, ENDINGS))
 
 
-def _stamp(file: Path) -> str:
-    status = file.stat()
-    return f"{file.resolve()}:{status.st_size}:{status.st_mtime_ns}"
+def _version(files: list[Path]) -> str:
+    words = [f"{file.resolve()}:{file_stamp(file)}" for file in files]
+    return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
 def _read(files: list[Path]) -> pa.Table:
@@ -74,10 +75,8 @@ def _read(files: list[Path]) -> pa.Table:
         raise _unreadable(files, error) from None
 
 
-def _mapped(files: list[Path], stamps: list[str], data_folder: Path) -> pa.Table:
+def _mapped(files: list[Path], target: Path) -> pa.Table:
     """The same table memory-mapped from an unpacked copy, so that files larger than memory can be read by row."""
-    word = hashlib.blake2b("\0".join(stamps).encode(), digest_size=12).hexdigest()
-    target = data_folder / "unpacked" / f"{word}.arrow"
     try:
         if not target.exists():
             with atomic(target) as temporary, pa.OSFile(str(temporary), "wb") as sink:
@@ -85,7 +84,7 @@ def _mapped(files: list[Path], stamps: list[str], data_folder: Path) -> pa.Table
                 with pa.ipc.new_file(sink, schema) as writer:
                     for file in files:
                         for batch in pq.ParquetFile(file).iter_batches(batch_size=1024):
-                            writer.write_batch(batch.cast(schema))
+                            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
         return pa.ipc.open_file(pa.memory_map(str(target))).read_all()
     except pa.ArrowException as error:
         raise _unreadable(files, error) from None

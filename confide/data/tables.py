@@ -41,7 +41,8 @@ def read_tables(
         column, paths = _bytes_and_paths(tables[split].column(inputs))
         assert part.ids is not None
         place = f"{found.facts.get('place', found.name)}\0{split}"
-        encoded[split] = (Blobs(column, part.ids.astype(np.str_), place, paths), part)
+        version = str(found.facts.get("versions", {}).get(split, ""))
+        encoded[split] = (Blobs(column, part.ids.astype(np.str_), place, version, paths), part)
     return read_images(encoded, options, data_folder, found)
 
 

@@ -24,6 +24,8 @@ class Rows:
     def cast_column(self, name, feature):
         return Rows(self.table, {**self.features, name: feature}, feature.decode)
 
+    cache_files = ()
+
     def with_format(self, word):
         assert word == "arrow"
         return self
