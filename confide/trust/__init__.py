@@ -4,6 +4,7 @@ from confide.trust import losses
 from confide.trust.binary_cross_entropy import binary_cross_entropy
 from confide.trust.binary_focal import binary_focal
 from confide.trust.class_balanced import class_balanced
+from confide.trust.combined import combined
 from confide.trust.energy import energy
 from confide.trust.ensemble import ensemble
 from confide.trust.entropy import entropy

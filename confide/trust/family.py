@@ -37,6 +37,13 @@ class Scorer(Protocol):
     def state(self) -> State: ...
 
 
+@runtime_checkable
+class Composed(Protocol):
+    """A scorer made of parts that can tell what each adds."""
+
+    def contributions(self, predictions: Predictions, features: Tensor | None) -> dict[str, PerSample]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Trust:
     """A fitted trust predictor: `trust(predictions, features)` is one value per sample, high = safe.
@@ -81,6 +88,12 @@ class Trust:
     def add_to(self, predictions: Predictions, features: Any = None) -> Predictions:
         """The same predictions with their column `trust` filled."""
         return replace(predictions, trust=self(predictions, features))
+
+    def contributions(self, predictions: Predictions, features: Any = None) -> dict[str, PerSample]:
+        """What every part adds to the value of each sample, where the predictor is made of parts (`combined`)."""
+        if not isinstance(self.scorer, Composed):
+            raise InputError(f"trust predictor '{self.word}' is not made of parts; fit 'combined'")
+        return self.scorer.contributions(predictions, matched(self.word, self.wants, predictions, features))
 
     def save(self, path: str | Path) -> Path:
         """Write `trust.json` and, beside it, its safetensors; a path without .json is a folder."""

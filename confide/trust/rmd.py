@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core.gaussians import fit_gaussians
@@ -65,6 +67,13 @@ def rmd(predictions: Predictions, features: FeatureRows, *, shrinkage: str = "au
         shrinkage: `auto` shrinks the covariances (Ledoit-Wolf) only where they have not full rank.
     """
     labels = predictions.labels.cpu().numpy()
-    projection = fit_gaussians(features.cpu(), labels, predictions.num_classes, shrinkage=shrinkage).relative()
+    return relative_mahalanobis(features.cpu(), labels, predictions.num_classes, shrinkage)
+
+
+def relative_mahalanobis(
+    rows: Tensor, labels: NDArray[np.int64], num_classes: int, shrinkage: str = "auto"
+) -> RelativeMahalanobis:
+    """The scorer of these rows' Gaussians."""
+    projection = fit_gaussians(rows, labels, num_classes, shrinkage=shrinkage).relative()
     parts = (projection.origin, projection.matrix, projection.centres, projection.inverse_total)
     return RelativeMahalanobis(*(torch.as_tensor(part, dtype=torch.float64) for part in parts))

@@ -104,12 +104,17 @@ def trust_score(
     check_choice(filtering, FILTERS, "filtering")
     labels = predictions.labels.cpu().numpy()
     points = features.cpu().numpy()
+    kept = _kept_rows(points, labels, predictions.num_classes, filtering, k, alpha)
+    return class_index(points[kept], labels[kept], predictions.num_classes, neighbour)
+
+
+def class_index(points: Rows, labels: NDArray[np.int64], num_classes: int, neighbour: int = 1) -> TrustScore:
+    """The index of these points, sorted by class."""
     if len(np.unique(labels)) < 2:
         raise InputError("trust_score needs samples of two classes or more, got one; fit it on the training split")
-    kept = _kept_rows(points, labels, predictions.num_classes, filtering, k, alpha)
-    kept = kept[np.argsort(labels[kept], kind="stable")]
-    counts = np.bincount(labels[kept], minlength=predictions.num_classes)
-    return TrustScore(points[kept], np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
+    counts = np.bincount(labels, minlength=num_classes)
+    ordered = points[np.argsort(labels, kind="stable")]
+    return TrustScore(ordered, np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
 
 
 def _kept_rows(
