@@ -143,8 +143,9 @@ def _choice(value: Any, family: str, registry: Registry) -> Choice:
         raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
     if family == "features" and choice.word == "cached":
         return choice  # no extractor: what the data carries
-    # Words such as timm:<name> are resolved by their prefix.
-    registry.get(choice.word.split(":", 1)[0]).check_options(choice.options)
+    # Words such as timm:<name> are registered by their prefix.
+    prefix, colon, _ = choice.word.partition(":")
+    registry.get(prefix + colon).check_options(choice.options)
     return choice
 
 

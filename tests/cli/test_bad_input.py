@@ -1,0 +1,148 @@
+"""Bad input on the command line: one line, status 1, earlier results intact."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from confide.cli.main import main
+
+
+def refused(capsys, words, *parts):
+    """The command must end with status 1 and one line that says all parts."""
+    assert main([str(word) for word in words]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("confide: ")
+    assert "\n" not in error
+    for part in parts:
+        assert part in error
+    return error
+
+
+def write(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def logits_with(value):
+    logits = np.random.default_rng(0).normal(size=(20, 3))
+    logits[4, 1] = value
+    return logits
+
+
+GOOD = {"labels": np.arange(20) % 3}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_not_finite(tmp_path, capsys, value):
+    path = write(tmp_path / "p.npz", logits=logits_with(value), **GOOD)
+    refused(capsys, ["evaluate", path, "-o", tmp_path / "r.html"], "logits must be finite", "sample 4 of 20")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_labels_out_of_range(tmp_path, capsys):
+    path = write(tmp_path / "p.npz", logits=logits_with(0.0), labels=np.full(20, 3))
+    refused(capsys, ["evaluate", path], "labels must lie in [0, 3), got 3 at sample 0 of 20")
+
+
+def test_labels_of_the_wrong_length(tmp_path, capsys):
+    path = write(tmp_path / "p.npz", logits=logits_with(0.0), labels=np.zeros(19, dtype=int))
+    refused(capsys, ["evaluate", path], "labels must be 20 class indices")
+
+
+def test_probabilities_that_do_not_sum_to_one(tmp_path, capsys):
+    path = write(tmp_path / "p.npz", probs=np.full((20, 3), 0.4), **GOOD)
+    refused(capsys, ["evaluate", path], "must sum to 1 in every row, got 1.2 at sample 0 of 20")
+
+
+def test_an_empty_file_of_predictions(tmp_path, capsys):
+    path = write(tmp_path / "p.npz", logits=np.zeros((0, 3)), labels=np.zeros(0, dtype=int))
+    refused(capsys, ["evaluate", path], "at least one")
+
+
+def test_a_file_without_labels_and_one_that_is_damaged(tmp_path, capsys):
+    refused(capsys, ["evaluate", write(tmp_path / "p.npz", logits=logits_with(0.0))], "must have a column 'label'")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 nonsense")
+    refused(capsys, ["evaluate", tmp_path / "broken.parquet"], "must be a readable parquet file")
+
+
+def config(tmp_path, **changes):
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps({"data": "fashion-sample", "training": {"epochs": 1}, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"losses": ["fokal"]}, "no loss named 'fokal'; did you mean 'focal'"),
+        ({"losses": [{"word": "focal", "gama": 1}]}, "has no option 'gama'"),
+        ({"losses": []}, "must name at least one loss"),
+        ({"trainin": {}}, "config has no field 'trainin'; did you mean 'training'"),
+        ({"training": {"epochs": 0}}, "epochs must lie in"),
+        ({"seed": "zero"}, "'seed' must be a whole number"),
+        ({"data": "fashion-sampel"}, "did you mean 'fashion-sample'"),
+    ],
+)
+def test_a_config_is_checked_before_any_work(tmp_path, capsys, changes, part):
+    refused(capsys, ["run", config(tmp_path, **changes), "--out", tmp_path / "run"], part)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_config_that_is_not_yaml_and_one_that_is_not_there(tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text("data: [unclosed")
+    refused(capsys, ["run", tmp_path / "c.yaml"], "must be YAML")
+    refused(capsys, ["run", tmp_path / "gone.yaml"], "must be a YAML file or a recipe")
+
+
+def test_a_directory_that_is_not_a_dataset(tmp_path, capsys):
+    (tmp_path / "stuff").mkdir()
+    (tmp_path / "stuff" / "notes.txt").write_text("hello")
+    refused(capsys, ["run", config(tmp_path, data=str(tmp_path / "stuff")), "--out", tmp_path / "run"], "stuff")
+
+
+def small_arrays(labels):
+    n = len(labels)
+    return {"x_train": np.zeros((n, 4), np.float32), "y_train": labels}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "part"),
+    [
+        (small_arrays(np.zeros(30, dtype=int)), "class"),
+        ({**small_arrays(np.arange(30) % 3), "x_test": np.zeros((0, 4)), "y_test": np.zeros(0, int)}, "test"),
+        (small_arrays(np.array([0, 1, 3] * 10)), "class"),
+    ],
+    ids=["one class only", "an empty split", "a class without samples"],
+)
+def test_data_that_cannot_be_learned_from(tmp_path, capsys, arrays, part):
+    path = write(tmp_path / "d.npz", **arrays)
+    refused(capsys, ["run", config(tmp_path, data=str(path), features="pixels"), "--out", tmp_path / "run"], part)
+
+
+def test_a_run_folder_of_another_version_is_left_alone(tmp_path, capsys):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"format": "run/99"}')
+    refused(capsys, ["demo", "--out", folder, "--epochs", "1"], "must be a run folder of format")
+    assert (folder / "manifest.json").read_text() == '{"format": "run/99"}'
+
+
+def test_a_full_disk_leaves_earlier_results(tmp_path):
+    path = write(tmp_path / "p.npz", logits=logits_with(0.0), **GOOD)
+    words = ["evaluate", str(path), "-o", str(tmp_path / "report.html"), "--quiet"]
+    assert main(words) == 0
+    before = (tmp_path / "report.html").read_bytes()
+    # A limit on the size of files fails writes just as a full disk does.
+    code = (
+        "import resource, sys; from confide.cli.main import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("confide: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert (tmp_path / "report.html").read_bytes() == before
+    assert not list(tmp_path.glob(".*.part"))
