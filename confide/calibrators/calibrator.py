@@ -7,7 +7,7 @@ file. The door (`family.py`) joins them into a `Calibrator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,6 +133,13 @@ class CalibratorModule(nn.Module):
         values = {name: getattr(self, name) for name in self.names}
         cast = {k: v.to(logits.dtype) if v.is_floating_point() else v for k, v in values.items()}
         return TRANSFORMS[self.word](cast, logits)
+
+
+def row_blocks(logits: Logits) -> Iterator[Logits]:
+    """Rows in blocks of about a million elements, in float64."""
+    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+    for start in range(0, len(logits), rows):
+        yield logits[start : start + rows].double()
 
 
 def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ LIMIT = 1e3
 """How far T may move from the spread of the logits, either way; beyond it the answer is one-hot or uniform."""
 TOLERANCE = 1e-10
 Array = NDArray[np.floating]
+Moments = Callable[[float], tuple[float, float, float]]
 
 
 def row_dot(left: Array, right: Array) -> Array:
@@ -79,6 +80,58 @@ class TemperedRows:
             curvature += float(np.sum(second / total - mean * mean))
         return loss / self.n, slope / self.n, (curvature + slope) / self.n
 
+    def moments_of(self, criterion: str) -> Moments:
+        """The function `scale -> (value, first, second derivative)` of that criterion."""
+        return self.moments if criterion == "nll" else self.square_moments
+
+    def square_moments(self, scale: float) -> tuple[float, float, float]:
+        """Mean over rows of sum (p - onehot)^2, and its first and second derivative in log(scale)."""
+        value = slope = curvature = 0.0
+        factor = self.rows.dtype.type(scale)
+        for start in range(0, self.n, self.block):
+            part = slice(start, min(start + self.block, self.n))
+            self._exponentials(part, factor)
+            scaled, weight = self.scaled[: part.stop - start], self.weight[: part.stop - start]
+            total = (weight @ self.ones).astype(np.float64)
+            mean = row_dot(weight, scaled) / total
+            squares, first = row_dot(weight, weight), weight * scaled
+            variance = row_dot(first, scaled) / total - mean**2
+            # Sums of p^2, p^2 w and p^2 w^2 give those of p^2 (w - mean)^k.
+            mass, tilt, bend = squares / total**2, row_dot(weight, first) / total**2, row_dot(first, first) / total**2
+            true = self.true_gap[part] * float(factor)
+            hit, away = np.exp(true) / total, true - mean
+            value += float(np.sum(mass - 2 * hit + 1))
+            slope += float(np.sum(2 * (tilt - mean * mass) - 2 * hit * away))
+            curvature += float(
+                np.sum(4 * (bend - 2 * mean * tilt + mean**2 * mass) + 2 * (tilt - (mean + variance) * mass))
+                - np.sum(2 * hit * away**2 + 2 * hit * (away - variance))
+            )
+        return value / self.n, slope / self.n, curvature / self.n
+
+    def mixture_products(self, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean products among p(scale), p(1) and the uniform row, `3 3`, and of each with the one-hot label, `3`."""
+        num_classes = self.rows.shape[1]
+        gram, hits = np.full((3, 3), 1 / num_classes), np.full(3, 1 / num_classes)
+        gram[:2, :2] = hits[:2] = 0.0
+        for start in range(0, self.n, self.block):
+            part = slice(start, min(start + self.block, self.n))
+            probs = []
+            for factor in (scale, 1.0):
+                self._exponentials(part, self.rows.dtype.type(factor))
+                weight = self.weight[: part.stop - start]
+                probs.append(weight / (weight @ self.ones)[:, None])
+            for i, j in ((0, 0), (0, 1), (1, 1)):
+                gram[i, j] += float(row_dot(probs[i], probs[j]).sum(dtype=np.float64)) / self.n
+            rows = np.arange(part.stop - start), self.labels[part]
+            hits[:2] += [float(p[rows].sum(dtype=np.float64)) / self.n for p in probs]
+        gram[1, 0] = gram[0, 1]
+        return gram, hits
+
+    def true_probs(self, scale: float) -> NDArray[np.float64]:
+        """Probability of every row's label at logits * scale."""
+        result: NDArray[np.float64] = np.exp(self.true_gap * scale) * self.confidence(scale)
+        return result
+
     def confidence(self, scale: float) -> Array:
         """Largest probability of every row at logits * scale."""
         result = np.empty(self.n, np.float64)
@@ -126,27 +179,24 @@ class Optimum:
         return 1.0 / self.scale
 
 
-def best_scale(logits: Tensor, labels: Tensor, bounds: tuple[float, float] | None = None) -> Optimum:
-    """The scale 1/T with the smallest mean NLL, to 1e-8 in log T or at a bound.
-
-    Args:
-        bounds: smallest and largest T; by default the spread of the logits / 1000 and * 1000.
-    """
+def best_scale(logits: Tensor, labels: Tensor) -> Optimum:
+    """The scale 1/T with the smallest mean NLL, to 1e-8 in log T, or at a bound: the logits' spread * 1000^+-1."""
     rows = TemperedRows(logits, labels)
     spread = rows.spread()
     if spread <= 0.0:
         return Optimum(1.0)
-    low, high = bounds or (spread / LIMIT, spread * LIMIT)
-    box = (-math.log(high), -math.log(low))
-    start = min(max(-math.log(spread / 4), box[0]), box[1])
+    return search(rows, "nll", -math.log(spread / 4), (spread / LIMIT, spread * LIMIT))
+
+
+def search(rows: TemperedRows, criterion: str, start: float, bounds: tuple[float, float]) -> Optimum:
+    """The scale 1/T with the smallest criterion (`nll` or `squares`), from log(1/T) = start, T within the bounds."""
+    box = (-math.log(bounds[1]), -math.log(bounds[0]))
+    start = min(max(start, box[0]), box[1])
     if rows.n >= 4 * SAMPLE_ROWS:
-        start = minimum(rows.sample(SAMPLE_ROWS).moments, start, box, 1e-3)
-    log_scale = minimum(rows.moments, start, box, TOLERANCE)
+        start = minimum(rows.sample(SAMPLE_ROWS).moments_of(criterion), start, box, 1e-3)
+    log_scale = minimum(rows.moments_of(criterion), start, box, TOLERANCE)
     bound = "low" if log_scale >= box[1] else "high" if log_scale <= box[0] else None
     return Optimum(math.exp(log_scale), bound)
-
-
-Moments = Callable[[float], tuple[float, float, float]]
 
 
 def minimum(moments: Moments, start: float, box: tuple[float, float], tolerance: float) -> float:

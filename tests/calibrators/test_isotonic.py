@@ -1,0 +1,73 @@
+"""isotonic: the released codes' answers, scikit-learn's regression, order kept, rows of zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.isotonic import IsotonicRegression
+
+from confide import Predictions, calibrators
+from confide.calibrators.curve import isotonic_nodes
+
+
+@pytest.mark.parametrize(
+    ("key", "form"),
+    [
+        ("ovr_normalised_caltrain", "one_vs_rest"),
+        ("irm_test", "one_map"),
+        ("irova_test_unnormalised", "ranked"),
+    ],
+)
+def test_golden_vector(val, test, golden, key, form):
+    expected = golden("isotonic")[key]
+    probs = np.exp(calibrators.fit("isotonic", val, form=form)(test).logits.numpy())
+    np.testing.assert_allclose(probs, expected / expected.sum(axis=1, keepdims=True), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_from_chunks_are_the_isotonic_regression(seed):
+    random = np.random.default_rng(seed)
+    # Rounded scores: ties between hits and misses must be pooled.
+    scores = np.round(random.random(300), 2)
+    hits = random.random(300) < scores**2
+    nodes, levels = isotonic_nodes([scores[:17], scores[17:220], scores[220:]], scores[hits])
+    reference = IsotonicRegression(out_of_bounds="clip").fit(scores, hits)
+    at = np.linspace(0, 1, 501)
+    np.testing.assert_allclose(np.interp(at, nodes, levels), reference.predict(at), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_map_never_changes_the_argmax(made, dtype):
+    logits, labels = made(300, 6, seed=1)
+    fresh = Predictions(made(3000, 6, seed=2)[0].to(dtype), torch.zeros(3000))
+    calibrator = calibrators.fit("isotonic", Predictions(logits.to(dtype), labels), form="one_map")
+    assert bool((calibrator(fresh).facts.prediction == fresh.facts.prediction).all())
+
+
+def test_a_row_of_zeros_keeps_its_probabilities():
+    # Only rows that are sure of class 0 or 1 hit; a row of thirds maps to 0 everywhere.
+    sure = torch.log(torch.tensor([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]]).double()).repeat(20, 1)
+    vague = torch.log(torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]).double()).repeat(20, 1)
+    labels = torch.cat([torch.arange(60) % 3, (torch.arange(60) + 2) % 3])
+    calibrator = calibrators.fit("isotonic", Predictions(torch.cat([sure, vague]), labels))
+    row = Predictions(torch.log(torch.tensor([[0.02, 0.04, 0.94]]).double()), torch.tensor([0]))
+    assert torch.isfinite(calibrator(row).logits).all()
+    empty = Predictions(torch.full((1, 3), -1.0).double(), torch.tensor([0]))
+    zero = calibrators.Calibrator(
+        "isotonic",
+        {
+            "nodes": torch.tensor([[0.0, 0.5, 1.0]] * 3).double(),
+            "levels": torch.tensor([[0.0, 0.0, 1.0]] * 3).double(),
+            "ranking": torch.tensor(0.0).double(),
+        },
+        3,
+    )
+    torch.testing.assert_close(zero(empty).logits.exp(), torch.full((1, 3), 1 / 3).double())
+
+
+def test_a_class_without_samples_keeps_its_map(made):
+    logits, labels = made(500, 3, seed=2)
+    calibrator = calibrators.fit("isotonic", Predictions(logits[labels != 2], labels[labels != 2]))
+    assert calibrator.nodes[2, 0].item() == 0.0
+    assert calibrator.levels[2, -1].item() == 1.0

@@ -1,0 +1,46 @@
+"""metamis: the released code's answer on its recorded split, the seed, the price."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from confide import Predictions, calibrators
+from confide.core.door import InputError
+
+
+def test_golden_vector(val, test, golden):
+    expected = golden("metamis")
+    calibrator = calibrators.fit("metamis", val, rows=expected["split_idx_into_val"].tolist())
+    assert calibrator.threshold == pytest.approx(float(expected["threshold"]), rel=1e-9)
+    assert calibrator.temperature == pytest.approx(float(expected["temperature"]), rel=1e-4)
+    probs = torch.softmax(calibrator(test).logits, dim=1).numpy()
+    np.testing.assert_allclose(probs, expected["test_probs"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_threshold(val):
+    thresholds = [calibrators.fit("metamis", val, seed=seed).threshold for seed in (3, 3, 4)]
+    assert thresholds[0] == thresholds[1]
+    assert thresholds[0] != thresholds[2]
+
+
+def test_the_price_in_accuracy_is_reported(val):
+    notes = calibrators.fit("metamis", val).notes
+    assert any("get the uniform answer" in note for note in notes)
+    assert any("accuracy there falls by" in note for note in notes)
+
+
+def test_nothing_right_is_refused(made):
+    logits, _ = made(50, 3, seed=0)
+    with pytest.raises(InputError, match="needs at least one right prediction"):
+        calibrators.fit("metamis", Predictions(logits, logits.argmin(dim=1)))
+    with pytest.raises(InputError, match="rows must be indices into the 50 predictions"):
+        calibrators.fit("metamis", Predictions(logits, logits.argmax(dim=1)), rows=[50])
+
+
+def test_nothing_below_the_threshold_keeps_the_temperature_one():
+    before = Predictions(torch.tensor([[2.0, 0.0]]).repeat(20, 1), torch.arange(20) % 2)
+    calibrator = calibrators.fit("metamis", before)
+    assert calibrator.temperature == 1.0
+    assert any("T stays 1" in note for note in calibrator.notes)

@@ -1,0 +1,167 @@
+"""Every calibrator: shapes, corners, extreme logits, saving, export, order of samples, argmax, word = module."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+import torch
+
+from confide import Predictions, calibrators
+from confide.calibrators.calibrator import TRANSFORMS
+
+WORDS = calibrators.names()
+CASES = [(m.word, dict(options)) for m in calibrators.CALIBRATORS for options in ({}, *m.corners)]
+EXPECTED = {
+    "temperature",
+    "ensemble_temperature",
+    "vector",
+    "matrix",
+    "dirichlet",
+    "beta",
+    "isotonic",
+    "histogram",
+    "spline",
+    "metamis",
+    "metaacc",
+}
+
+
+def drawn(n: int, num_classes: int, seed: int, scale: float = 2.0, dtype: torch.dtype = torch.float64) -> Predictions:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 1.5 * torch.randn(n, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(logits, dim=1), 1, generator=generator).squeeze(1)
+    return Predictions((scale * logits).to(dtype), labels, split="val")
+
+
+def test_all_words_are_there():
+    assert set(WORDS) == EXPECTED
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_word_is_module_and_function_and_has_a_paper(word):
+    module = import_module(f"confide.calibrators.{word}")
+    method = calibrators.CALIBRATORS.get(word)
+    assert getattr(module, word) is method.function is getattr(calibrators, word)
+    assert method.paper
+    assert "," in method.summary
+    assert word in TRANSFORMS
+
+
+@pytest.mark.parametrize(("word", "options"), CASES)
+def test_every_corner_gives_finite_logits_of_the_same_samples(word, options):
+    before = drawn(400, 4, seed=1)
+    fresh = drawn(150, 4, seed=2)
+    after = calibrators.fit(word, before, **options)(fresh)
+    assert after.logits.shape == fresh.logits.shape
+    assert torch.isfinite(after.logits).all()
+    assert torch.equal(after.labels, fresh.labels)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_dtypes_stay_but_at_least_float32(word, dtype):
+    before = drawn(300, 3, seed=3, dtype=dtype)
+    after = calibrators.fit(word, before)(before)
+    assert after.logits.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_extreme_logits_stay_finite(word, scale):
+    before = drawn(300, 3, seed=4, scale=scale, dtype=torch.float32)
+    after = calibrators.fit(word, before)(before)
+    assert torch.isfinite(after.logits).all()
+    assert torch.isfinite(after.facts.need("nll")).all()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_all_correct_and_one_hot_are_defined_and_noted(word):
+    labels = torch.arange(120) % 3
+    before = Predictions.from_probs(torch.nn.functional.one_hot(labels, 3).double(), labels, split="val")
+    calibrator = calibrators.fit(word, before)
+    assert torch.isfinite(calibrator(before).logits).all()
+    assert any("every validation prediction is right" in note for note in calibrator.notes)
+    assert any("hold probabilities of 0" in note for note in calibrator.notes)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_missing_classes_and_fewer_samples_than_classes_are_defined(word):
+    some = drawn(9, 12, seed=5)
+    labels = torch.where(torch.arange(9) % 2 == 0, some.logits.argmax(dim=1), some.labels)
+    calibrator = calibrators.fit(word, Predictions(some.logits, labels, split="val"))
+    assert torch.isfinite(calibrator(drawn(20, 12, seed=6)).logits).all()
+    assert any("classes have no validation sample" in note for note in calibrator.notes)
+    assert any("fewer than the 12 classes" in note for note in calibrator.notes)
+
+
+@pytest.mark.parametrize(("word", "options"), CASES)
+def test_saved_and_loaded_is_the_same(word, options, tmp_path):
+    before = drawn(300, 3, seed=7)
+    calibrator = calibrators.fit(word, before, **options)
+    for name in ("calibrator.json", "calibrator.safetensors"):
+        calibrator.save(tmp_path / name)
+        again = calibrators.load(tmp_path / name)
+        assert torch.equal(again(before).logits, calibrator(before).logits)
+        assert (again.word, again.notes, again.keeps_argmax) == (word, calibrator.notes, calibrator.keeps_argmax)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_module_gives_the_same_probabilities(word):
+    before = drawn(300, 3, seed=8)
+    calibrator = calibrators.fit(word, before)
+    module = calibrator.module()
+    expected = torch.softmax(calibrator(before).logits, dim=1)
+    torch.testing.assert_close(torch.softmax(module(before.logits), dim=1), expected, atol=1e-9, rtol=1e-7)
+    narrow = torch.softmax(module(before.logits.float()), dim=1).double()
+    # A float32 confidence beside an edge may fall into the next bin; all other rows agree.
+    assert float(((narrow - expected).abs().amax(dim=1) < 1e-3).double().mean()) > 0.98
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_order_of_the_samples_does_not_matter(word):
+    before = drawn(300, 3, seed=9)
+    turned = before.take(torch.randperm(300, generator=torch.Generator().manual_seed(0)).numpy())
+    # Meta-Cal draws rows by position; every other method must not see their order.
+    options = {"rows": list(range(300))} if word == "metaacc" else {}
+    if word == "metamis":
+        options = {"rows": before.facts.correct.nonzero().squeeze(1).tolist()}
+    first = calibrators.fit(word, before, **options)(before)
+    if word == "metamis":
+        options = {"rows": turned.facts.correct.nonzero().squeeze(1).tolist()}
+    second = calibrators.fit(word, turned, **options)(before)
+    torch.testing.assert_close(
+        torch.softmax(first.logits, dim=1), torch.softmax(second.logits, dim=1), atol=1e-6, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("word", "options"), CASES)
+def test_methods_that_keep_the_argmax_keep_it(word, options):
+    calibrator = calibrators.fit(word, drawn(300, 8, seed=10, dtype=torch.float32), **options)
+    if not calibrator.keeps_argmax:
+        pytest.skip("may change the predicted class, and says so")
+    fresh = drawn(4000, 8, seed=11, dtype=torch.float32)
+    assert torch.equal(calibrator(fresh).logits.argmax(dim=1), fresh.logits.argmax(dim=1))
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_split_called_test_is_refused(word):
+    before = drawn(50, 3, seed=12)
+    with pytest.raises(ValueError, match="must not be fitted on the test split"):
+        calibrators.fit(word, Predictions(before.logits, before.labels, split="test"))
+
+
+@pytest.mark.parametrize("word", [w for w in WORDS if w not in ("metamis", "metaacc")])
+def test_overconfident_predictions_get_a_better_likelihood(word):
+    before, fresh = drawn(4000, 3, seed=13, scale=4.0), drawn(4000, 3, seed=14, scale=4.0)
+    after = calibrators.fit(word, before)(fresh)
+    assert float(after.facts.need("nll").mean()) < float(fresh.facts.need("nll").mean()) - 0.1
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_torchscript_gives_the_same(word):
+    before = drawn(200, 3, seed=15, dtype=torch.float32)
+    module = calibrators.fit(word, before).module()
+    with torch.no_grad():
+        traced = torch.jit.trace(module, before.logits[:5])
+    torch.testing.assert_close(traced(before.logits), module(before.logits))
