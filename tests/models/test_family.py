@@ -1,0 +1,76 @@
+"""Parameter counts against the published ones, and the door."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from confide import models
+from confide.core.door import InputError, OptionError
+
+CIFAR, IMAGENET = (3, 32, 32), (3, 224, 224)
+PUBLISHED = [
+    # Small-image forms with a 3x3 stem: counts that the common public implementations print.
+    ("resnet18", CIFAR, 10, 11_173_962),
+    ("resnet34", CIFAR, 10, 21_282_122),
+    ("resnet50", CIFAR, 10, 23_520_842),
+    # He et al. (2016), Table 6: 1.7 million.
+    ("resnet110", CIFAR, 10, 1_727_962),
+    ("preresnet56", CIFAR, 10, 855_578),
+    # Zagoruyko and Komodakis (2016), Table 4: 36.5 million.
+    ("wide_resnet28_10", CIFAR, 10, 36_479_194),
+    ("wide_resnet28_10", CIFAR, 100, 36_536_884),
+    ("densenet121", CIFAR, 10, 6_956_298),
+    ("densenet121", IMAGENET, 1000, 7_978_856),
+    # ImageNet forms as distributed with torchvision; ViT-S/16 as in timm.
+    ("resnet18_imagenet", IMAGENET, 1000, 11_689_512),
+    ("resnet34_imagenet", IMAGENET, 1000, 21_797_672),
+    ("resnet50_imagenet", IMAGENET, 1000, 25_557_032),
+    ("vit_small", IMAGENET, 1000, 22_050_664),
+]
+
+
+@pytest.mark.parametrize(("word", "shape", "num_classes", "count"), PUBLISHED, ids=lambda v: str(v))
+def test_parameter_count_is_the_published_one(word: str, shape: tuple[int, ...], num_classes: int, count: int) -> None:
+    with torch.device("meta"):
+        # The widths are checked without drawing the weights.
+        model = models.create(word, shape, num_classes)
+    assert models.parameter_count(model) == count
+
+
+def test_wide_resnet26_differs_from_28_in_its_norms_only() -> None:
+    with torch.device("meta"):
+        post, pre = (models.create(f"wide_resnet{d}_10", CIFAR, 10) for d in (26, 28))
+    convolutions = [sum(p.numel() for p in model.parameters() if p.ndim == 4) for model in (post, pre)]
+    assert convolutions[0] == convolutions[1]
+    # Norms: (16 + 3 stages x (8 + 1) x width) against pre-activation's, two numbers a channel.
+    after = 2 * (16 + 9 * (160 + 320 + 640))
+    before = 2 * ((16 + 7 * 160) + (160 + 7 * 320) + (320 + 7 * 640) + 640)
+    assert models.parameter_count(post) - models.parameter_count(pre) == after - before
+
+
+def test_text_cnn_by_hand() -> None:
+    # Vectors 1000 x 100; convolutions 100-128-128-128 over five words; dense 128; head 128 x 20.
+    expected = 1000 * 100 + (100 + 128 + 128) * 128 * 5 + 3 * 128 + (128 * 128 + 128) + (128 * 20 + 20)
+    assert models.parameter_count(models.create("text_cnn", (50,), 20, vocabulary=1000)) == expected
+
+
+def test_bad_words_and_shapes_get_one_line() -> None:
+    with pytest.raises(InputError, match="did you mean 'resnet18'"):
+        models.create("resnet81", CIFAR, 10)
+    with pytest.raises(InputError, match="takes image inputs, got inputs of shape"):
+        models.create("resnet18", (64,), 10)
+    with pytest.raises(OptionError, match="did you mean 'dropout'"):
+        models.create("resnet18", CIFAR, 10, droput=0.1)
+    with pytest.raises(InputError, match="after the colon"):
+        models.create("timm:", CIFAR, 10)
+    with pytest.raises(InputError, match="num_classes"):
+        models.create("mlp", (4,), 1)
+    with pytest.raises(InputError, match="patch must divide"):
+        models.create("vit_small", CIFAR, 10, patch=5)
+
+
+def test_an_output_of_another_width_is_refused() -> None:
+    model = models.create("mlp", (4,), 3)
+    with pytest.raises(InputError, match=r"one logit per class \(5\)"):
+        models.check_output_width(model, torch.zeros(2, 4), 5)
