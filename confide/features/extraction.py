@@ -23,6 +23,7 @@ from confide.core.records import Dataset, Features, Split
 from confide.core.shards import MANIFEST, open_features, shard_path, write_manifest, write_shard
 from confide.features.augment import augmented
 from confide.features.family import Extractor, create, split_word
+from confide.features.model import check_rows
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Settings:
 
 
 def extract(
-    word: str,
+    word: str | Extractor,
     dataset: Dataset | Split,
     split: str = "train",
     *,
@@ -52,7 +53,7 @@ def extract(
     augment: int | None = None,
     **options: Any,
 ) -> Features:
-    """Features of one split by an extractor's word; `cached` takes those the data carries.
+    """Features of one split by an extractor's word (or an Extractor); `cached` takes those the data carries.
 
     Args:
         out: folder for memory-mapped shards; a stopped extraction into it goes on at the first missing shard.
@@ -66,7 +67,8 @@ def extract(
     part = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     if word == "cached":
         return cached(part, split)
-    split_word(word)
+    if isinstance(word, str):
+        split_word(word)
     check_range(batch_size, "batch_size", 1)
     check_range(shard_rows, "shard_rows", 1)
     if dtype not in ("float32", "float16"):
@@ -75,7 +77,7 @@ def extract(
     if not len(part):
         raise InputError(f"split '{split}' must have samples, got none")
     if out is None:
-        extractor = create(word, **options)
+        extractor = _made(word, options)
         rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, augment)))
         return Features(rows.astype(dtype), part.labels, part.ids, extractor.name, split)
     return _to_shards(word, part, split, Path(out), settings, augment, options)
@@ -91,11 +93,21 @@ def cached(part: Split, split: str) -> Features:
     return Features(part.columns["features"], part.labels, part.ids, "cached", split)
 
 
+def _made(word: str | Extractor, options: dict[str, Any]) -> Extractor:
+    return word if isinstance(word, Extractor) else create(word, **options)
+
+
 def _to_shards(
-    word: str, part: Split, split: str, folder: Path, settings: Settings, augment: int | None, options: dict[str, Any]
+    word: str | Extractor,
+    part: Split,
+    split: str,
+    folder: Path,
+    settings: Settings,
+    augment: int | None,
+    options: dict[str, Any],
 ) -> Features:
     facts: dict[str, Any] = {
-        "extractor": word,
+        "extractor": word if isinstance(word, str) else word.name,
         "options": files.plain(options),
         "split": split,
         "n": len(part),
@@ -107,7 +119,7 @@ def _to_shards(
     _check_same(folder, facts)
     todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, facts)]
     if todo or not (folder / MANIFEST).exists():
-        extractor = create(word, **options)
+        extractor = _made(word, options)
         dim = 0
         with Progress(f"features {extractor.name}", len(part)) as progress:
             progress.done = len(part) - sum(_rows_of(k, len(part), settings.shard_rows).size for k in todo)
@@ -181,6 +193,9 @@ def _encoded(
     augment: int | None,
     progress: Progress | None = None,
 ) -> Iterator[NDArray[Any]]:
+    if extractor.rows_of is not None:
+        yield check_rows(extractor.rows_of(part.take(rows)), len(rows), extractor.name)
+        return
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     half = device.type == "cuda" if settings.amp is None else settings.amp
     if extractor.module is not None:

@@ -7,13 +7,15 @@ stands behind it as the name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide.core.door import InputError, did_you_mean
+from confide.core.records import Split
 from confide.core.registry import Method, Registry
 
 EXTRACTORS = Registry("extractor")
@@ -30,7 +32,8 @@ class Extractor:
     collate: Callable[[list[Any]], Any] = torch.stack
     module: nn.Module | None = None
     encode_text: Callable[[list[str]], Tensor] | None = None
-    notes: tuple[str, ...] = field(default=())
+    rows_of: Callable[[Split], NDArray[Any]] | None = None
+    """Where a whole split is turned into rows at once, instead of prepare and encode."""
 
 
 def split_word(word: str) -> tuple[Method, str]:

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from confide.features.preprocess import from_processor
+
+
+@pytest.fixture(params=[(300, 400), (431, 200), (224, 224), (30, 50)], ids=str)
+def picture(request):
+    height, width = request.param
+    rows = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(rows)
+
+
+CONFIGS = {
+    "CLIPImageProcessor": {},
+    "ViTImageProcessor": {},
+    "BitImageProcessor": {
+        "size": {"shortest_edge": 256},
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_equals_the_hubs_own_processor(kind, picture, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="the hub's processors are in transformers")
+    processor = (getattr(transformers, f"{kind}Pil", None) or getattr(transformers, kind))(**CONFIGS[kind])
+    processor.save_pretrained(tmp_path)
+    import json
+
+    ours = from_processor(json.loads((tmp_path / "preprocessor_config.json").read_text()))(picture)
+    theirs = processor(images=picture, return_tensors="np")["pixel_values"][0]
+    np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-5)
+
+
+def test_old_files_with_one_number_crop_after_the_short_side():
+    ours = from_processor({"size": 8, "crop_size": 6, "do_center_crop": True, "resample": 3})
+    assert (ours.short_side, ours.exact, ours.crop) == (8, None, (6, 6))
+    square = from_processor({"size": 8})
+    assert (square.short_side, square.exact, square.crop) == (None, (8, 8), None)
+    assert tuple(square(np.zeros((1, 5, 9), dtype=np.uint8)).shape) == (3, 8, 8)
+
+
+def test_values_are_scaled_and_normalised():
+    ours = from_processor({"size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]})
+    # (255 / 255 - 0.5) / 0.25 = 2
+    assert ours(np.full((3, 2, 2), 255, dtype=np.uint8)).unique().tolist() == [2.0]
