@@ -132,8 +132,8 @@ class Evaluation:
     """All that a report may show.
 
     Measurements a report looks for first: `accuracy`, `confidence` (its mean), `confidence_gap` (confidence minus
-    accuracy; also by group "class=NAME" of the predicted class), `nll`, `brier`, `ece` (equal width), `ece_mass` (equal
-    mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by score too) and
+    accuracy; also by group "predicted=NAME", or "class=NAME" of the label), `nll`, `brier`, `ece` (equal width),
+    `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by score too) and
     `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
     Operating points: model, stage, score, risk (promised), confidence, threshold (None where none can be promised),
     coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_n.

@@ -1,5 +1,15 @@
 """The report: draws what an Evaluation holds as one HTML file; never calculates."""
 
-from confide.report.write import notebook_view, render_report, write_report
+from confide.report.gather import gather, side_by_side
+from confide.report.static import write_figures
+from confide.report.write import notebook_view, render_report, verdict_sentence, write_report
 
-__all__ = ["notebook_view", "render_report", "write_report"]
+__all__ = [
+    "gather",
+    "notebook_view",
+    "render_report",
+    "side_by_side",
+    "verdict_sentence",
+    "write_figures",
+    "write_report",
+]

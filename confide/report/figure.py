@@ -22,6 +22,7 @@ class Table:
 class Figure:
     """`svg` fits a phone's column; `wide` is drawn for large pages and shown there instead."""
 
+    name: str  # of its file, the same for every evaluation
     title: str | Markup
     subtitle: str | Markup
     svg: Markup

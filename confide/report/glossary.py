@@ -82,15 +82,15 @@ TERMS = {
         100,
         1,
         "higher",
-        "Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
+        "Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
     ),
     "fpr95": Term(
-        "FPR at 95 % TPR",
+        "FPR at 95 % TPR",
         "%",
         100,
         1,
         "lower",
-        "Share of wrong predictions still accepted when 95 % of the right ones are.",
+        "Share of wrong predictions still accepted when 95 % of the right ones are.",
     ),
     "aupr_error": Term("AUPR, errors", "%", 100, 1, "higher", "Average precision when errors are what one looks for."),
     "aupr_success": Term(

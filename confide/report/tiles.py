@@ -52,7 +52,7 @@ def _strip(m: Measurement, low_end: float | None, zone: tuple[float, float] | No
 def _interval(m: Measurement) -> str:
     if not (math.isfinite(m.low) and math.isfinite(m.high)):
         return ""
-    return f"95 % interval {points(m.low)} to {points(m.high)}"
+    return f"95 % interval {points(m.low)} to {points(m.high)}"
 
 
 def _gap(view: View) -> Tile | None:

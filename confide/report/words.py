@@ -65,9 +65,9 @@ def plus_minus(value: float, low: float, high: float, scale: float = 100.0, digi
     # A negative gap is worded by its direction, so its interval turns round too.
     ends = sorted((scale * low, scale * high)) if value >= 0 else sorted((-scale * low, -scale * high))
     middle = scale * abs(value)
-    below, above = (fixed(middle - ends[0], digits), fixed(ends[1] - middle, digits))
-    if below == above:
-        return f"{fixed(middle, digits)} ± {below} points"
+    below, above = middle - ends[0], ends[1] - middle
+    if abs(below - above) < 0.5 * 10**-digits or fixed(below, digits) == fixed(above, digits):
+        return f"{fixed(middle, digits)} ± {fixed(0.5 * (below + above), digits)} points"
     return f"{fixed(middle, digits)} points ({fixed(ends[0], digits)} to {fixed(ends[1], digits)})"
 
 
@@ -105,8 +105,8 @@ def share_words(share: float) -> str:
 
 
 def score_name(score: str) -> str:
-    """The word of a trust score: `trust:steep_slope` is steep_slope."""
-    return score.removeprefix("trust:")
+    """The word of a trust score: `trust:steep_slope` is steep_slope, the maximum softmax is plain confidence."""
+    return "confidence" if score == "msp" else score.removeprefix("trust:")
 
 
 def shorten(text: str, width: float, size: float = 12.0) -> str:

@@ -102,6 +102,11 @@ def notebook_view(evaluation: Evaluation) -> str:
     return str(template.render(verdict=verdict(view), models=models_section(view)))
 
 
+def verdict_sentence(evaluation: Evaluation) -> str:
+    """The verdict in one sentence of plain text."""
+    return verdict(View(evaluation)).sentence
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(

@@ -97,7 +97,10 @@ def test_names_from_the_data_stay_text():
         Measurement(NASTY, 0.9, 100, "test", model=NASTY),
         Measurement("confidence_gap", 0.02, 100, "test", model=NASTY, group=f"class={NASTY}"),
     )
-    about = dict.fromkeys(("title", "unit", "seed", "data", NASTY), NASTY) | {"class_names": [NASTY], "commands": [NASTY]}
+    about = dict.fromkeys(("title", "unit", "seed", "data", NASTY), NASTY) | {
+        "class_names": [NASTY],
+        "commands": [NASTY],
+    }
     about |= {"config": {NASTY: NASTY}, "missing": {"shift": NASTY}, "label_counts": {NASTY: 100}}
     test = Comparison(NASTY, NASTY, NASTY, 0, 0, 0, 1, 1)
     samples = (sample, replace(sample, role="suspect"), replace(sample, role="easiest", picture='x" onerror="alert(1)'))

@@ -37,6 +37,7 @@ def distribution(view: View) -> Figure | None:
     )
     rows = [(fixed(a, 2), fixed(b, 2), count(c)) for a, b, c in zip(low, high, counts, strict=True)]
     return Figure(
+        "distribution",
         f"How hard the {view.unit} are",
         f"{view.unit.capitalize()} by {score}; higher is harder{shaded}",
         _histogram(view, found[0], bands).render(alt),
@@ -98,8 +99,9 @@ def error_by_band(view: View) -> Figure | None:
         f"{percent(own[-1], 1)} in the hardest."
     )
     return Figure(
+        "error-rate",
         title,
-        f"Error rate by {part} of difficulty, {stage}; whiskers: 95 % intervals",
+        f"Error rate by {part} of difficulty, {stage}; whiskers: 95 % intervals",
         _bars(view, curves).render(alt),
         _table(curves),
     )
@@ -123,7 +125,7 @@ def _table(curves: list[Curve]) -> Table:
             low, high = _ends(curve, k)
             rate = percent(curve.columns["error"][k], 1)
             rows.append((curve.model, name, rate, between(low, high, 1, 100), count(curve.columns["count"][k])))
-    return table(("Model", "Band", "Error rate", "95 % interval", "Count"), rows)
+    return table(("Model", "Band", "Error rate", "95 % interval", "Count"), rows)
 
 
 def _bars(view: View, curves: list[Curve]) -> Canvas:
@@ -138,8 +140,12 @@ def _bars(view: View, curves: list[Curve]) -> Canvas:
         if len(curves) > 1:
             canvas.bars([(42, 28 + 17 * place, 10, 10)], f"f{view.colour(curve.model)}")
             canvas.text(58, 37 + 17 * place, shorten(curve.model, 150), "l")
-    for k, name in enumerate(_band_names(length)):
-        canvas.text(x(k + 0.5), 207, name, "m")
+    if length <= 6:
+        for k, name in enumerate(_band_names(length)):
+            canvas.text(x(k + 0.5), 207, name, "m")
+    else:
+        canvas.text(x(0.1), 207, "easiest")
+        canvas.text(x(length - 0.1), 207, "hardest", "e")
     canvas.line(34, 190, PHONE - 6, 190, "ax")
     canvas.text(34, 8, "Wrong, %", "l")
     canvas.text(PHONE - 6, 226, f"{_part(length).capitalize()} of the {view.unit} by difficulty", "l e")

@@ -18,25 +18,31 @@ Gaps = Mapping[str, Measurement]
 
 def class_figure(view: View) -> Figure | None:
     """The dot plot by class, or None where nothing was measured by class."""
-    before: Gaps = view.by_group("confidence_gap", "class", view.focus, "raw")
-    after: Gaps = view.by_group("confidence_gap", "class", view.focus, view.after) if view.after else {}
+    for kind, words in (("predicted", "predicted class"), ("class", "class of the label")):
+        before: Gaps = view.by_group("confidence_gap", kind, view.focus, "raw")
+        after: Gaps = view.by_group("confidence_gap", kind, view.focus, view.after) if view.after else {}
+        if before or after:
+            return _figure(before, after, words)
+    return None
+
+
+def _figure(before: Gaps, after: Gaps, by: str) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
-    if not names:
-        return None
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
-    how = "hollow before, filled after with 95 % interval" if before and after else "95 % intervals"
+    how = "hollow before, filled after with 95 % interval" if before and after else "95 % intervals"
     far = names[0]
     alt = (
-        "Dot plot of confidence minus accuracy by predicted class; "
+        f"Dot plot of confidence minus accuracy by {by}; "
         f"farthest is {far} with {points(first[far].value, sign=True)} points."
     )
     return Figure(
+        "by-class",
         _title(before, after),
-        f"Confidence minus accuracy by predicted class, points; {how}{more}",
+        f"Confidence minus accuracy by {by}, points; {how}{more}",
         _draw(before, after, shown).render(alt),
-        table(("Class", "As trained, points", "After, points", "95 % interval"), _rows(before, after, names)),
+        table(("Class", "As trained, points", "After, points", "95 % interval"), _rows(before, after, names)),
     )
 
 

@@ -10,23 +10,13 @@ from markupsafe import Markup
 
 from confide.core.results import Curve
 from confide.report.figure import Empty, Figure, table
+from confide.report.sections.promises import Promise, chosen_on, number, points_of, promised, promises
 from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.svg import number as number_text
 from confide.report.view import View
 from confide.report.words import code, count, fixed, percent, share_words, stage_phrase
 
 WIDE = 600
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A ready-made threshold, chosen on validation, or the reason why there is none."""
-
-    risk: str
-    threshold: str
-    coverage: str
-    seen: str
-    spared: str
-    value: float | None
 
 
 @dataclass(frozen=True)
@@ -36,8 +26,9 @@ class Coverage:
     curve: Figure | None = None
     rejection: Figure | None = None
     promises: tuple[Promise, ...] = ()
-    promised_on: str = ""
+    chosen_on: str = ""
     start: int = 0
+    readout: dict[str, str] | None = None
     data: dict[str, Any] | None = None
     empty: Empty | None = None
 
@@ -48,17 +39,19 @@ def coverage_section(view: View) -> Coverage:
     if not curves or curves[0].model != view.focus:
         why = view.why_missing("coverage") or "The evaluation holds no risk-coverage curve."
         command = "confide evaluate predictions.parquet -o evaluation.json"
-        return Coverage(empty=Empty("No risk-coverage curve", why, command), promises=_promises(view))
+        return Coverage(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
     focus = curves[0]
     start = _start(view, focus)
     top = ticks(0, 100 * max(_highest(c) for c in curves), 6)
+    data = _data(view, focus, top[-1])
     return Coverage(
         _figure(view, curves, top, start),
         _rejection(view, curves),
-        _promises(view),
-        _promised_on(view),
+        promises(view),
+        chosen_on(view),
         start,
-        _data(view, focus, top[-1]),
+        _readout(data, start),
+        data,
     )
 
 
@@ -82,7 +75,7 @@ def _highest(curve: Curve) -> float:
 
 
 def _start(view: View, curve: Curve) -> int:
-    """Where the point stands at first: where the error rate is halved, else at 90 % coverage."""
+    """Where the point stands at first: where the error rate is halved, else at 90 % coverage."""
     halving = view.find("halving_rejection", stage=curve.stage)
     wanted = 1 - halving.value if halving else 0.9
     return min(range(len(curve.columns["coverage"])), key=lambda k: abs(curve.columns["coverage"][k] - wanted))
@@ -96,12 +89,26 @@ def _data(view: View, curve: Curve, top: float) -> dict[str, Any]:
     for name in ("risk_low", "risk_high"):
         if name in curve.columns:
             columns[name] = [round(v, 6) if math.isfinite(v) else None for v in curve.columns[name]]  # type: ignore[misc]
-    promises = [
-        {"risk": p["risk"], "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
-        for p in _points(view)
-        if _number(p.get("threshold")) is not None
+    kept = [
+        {"risk": promised(p), "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
+        for p in points_of(view)
+        if number(p.get("threshold")) is not None
     ]
-    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": promises, "unit": view.unit}
+    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": kept, "unit": view.unit}
+
+
+def _readout(data: dict[str, Any], k: int) -> dict[str, str]:
+    """The read-out of the point as it stands at first, for print and for pages without scripts."""
+    coverage, risk = data["coverage"][k], data["risk"][k]
+    spared = data["errors"] - coverage * risk * data["n"]
+    low, high = (data[name][k] if name in data else None for name in ("risk_low", "risk_high"))
+    return {
+        "threshold": fixed(data["threshold"][k], 3),
+        "coverage": percent(coverage, 1),
+        "risk": percent(risk, 1),
+        "interval": f"{fixed(100 * low, 1)}–{percent(high, 1)}" if low is not None and high is not None else "",
+        "spared": f"{count(spared)} of {count(data['errors'])}",
+    }
 
 
 def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Figure:
@@ -115,7 +122,7 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     title = "Error rate by accepted share"
     if halving:
         title = f"Setting aside {share_words(halving.value)} {view.unit} halves the error rate"
-    band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
+    band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
     stage = "" if focus.stage == "raw" else f", after {stage_phrase(focus.stage)}"
     keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
     rows = [
@@ -123,13 +130,14 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
         for i in keep
     ]
     return Figure(
+        "risk",
         title,
         Markup("Error rate of the accepted {} by accepted share, most confident first; {}{}{}").format(
             view.unit, code(view.focus), stage, band
         ),
-        _draw(view, curves, top, PHONE, 290).render(alt, "rcs"),
+        _draw(view, curves, top, start, PHONE).render(alt, "rcs"),
         table(("Accepted", "Wrong among accepted", "Threshold"), rows),
-        wide=_draw(view, curves, top, WIDE, 330).render(alt, "rcs"),
+        wide=_draw(view, curves, top, start, WIDE).render(alt, "rcs"),
     )
 
 
@@ -141,7 +149,8 @@ def _three(value: float) -> str:
     return fixed(value, 3)
 
 
-def _draw(view: View, curves: list[Curve], top: list[float], width: int, height: int) -> Canvas:
+def _draw(view: View, curves: list[Curve], top: list[float], start: int, width: int) -> Canvas:
+    height = 290 if width == PHONE else 330
     canvas = Canvas(width, height)
     x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
     canvas.grid_y(y, top, 34, width - 10)
@@ -170,10 +179,11 @@ def _draw(view: View, curves: list[Curve], top: list[float], width: int, height:
     canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
     _key(canvas, view, curves, 44, y(all_wrong) + 18)
     canvas.line(34, y(0), width - 10, y(0), "ax")
+    px, py = number_text(x(focus["coverage"][start])), number_text(y.clip(100 * focus["risk"][start]))
     canvas.raw(
         f'<g class="op" data-x0="34" data-x1="{width - 10}" data-y0="{height - 40}" data-y1="14">'
-        f'<line class="k1" y1="14" y2="{height - 40}" x1="0" x2="0"/>'
-        '<circle r="8" class="f1"/><circle r="3" class="ho"/></g>'
+        f'<line class="k1" y1="14" y2="{height - 40}" x1="0" x2="0" transform="translate({px} 0)"/>'
+        f'<circle r="8" class="f1" cx="{px}" cy="{py}"/><circle r="3" class="ho" cx="{px}" cy="{py}"/></g>'
     )
     return canvas
 
@@ -216,6 +226,7 @@ def _rejection(view: View, curves: list[Curve]) -> Figure:
     all_in = 1 - curves[0].columns["risk"][-1]
     half = kept[0][0][1]
     return Figure(
+        "accuracy-rejection",
         "Accuracy by rejected share",
         "The same curves, as accuracy; colours as above",
         canvas.render(
@@ -224,47 +235,3 @@ def _rejection(view: View, curves: list[Curve]) -> Figure:
         table(("Model", "Rejected", "Accuracy on the rest"), rows),
         level=4,
     )
-
-
-def _points(view: View) -> list[dict[str, Any]]:
-    """Operating points of the model in focus, most generous first."""
-    own = [dict(p) for p in view.evaluation.operating_points if p.get("model", view.focus) == view.focus]
-    stage = [p for p in own if p.get("stage", view.final) == view.final] or own
-    return sorted((p for p in stage if _number(p.get("risk")) is not None), key=lambda p: -float(p["risk"]))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _promises(view: View) -> tuple[Promise, ...]:
-    rows = []
-    raw = view.find("accuracy", stage=view.final) or view.find("accuracy")
-    errors = round((1 - raw.value) * raw.n) if raw else 0
-    for p in _points(view):
-        threshold = _number(p.get("threshold"))
-        seen_coverage, seen_risk = _number(p.get("test_coverage")), _number(p.get("test_risk"))
-        coverage = seen_coverage if seen_coverage is not None else _number(p.get("coverage"))
-        spared = ""
-        if raw and seen_coverage is not None and seen_risk is not None:
-            spared = f"{count(errors - seen_coverage * seen_risk * raw.n)} of {count(errors)}"
-        rows.append(
-            Promise(
-                percent(float(p["risk"]), _digits(float(p["risk"]))),
-                fixed(threshold, 3) if threshold is not None else "",
-                percent(coverage, 1) if coverage is not None else "–",
-                percent(seen_risk, 1) if seen_risk is not None else "–",
-                spared or "–",
-                threshold,
-            )
-        )
-    return tuple(rows)
-
-
-def _digits(risk: float) -> int:
-    return 0 if abs(100 * risk - round(100 * risk)) < 1e-6 else 1
-
-
-def _promised_on(view: View) -> str:
-    sizes = {int(p["n"]) for p in _points(view) if _number(p.get("n"))}
-    return f"{count(sizes.pop())} validation {view.unit}" if len(sizes) == 1 else f"validation {view.unit}"

@@ -51,6 +51,7 @@ def foreign_histogram(view: View) -> Figure | None:
     ]
     peak = max(range(len(unknown)), key=lambda k: unknown[k])
     return Figure(
+        "foreign-histogram",
         f"{score.capitalize()} of {name} and of known {view.unit}",
         f"Share of each group by {score}; the model has never seen {name}",
         canvas.render(f"Histograms of {score}: most {name} lie near {fixed(0.5 * (low[peak] + high[peak]), 2)}."),
@@ -93,6 +94,7 @@ def foreign_roc(view: View) -> Figure | None:
     size = f" with an AUROC of {percent(area.value, 1)}" if area else ""
     name = score_name(first.score or "confidence")
     return Figure(
+        "foreign-roc",
         f"Telling {group_name(first)} from known {view.unit}",
         "Known kept against foreign let in; AUROC under each name, best first",
         canvas.render(f"ROC curves for foreign data: {name} leads{size}."),

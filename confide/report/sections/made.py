@@ -13,15 +13,31 @@ from confide.report.figure import Empty
 from confide.report.view import View
 from confide.report.words import count
 
-SHOWN_APART = ("commands", "config", "versions", "timings", "class_names", "label_counts", "missing", "stages", "unit")
+# In this order; what `about` holds beyond it comes after.
 NAMES = {
-    "seed": "Seed",
-    "data": "Data",
     "title": "Name",
+    "runs": "Runs",
+    "data": "Data",
+    "seed": "Seed",
     "difficulty": "Difficulty",
-    "commit": "Commit",
     "focus": "In focus",
+    "commit": "Commit",
 }
+SHOWN_APART = (
+    "class_names",
+    "commands",
+    "config",
+    "label_counts",
+    "left_out",
+    "missing",
+    "num_classes",
+    "stages",
+    "timings",
+    "unit",
+    "versions",
+)
+LONGEST = 6  # stages whose time is shown
+MOST_NAMES = 30
 
 
 @dataclass(frozen=True)
@@ -40,28 +56,29 @@ def made_section(view: View) -> Made:
     commands = about.get("commands") or ()
     if isinstance(commands, str):
         commands = (commands,)
-    facts = [
-        (NAMES.get(k, k.replace("_", " ").capitalize()), _words(v)) for k, v in about.items() if k not in SHOWN_APART
-    ]
-    if about.get("class_names"):
-        facts.append(("Classes", _classes(about["class_names"])))
-    for name in ("versions", "timings"):
-        if about.get(name):
-            facts.append((name.capitalize(), _words(about[name])))
+    known = [*(k for k in NAMES if k in about), *(k for k in about if k not in NAMES and k not in SHOWN_APART)]
+    facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), _words(about[k])) for k in known]
+    facts.append(("Classes", _classes(about.get("class_names") or ())))
+    facts.append(("Versions", _words(about.get("versions"))))
+    facts.append(("Timings", _timings(about.get("timings"))))
     config = about.get("config")
-    empty = Empty(
-        "No commands were recorded",
-        "The evaluation was made from Python.",
-        "confide report evaluation.json -o report.html",
-    )
-    return Made(
-        tuple(str(c) for c in commands), tuple(f for f in facts if f[1]), _yaml(config) if config else "", empty
-    )
+    empty = Empty("No commands were recorded", "The evaluation was made from Python, or by hand.")
+    shown = tuple((name, words) for name, words in facts if words)
+    return Made(tuple(str(c) for c in commands), shown, _yaml(config) if config else "", empty)
 
 
 def _classes(names: Any) -> str:
-    shown = ", ".join(str(n) for n in list(names)[:30])
-    return shown if len(names) <= 30 else f"{shown} and {count(len(names) - 30)} more"
+    shown = ", ".join(str(n) for n in list(names)[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {count(len(names) - MOST_NAMES)} more"
+
+
+def _timings(seconds: Any) -> str:
+    """The longest stages, in seconds."""
+    if not isinstance(seconds, Mapping):
+        return _words(seconds)
+    known = {str(k): float(v) for k, v in seconds.items() if isinstance(v, (int, float))}
+    longest = sorted(known, key=lambda k: -known[k])[:LONGEST]
+    return f"{sum(known.values()):.0f} s in all: " + ", ".join(f"{k} {known[k]:.1f} s" for k in longest)
 
 
 def _words(value: Any) -> str:
@@ -75,4 +92,6 @@ def _words(value: Any) -> str:
 
 
 def _yaml(config: Any) -> str:
-    return config if isinstance(config, str) else yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+    return (
+        config if isinstance(config, str) else str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    )

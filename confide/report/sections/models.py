@@ -113,7 +113,7 @@ def _rest(view: View, shown: list[str]) -> object:
         for m in view.measurements
         if m.group is None and math.isfinite(m.value) and not (m.metric in shown and m.score in (None, "msp"))
     ]
-    return table(("Model", "Stage", "Metric", "Score", "Value", "95 % interval"), rows) if rows else None
+    return table(("Model", "Stage", "Metric", "Score", "Value", "95 % interval"), rows) if rows else None
 
 
 def _with_unit(m: Measurement) -> str:
@@ -153,10 +153,11 @@ def _dot_plot(view: View, metric: str) -> Figure:
     unit = f"{kind.unit}, " if kind.unit else ""
     start = "" if marks[0] == 0 else f"; axis starts at {tick_text(marks[0], marks)}"
     return Figure(
+        metric,
         _dot_title(view, metric, kind),
         f"{unit}{kind.better} is better{start}".capitalize() if unit != "pts, " else f"Points, lower is better{start}",
         canvas.render(alt),
-        table(("Model", "Stage", kind.title, "95 % interval"), rows),
+        table(("Model", "Stage", kind.title, "95 % interval"), rows),
         level=4,
     )
 
@@ -166,6 +167,8 @@ def _dot_title(view: View, metric: str, kind: Term) -> str | Markup:
     winner = view.best(metric, rows)
     if winner:
         return Markup("{} has the best {}").format(code(winner.rsplit("/", 1)[0]), kind.title)
+    if len(view.models) == 1 and view.after and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/raw"):
+        return f"{stage_phrase(view.after)} improves {kind.title}".capitalize().replace(kind.title.lower(), kind.title)
     tested = [c for c in view.evaluation.comparisons if c.metric == metric and c.a in rows and c.b in rows]
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
         return f"{kind.title}: no model is told apart"

@@ -33,6 +33,7 @@ def right_and_wrong(view: View, curve: Curve) -> Figure:
     title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
     alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
     return Figure(
+        "right-and-wrong",
         title if sum(wrong) else "No prediction is wrong",
         Markup("Share of each group by confidence, {} {}").format(code(view.focus), stage),
         _two_histograms(view, curve).render(alt),
@@ -45,6 +46,9 @@ def _two_histograms(view: View, curve: Curve) -> Canvas:
     tops = {k: ticks(0, max(*v, 1), 4 if k == "right" else 2) for k, v in shares.items()}
     # One scale for both: a point of share has the same height above and below.
     unit = min(156 / tops["right"][-1], 110 / tops["wrong"][-1])
+    for name, marks in tops.items():
+        # Grid lines stand at least 14 px apart, or their numbers touch.
+        tops[name] = marks if marks[1] * unit >= 14 else [0.0, marks[-1]]
     canvas = Canvas(PHONE, 0)
     x = Scale(0, 1, 34, PHONE - 12)
     floor = 18.0
@@ -101,6 +105,7 @@ def _cut(view: View, score: str, histogram: Curve, ranking: Curve) -> tuple[Figu
     aside = percent(1 - coverage, 1)
     alt = f"Histograms of {score_name(score)}, right above wrong: setting {aside} aside leaves {counts['fp']} errors."
     figure = Figure(
+        f"cut-{score_name(score)}",
         name,
         f"{aside} set aside, below {fixed(threshold, 3)}; bars are shares of their group",
         _cut_canvas(histogram, threshold).render(alt),

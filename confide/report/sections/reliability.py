@@ -88,6 +88,7 @@ def _figure(view: View, curve: Curve, kind: str, number: int) -> Figure:
     when = ("Before: " if curve.stage == "raw" else "After: ") if view.after else ""
     title = when + finding(bins)
     return Figure(
+        f"{kind}-{number}-{'before' if curve.stage == 'raw' else 'after'}",
         title[0].upper() + title[1:],
         Markup("{} {}, {} {}").format(code(view.focus), stage, count(sum(b.count for b in bins)), view.unit),
         diagram(bins, PHONE, labels=curve.stage == "raw").render(alt),
@@ -131,6 +132,7 @@ def _other(view: View, model: str, kind: str) -> Figure | None:
     rows = [(stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"
     return Figure(
+        f"model-{model}",
         code(model),
         f"ECE, equal width: {change} points" if change else "Accuracy against confidence, %",
         small_diagram(lines, view.colour(model)).render(f"{alt}; ECE {change} points." if change else f"{alt}."),

@@ -48,7 +48,7 @@ def _boxes(view: View) -> Figure | None:
     if not curves:
         return None
     values = [100 * v for c in curves for k in ("low", "high") for v in c.columns[k] if math.isfinite(v)]
-    marks = ticks(min(0.0, *values), max(0.0, *values), 6)
+    marks = ticks(min(0.0, *values), max(0.0, *values), 8)
     own = next((c for c in curves if c.model == view.focus), curves[0]).columns
     grows = own["median"][-1] > own["median"][0] + 0.01
     rows = [
@@ -69,6 +69,7 @@ def _boxes(view: View) -> Figure | None:
     )
     stage = "as trained" if curves[0].stage == "raw" else f"after {stage_phrase(curves[0].stage)} on clean data"
     return Figure(
+        "severity",
         f"Confidence outruns accuracy as {view.unit} get worse" if grows else "Confidence minus accuracy by severity",
         f"Gap over the corruptions, {stage}; box: middle half, whiskers: extremes",
         _box_canvas(view, curves, marks, PHONE, 270).render(alt),
@@ -144,6 +145,7 @@ def _heat_map(view: View) -> Figure | None:
         f"{points(shown[-1].columns['gap'][-1], sign=True)}."
     )
     return Figure(
+        "corruptions",
         f"{names[0].capitalize()} hurts most, {names[1]} least" if len(shown) > 1 else "Gap by severity",
         Markup("Gap of {} by corruption and severity, points{}").format(code(view.focus), more),
         canvas.render(alt),

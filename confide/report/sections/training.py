@@ -82,6 +82,7 @@ def _panel(view: View, curves: list[Curve], name: str) -> Figure | None:
     model, points = lines[0]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     return Figure(
+        name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
         canvas.render(
@@ -115,6 +116,7 @@ def _gammas(curve: Curve) -> Figure:
     if holds and last[bins[0]] < 0:
         title += " and lifts unsure ones"
     return Figure(
+        f"gammas-{curve.model}",
         title,
         Markup("γ per confidence bin of {}, {} bins, updated once an epoch from validation; three bins named").format(
             code(curve.model), len(bins)

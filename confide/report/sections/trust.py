@@ -12,7 +12,7 @@ from confide.report.glossary import term
 from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, View
-from confide.report.words import between, code, fixed, score_name, shorten
+from confide.report.words import between, code, fixed, score_name, shorten, stage_phrase
 
 RANKING = ("auroc", "aurc", "fpr95")
 MOST_SCORES = 8
@@ -73,7 +73,7 @@ def _compared(view: View, scores: list[str]) -> Figure:
         scores, key=lambda s: -_value(view, lead, stage, s) if kind.better == "higher" else _value(view, lead, stage, s)
     )
     rows = [(score_name(s), *(text for m in metrics for text in _texts(view, m, stage, s))) for s in order]
-    header = ["Score", *(h for m in metrics for h in (f"{term(m).title}, {term(m).unit}", "95 % interval"))]
+    header = ["Score", *(h for m in metrics for h in (f"{term(m).title}, {term(m).unit}", "95 % interval"))]
     title: str | Markup = "Trust scores on the same predictions"
     if best:
         title = Markup("{} tells right from wrong best").format(code(score_name(best)))
@@ -81,9 +81,11 @@ def _compared(view: View, scores: list[str]) -> Figure:
     alt = (
         f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {kind.title}, {rows[0][1]} {kind.unit}."
     )
+    when = "as trained" if stage == "raw" else f"after {stage_phrase(stage)}"
     return Figure(
+        "scores",
         title,
-        f"{', '.join(term(m).title for m in metrics)}; whiskers: 95 % intervals; axes do not start at 0",
+        f"On the predictions of {view.focus}, {when}; whiskers: 95 % intervals; axes do not start at 0",
         _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
         table(header, rows),
         wide=_panels(view, order, metrics, stage, 560, 46, best).render(alt),

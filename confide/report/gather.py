@@ -1,0 +1,122 @@
+"""From paths to one Evaluation: files, run folders that may be unfinished, and several side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confide.core.door import InputError
+from confide.core.results import Comparison, Evaluation
+
+WHOLE = "evaluation.json"
+PARTS = "evaluations"  # one file per model and stage, written before a run is concluded
+
+
+def gather(paths: Sequence[str | Path]) -> Evaluation:
+    """The evaluation of a file or run folder, or of several side by side."""
+    if not paths:
+        raise InputError("a report needs at least one evaluation or run folder, got none")
+    found = [load(path) for path in paths]
+    return found[0] if len(found) == 1 else side_by_side(found, _names(paths))
+
+
+def load(path: str | Path) -> Evaluation:
+    """The evaluation of one file or run folder; of an unfinished run what is there, with a warning."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} must be an evaluation or a run folder, but it does not exist; check the path")
+    if not path.is_dir():
+        return _read(path)
+    if (path / WHOLE).exists():
+        return _read(path / WHOLE)
+    parts = sorted((path / PARTS).glob("*.json"))
+    if not parts:
+        raise InputError(f"{path} must hold {WHOLE}, but has none yet; finish it with: confide run {path}/config.yaml")
+    warning = (
+        f"The run in {path} is not finished: {len(parts)} of its evaluations are shown, without paired tests, "
+        f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
+    )
+    joined = _join([_read(part) for part in parts])
+    return replace(joined, warnings=(*joined.warnings, warning))
+
+
+def _read(path: Path) -> Evaluation:
+    try:
+        return Evaluation.load(path)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} must hold a whole evaluation, but {error} is wrong or missing; make it again"
+        ) from None
+
+
+def _names(paths: Sequence[str | Path]) -> list[str]:
+    """A short name for each path: the folder's, or the file's without suffix; numbered where they repeat."""
+    names = []
+    for path in map(Path, paths):
+        inside = path.name == WHOLE and path.resolve().parent.name
+        names.append(inside or (path.name if path.is_dir() else path.stem))
+    repeated = Counter(names)
+    return [f"{name} {k + 1}" if repeated[name] > 1 else name for k, name in enumerate(names)]
+
+
+def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Evaluation:
+    """All evaluations in one; models of the same name get the name of their run."""
+    seen = Counter(model for one in evaluations for model in {m.model for m in one.measurements})
+    renamed = []
+    for one, name in zip(evaluations, names, strict=True):
+        clashes = {m.model: f"{m.model} ({name})" for m in one.measurements if seen[m.model] > 1}
+        renamed.append(_rename(one, clashes) if clashes else one)
+    joined = _join(renamed)
+    warnings = [*joined.warnings, f"{len(names)} runs stand side by side; no paired test was made between them."]
+    sizes = [max((m.n for m in one.measurements if m.group is None), default=0) for one in evaluations]
+    if len(set(sizes)) > 1:
+        listed = ", ".join(f"{size:,} in {name}" for size, name in zip(sizes, names, strict=True))
+        warnings.append(f"The runs were measured on different samples ({listed}); their rows cannot be compared.")
+    about = {**joined.about, "title": ", ".join(names), "runs": list(names)}
+    return replace(joined, about=about, warnings=tuple(warnings))
+
+
+def _join(evaluations: Sequence[Evaluation]) -> Evaluation:
+    about: dict[str, Any] = {}
+    for one in evaluations:
+        stages = {**(one.about.get("stages") or {}), **(about.get("stages") or {})}
+        about = {**one.about, **about, **({"stages": stages} if stages else {})}
+    return Evaluation(
+        tuple(m for one in evaluations for m in one.measurements),
+        tuple(c for one in evaluations for c in one.curves),
+        tuple(c for one in evaluations for c in one.comparisons),
+        evaluations[0].samples,
+        tuple(p for one in evaluations for p in one.operating_points),
+        about,
+        tuple(dict.fromkeys(w for one in evaluations for w in one.warnings)),
+    )
+
+
+def _rename(one: Evaluation, names: Mapping[str, str]) -> Evaluation:
+    """The evaluation with its models renamed wherever they are named."""
+
+    def row(word: str) -> str:
+        model, slash, rest = word.partition("/")
+        return names.get(model, model) + slash + rest
+
+    def test(c: Comparison) -> Comparison:
+        return replace(c, a=row(c.a), b=row(c.b))
+
+    about = dict(one.about)
+    if about.get("stages"):
+        about["stages"] = {row(word): note for word, note in about["stages"].items()}
+    if about.get("focus") in names:
+        about["focus"] = names[about["focus"]]
+    return replace(
+        one,
+        measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in one.measurements),
+        curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in one.curves),
+        comparisons=tuple(test(c) for c in one.comparisons),
+        operating_points=tuple(
+            {**p, "model": names.get(str(p["model"]), p["model"])} if "model" in p else p for p in one.operating_points
+        ),
+        about=about,
+    )

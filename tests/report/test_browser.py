@@ -1,0 +1,221 @@
+"""The page in real Chromium: it renders, answers, fits, and has nothing to complain of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from confide.report import write_report
+from confide.report.write import CONTENTS
+
+pytestmark = pytest.mark.slow
+CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with api.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def address(evaluation, tmp_path_factory) -> str:
+    return write_report(evaluation, tmp_path_factory.mktemp("page") / "report.html").as_uri()
+
+
+@pytest.fixture
+def opened(browser, address) -> Iterator[Any]:
+    """Opens the page at a width; complaints and requests are kept, and must be none at the end."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_at(width: int, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: complaints.append(str(e)))
+        page.on(
+            "request", lambda r: complaints.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None
+        )
+        page.goto(address)
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [375, 768, 1440])
+def test_every_section_renders_and_the_page_never_scrolls_sideways(opened, width):
+    page = opened(width)
+    for name, _ in CONTENTS:
+        assert page.locator(f"#{name}").bounding_box()["height"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [375, 1440])
+def test_charts_show_one_drawing_and_text_stays_readable(opened, width):
+    page = opened(width)
+    assert page.locator(".vw:visible").count() == (0 if width == 375 else page.locator(".vw").count())
+    smallest = page.evaluate(
+        """() => Math.min(...[...document.querySelectorAll('main svg text')].filter(t => t.checkVisibility())
+           .map(t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a))"""
+    )
+    assert smallest >= 10.5
+
+
+def test_the_point_is_dragged_and_slider_and_readout_follow(opened):
+    page = opened(1440)
+    svg = page.locator(".vw .rcs")
+    svg.scroll_into_view_if_needed()
+    point = page.locator(".vw .op circle").first.bounding_box()
+    box = svg.bounding_box()
+    before = page.locator('[data-out="coverage"]').inner_text()
+    page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5, steps=6)
+    page.mouse.up()
+    coverage = page.locator('[data-out="coverage"]').inner_text()
+    assert coverage != before
+    assert 45 < float(coverage.rstrip("%\u202f")) < 55
+    assert coverage in page.locator("#point").get_attribute("aria-valuetext")
+    moved = page.locator(".vw .op circle").first.bounding_box()
+    assert abs(moved["x"] + 8 - (box["x"] + box["width"] * 0.5)) < 6
+
+
+def test_the_slider_moves_the_point_by_keyboard(opened):
+    page = opened(1440)
+    slider = page.locator("#point")
+    slider.focus()
+    before = page.locator('[data-out="threshold"]').inner_text(), int(slider.input_value())
+    page.keyboard.press("ArrowLeft")
+    assert int(slider.input_value()) == before[1] - 1
+    assert page.locator('[data-out="threshold"]').inner_text() != before[0]
+
+
+def test_a_ready_made_threshold_sets_the_point_and_its_promise(opened):
+    page = opened(1440)
+    page.locator(".jump", has_text="0.931").click()
+    assert abs(float(page.locator('[data-out="threshold"]').inner_text()) - 0.931) < 0.01
+    page.keyboard.press("Tab")
+    slider = page.locator("#point")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    assert "At most 3\u202f% wrong" in page.locator('[data-out="promise"]').inner_text()
+    page.keyboard.press("End")
+    assert "No error rate is promised" in page.locator('[data-out="promise"]').inner_text()
+
+
+def test_bins_switch_between_drawn_variants(opened):
+    page = opened(1440)
+    shown = page.locator("#diagrams [data-variant]:visible")
+    assert [shown.nth(k).get_attribute("data-variant") for k in range(shown.count())] == ["width-15"] * 2
+    page.get_by_role("button", name="Equal mass").click()
+    page.get_by_role("button", name="20", exact=True).click()
+    assert [shown.nth(k).get_attribute("data-variant") for k in range(shown.count())] == ["mass-20"] * 2
+    assert page.get_by_role("button", name="Equal mass").get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_system_and_the_button(opened, scheme):
+    page = opened(1440, color_scheme=scheme)
+    colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 22)"}
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == colours[scheme]
+    page.locator("#theme").click()
+    other = "light" if scheme == "dark" else "dark"
+    assert page.evaluate(background) == colours[other]
+    page.emulate_media(media="print")
+    assert page.evaluate(background) == colours["light"]
+
+
+def test_tips_open_on_focus_and_close_on_escape(opened):
+    page = opened(1440)
+    term = page.locator(".term").first
+    term.focus()
+    assert term.locator(".tip").is_visible()
+    page.keyboard.press("Escape")
+    assert not term.locator(".tip").is_visible()
+
+
+def test_a_tip_lies_inside_a_phone(opened):
+    page = opened(375, has_touch=True)
+    for term in page.locator("thead .term").all()[:9:4]:
+        term.focus()
+        box = term.locator(".tip").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 375
+
+
+def test_numbers_can_be_downloaded(opened, evaluation):
+    page = opened(1440)
+    for kind in ("csv", "json"):
+        with page.expect_download() as waiting:
+            page.locator(f'[data-download="{kind}"]').click()
+        text = waiting.value.path().read_text()
+        if kind == "json":
+            assert len(json.loads(text)["measurements"]) == len(evaluation.measurements)
+        else:
+            assert len(text.splitlines()) == len(evaluation.measurements) + 1
+            assert "class=<script>" in text
+
+
+def test_a_class_named_script_is_text(opened):
+    page = opened(1440)
+    assert page.locator(".grow h4", has_text="<script>").count() == 1
+    assert page.locator("body script").count() == 2
+
+
+def test_targets_on_a_phone_are_large_enough(opened):
+    page = opened(375)
+    for selector in (".seg button", "#theme", ".data summary", ".jump", ".bar nav a"):
+        for box in (e.bounding_box() for e in page.locator(selector).all()[:6]):
+            if box:
+                assert box["height"] >= 39.5, selector
+
+
+def test_works_without_scripts(browser, address):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    assert page.locator("#diagrams [data-variant]:visible").count() == 2
+    assert page.locator('[data-out="coverage"]').inner_text().endswith("%")
+    assert not page.locator("#theme").is_visible()
+    context.close()
+
+
+def test_contrast_of_all_text_is_at_least_four_and_a_half(opened):
+    for scheme in ("light", "dark"):
+        page = opened(1440, color_scheme=scheme)
+        low = page.evaluate(CONTRAST)
+        assert low == [], low[:5]
+
+
+CONTRAST = """() => {
+  const linear = x => x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4;
+  const light = c => { const v = c.match(/[\\d.]+/g).slice(0, 3).map(x => linear(x / 255));
+    return .2126 * v[0] + .7152 * v[1] + .0722 * v[2]; };
+  const bad = [];
+  for (const e of document.querySelectorAll('main *, header *, footer *')) {
+    if (!e.checkVisibility() || ![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (e.closest('.sr') || /\\bt[0-6]\\b/.test(e.getAttribute('class') || '') || e.tagName === 'title') continue;
+    let ground = e;
+    while (ground && getComputedStyle(ground).backgroundColor === 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
+    const back = ground ? getComputedStyle(ground).backgroundColor : 'rgb(255, 255, 255)';
+    const front = e.ownerSVGElement ? getComputedStyle(e).fill : getComputedStyle(e).color;
+    const a = light(front), b = light(back), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) bad.push([e.tagName, e.textContent.slice(0, 30), front, back, ratio]);
+  }
+  return bad;
+}"""

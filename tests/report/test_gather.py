@@ -1,0 +1,83 @@
+"""From paths to one evaluation: files, run folders, unfinished ones, several."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from confide.core.door import InputError
+from confide.core.results import Comparison, Evaluation, Measurement
+from confide.report import gather, render_report
+from confide.report.view import View
+
+
+def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Evaluation:
+    rows = (Measurement("accuracy", 0.9, n, "test", stage, model=model, bounds=(0.8, 0.95)),)
+    tests = (Comparison("nll", f"{model}/raw", f"{model}/temperature", -0.1, -0.2, -0.05, 0.01, 0.01, "b"),)
+    points = ({"model": model, "risk": 0.1, "threshold": 0.5},)
+    return Evaluation(rows, comparisons=tests, operating_points=points, about=about)
+
+
+def test_a_run_folder_holds_its_evaluation(tmp_path):
+    small("focal").save(tmp_path / "evaluation.json")
+    assert gather([tmp_path]) == gather([tmp_path / "evaluation.json"])
+
+
+def test_an_unfinished_run_shows_what_is_there_and_how_to_finish_it(tmp_path):
+    small("focal").save(tmp_path / "evaluations" / "focal-raw.json")
+    small("focal", stage="temperature").save(tmp_path / "evaluations" / "focal-temperature.json")
+    found = gather([tmp_path])
+    assert View(found).stages == ("raw", "temperature")
+    assert "not finished" in found.warnings[0]
+    assert "confide run" in found.warnings[0]
+    assert "not finished" in render_report(found)
+
+
+def test_an_empty_run_folder_is_refused_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"must hold evaluation\.json, but has none yet; finish it with: confide run"):
+        gather([tmp_path])
+
+
+def test_a_path_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        gather([tmp_path / "nothing"])
+
+
+def test_an_evaluation_of_a_newer_version_is_refused(tmp_path):
+    (tmp_path / "evaluation.json").write_text(json.dumps({"format": "evaluation/9"}))
+    with pytest.raises(InputError, match="evaluation/9"):
+        gather([tmp_path])
+
+
+def test_a_damaged_evaluation_is_refused_in_one_line(tmp_path):
+    data = small("focal").to_dict()
+    del data["curves"]
+    (tmp_path / "evaluation.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="must hold a whole evaluation, but 'curves' is wrong or missing"):
+        gather([tmp_path])
+
+
+def test_several_runs_keep_their_models_apart(tmp_path):
+    for name in ("first", "second"):
+        small("focal", stages={"focal/temperature": f"T of {name}"}).save(tmp_path / name / "evaluation.json")
+    found = gather([tmp_path / "first", tmp_path / "second" / "evaluation.json"])
+    assert View(found).models == ("focal (first)", "focal (second)")
+    assert {c.a for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
+    assert {p["model"] for p in found.operating_points} == {"focal (first)", "focal (second)"}
+    assert found.about["stages"]["focal (second)/temperature"] == "T of second"
+    assert found.about["title"] == "first, second"
+    assert "no paired test was made between them" in found.warnings[0]
+
+
+def test_models_of_different_names_keep_them(tmp_path):
+    small("focal").save(tmp_path / "a.json")
+    small("brier").save(tmp_path / "b.json")
+    assert View(gather([tmp_path / "a.json", tmp_path / "b.json"])).models == ("focal", "brier")
+
+
+def test_runs_on_different_samples_are_said_not_to_compare(tmp_path):
+    small("focal", n=100).save(tmp_path / "a.json")
+    small("brier", n=200).save(tmp_path / "b.json")
+    found = gather([tmp_path / "a.json", tmp_path / "b.json"])
+    assert "different samples (100 in a, 200 in b)" in found.warnings[1]
