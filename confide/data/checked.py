@@ -20,67 +20,35 @@ from confide.data.encoded import Encoded
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Per image: height, width, grey or not, and what is wrong with it (an empty text if nothing)."""
+    """Per image: height, width, grey or not, what is wrong (an empty text if nothing), whether all bytes were read."""
 
     height: NDArray[np.int64]
     width: NDArray[np.int64]
     grey: NDArray[np.bool_]
     wrong: NDArray[np.object_]
+    deep: NDArray[np.bool_]
 
     @property
     def good(self) -> NDArray[np.bool_]:
         return np.asarray(self.wrong == "", dtype=bool)
 
 
-def check_images(encoded: Encoded, *, deep: bool, rows: NDArray[np.intp] | None = None) -> Checked:
-    """Examine all images (or these rows) in threads: headers only, or deep, every byte."""
-    numbers = np.arange(len(encoded)) if rows is None else rows
-    results: list[Any] = []
-    with Progress("check images" if deep else "find images", len(numbers)) as progress:
-        for result in in_threads(attempt(lambda i: examine(encoded.open(i), deep)), numbers.tolist()):
-            results.append(result)
-            progress.step()
-    facts = [(0, 0, False, reason(r)) if isinstance(r, Exception) else (*r, "") for r in results]
-    height, width, grey, wrong = zip(*facts, strict=True) if facts else ((), (), (), ())
-    return Checked(
-        np.array(height, dtype=np.int64),
-        np.array(width, dtype=np.int64),
-        np.array(grey, dtype=bool),
-        np.array(wrong, dtype=object),
-    )
-
-
-def remembered(encoded: Encoded, folder: Path) -> tuple[Checked, NDArray[np.bool_]]:
-    """What an earlier deep check found, and for which images it still holds (same name, same stamp)."""
+def first_look(encoded: Encoded, folder: Path) -> Checked:
+    """Sizes of all images: what an earlier deep check found where it still holds, else from their headers."""
     n = len(encoded)
-    checked = Checked(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool), np.full(n, "", dtype=object))
-    known = np.zeros(n, dtype=bool)
-    path = _list_file(encoded, folder)
-    if not path.exists():
-        return checked, known
-    try:
-        table, _ = read_table(path)
-        old = {(name, stamp): i for i, (name, stamp) in enumerate(zip(table["name"], table["stamp"], strict=True))}
-        columns = [table[key] for key in ("height", "width", "grey", "wrong")]
-    except (InputError, KeyError):
-        return checked, known  # a damaged list is made anew
-    for i, key in enumerate(zip(encoded.names.tolist(), encoded.stamps(np.arange(n)), strict=True)):
-        row = old.get(key)
-        if row is not None:
-            known[i] = True
-            checked.height[i], checked.width[i], checked.grey[i], checked.wrong[i] = (c[row] for c in columns)
-    return checked, known
+    empty = np.zeros(n, dtype=np.int64)
+    checked = Checked(empty, empty.copy(), np.zeros(n, bool), np.full(n, "", dtype=object), np.zeros(n, bool))
+    _remember(checked, encoded, folder)
+    _examine(checked, encoded, np.flatnonzero(~checked.deep), deep=False)
+    return checked
 
 
-def check_and_remember(encoded: Encoded, folder: Path) -> Checked:
-    """A deep check of the images that are new or changed; the rest is remembered."""
-    checked, known = remembered(encoded, folder)
-    fresh = np.flatnonzero(~known)
+def second_look(encoded: Encoded, checked: Checked, folder: Path) -> Checked:
+    """Every byte of the images that have not been checked so yet; the result is remembered."""
+    fresh = np.flatnonzero(~checked.deep)
     if not len(fresh):
         return checked
-    found = check_images(encoded, deep=True, rows=fresh)
-    checked.height[fresh], checked.width[fresh] = found.height, found.width
-    checked.grey[fresh], checked.wrong[fresh] = found.grey, found.wrong
+    _examine(checked, encoded, fresh, deep=True)
     columns = {
         "name": encoded.names,
         "stamp": np.array(encoded.stamps(np.arange(len(encoded)))),
@@ -93,6 +61,38 @@ def check_and_remember(encoded: Encoded, folder: Path) -> Checked:
     with contextlib.suppress(OSError):
         write_table(_list_file(encoded, folder), columns)
     return checked
+
+
+def _examine(checked: Checked, encoded: Encoded, rows: NDArray[np.intp], *, deep: bool) -> None:
+    """Fill in these rows, by threads."""
+    with Progress("check images" if deep else "find images", len(rows)) as progress:
+        numbers = rows.tolist()
+        results = in_threads(attempt(lambda i: examine(encoded.open(i), deep)), numbers)
+        for i, result in zip(numbers, results, strict=True):
+            if isinstance(result, Exception):
+                checked.wrong[i] = reason(result)
+            else:
+                checked.height[i], checked.width[i], checked.grey[i] = result
+            progress.step()
+    checked.deep[rows] = deep
+
+
+def _remember(checked: Checked, encoded: Encoded, folder: Path) -> None:
+    """Fill in what the list of an earlier check says of images with the same name and stamp."""
+    path = _list_file(encoded, folder)
+    if not path.exists():
+        return
+    try:
+        table, _ = read_table(path)
+        columns: list[Any] = [table[key].tolist() for key in ("name", "stamp", "height", "width", "grey", "wrong")]
+    except (InputError, KeyError):
+        return  # a damaged list is made anew
+    old = {(name, stamp): facts for name, stamp, *facts in zip(*columns, strict=True)}
+    stamps = encoded.stamps(np.arange(len(encoded)))
+    for i, key in enumerate(zip(encoded.names.tolist(), stamps, strict=True)):
+        if key in old:
+            checked.height[i], checked.width[i], checked.grey[i], checked.wrong[i] = old[key]
+            checked.deep[i] = True
 
 
 def _list_file(encoded: Encoded, folder: Path) -> Path:

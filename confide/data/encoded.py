@@ -32,11 +32,11 @@ class Encoded(Protocol):
 
 
 class Files:
-    """Image files below a folder; names are paths relative to it."""
+    """Image files of one part below a folder; names are paths relative to the folder."""
 
-    def __init__(self, root: Path, names: Sequence[str]) -> None:
+    def __init__(self, root: Path, part: str, names: Sequence[str]) -> None:
         self.root, self.names = str(root), np.array(names, dtype=np.str_)
-        self.place = str(root.resolve())
+        self.place = f"{root.resolve()}\0{part}"
 
     def __len__(self) -> int:
         return len(self.names)

@@ -43,7 +43,7 @@ def folder(
     for split, place in places.items():
         names, labels, rest = list_images(path, place, class_names)
         others += rest
-        parts[split] = (Files(path, names), Part(names, np.array(labels, np.int64), np.array(names, np.str_)))
+        parts[split] = (Files(path, split, names), Part(names, np.array(labels, np.int64), np.array(names, np.str_)))
     facts: dict[str, Any] = {"left_out": left_out} if left_out else {}
     if others:
         facts["other_files"] = {"count": len(others), "first": others[:20]}
@@ -69,7 +69,8 @@ def list_images(root: Path, place: Path, class_names: Iterable[str]) -> tuple[li
     for index, class_name in enumerate(class_names):
         found: list[str] = []
         for folder_path, _, files in os.walk(place / class_name):
-            found += [os.path.relpath(os.path.join(folder_path, file), root).replace(os.sep, "/") for file in files]
+            above = os.path.relpath(folder_path, root).replace(os.sep, "/")
+            found += [f"{above}/{file}" for file in files]
         images = sorted(name for name in found if name.lower().endswith(ENDINGS))
         others += sorted(set(found) - set(images))
         names += images

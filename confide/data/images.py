@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from confide.core.door import InputError, check_choice, check_range
 from confide.core.progress import Progress
-from confide.data.checked import Checked, check_and_remember, check_images, remembered
+from confide.data.checked import Checked, first_look, second_look
 from confide.data.decode import PixelFormat, attempt, decode, in_threads, reason
 from confide.data.encoded import Encoded
 from confide.data.lazy import LazyImages
@@ -50,16 +50,18 @@ class ImageOptions:
 def read_images(parts: Mapping[str, tuple[Encoded, Part]], options: ImageOptions, folder: Path, found: Found) -> Found:
     """The parts of `found` with pixels as inputs; images that cannot be read are set aside with their reason."""
     options.check()
-    checked = {key: _first_look(encoded, folder) for key, (encoded, _) in parts.items()}
+    checked = {key: first_look(encoded, folder) for key, (encoded, _) in parts.items()}
     if not any(len(encoded) for encoded, _ in parts.values()):
         return Found({key: part for key, (_, part) in parts.items()}, found.class_names, found.name, found.facts)
     form = _choose(list(checked.values()), options, found.name)
     total = sum(len(encoded) for encoded, _ in parts.values()) * int(np.prod(form.shape))
     lazy = total > options.memory_gb * 1e9
+    if lazy:
+        checked = {key: second_look(encoded, checked[key], folder) for key, (encoded, _) in parts.items()}
     complete: dict[str, Part] = {}
     aside: list[tuple[str, str]] = list(found.set_aside)
     for key, (encoded, part) in parts.items():
-        inputs, wrong = _later(encoded, form, folder) if lazy else _now(encoded, form, checked[key])
+        inputs, wrong = (_later if lazy else _now)(encoded, form, checked[key])
         complete[key] = _without(part, inputs, wrong == "")
         aside += [(str(encoded.names[i]), str(wrong[i])) for i in np.flatnonzero(wrong != "")]
     facts: dict[str, Any] = {
@@ -69,11 +71,6 @@ def read_images(parts: Mapping[str, tuple[Encoded, Part]], options: ImageOptions
         "decoded": "when asked for" if lazy else "in memory",
     }
     return Found(complete, found.class_names, found.name, facts, tuple(aside))
-
-
-def _first_look(encoded: Encoded, folder: Path) -> Checked:
-    checked, known = remembered(encoded, folder)
-    return checked if len(known) and known.all() else check_images(encoded, deep=False)
 
 
 def _choose(checked: list[Checked], options: ImageOptions, name: str) -> PixelFormat:
@@ -113,8 +110,7 @@ def _now(encoded: Encoded, form: PixelFormat, checked: Checked) -> tuple[NDArray
     return (pixels if kept.all() else pixels[kept]), wrong
 
 
-def _later(encoded: Encoded, form: PixelFormat, folder: Path) -> tuple[LazyImages, NDArray[np.object_]]:
-    checked = check_and_remember(encoded, folder)
+def _later(encoded: Encoded, form: PixelFormat, checked: Checked) -> tuple[LazyImages, NDArray[np.object_]]:
     return LazyImages(encoded, np.flatnonzero(checked.good), form), checked.wrong
 
 

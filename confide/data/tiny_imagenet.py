@@ -41,8 +41,8 @@ def tiny_imagenet(
         )
     wnids = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
     names, labels, _ = list_images(root, root / "train", wnids)
-    parts: dict[str, tuple[Encoded, Part]] = {"train": _part(root, names, labels)}
-    parts["test"] = _part(root, *_validation(root, wnids))
+    parts: dict[str, tuple[Encoded, Part]] = {"train": _part(root, "train", names, labels)}
+    parts["test"] = _part(root, "test", *_validation(root, wnids))
     unlabelled = sum(1 for _ in (root / "test" / "images").glob("*")) if (root / "test" / "images").is_dir() else 0
     facts: dict[str, Any] = {"place": str(root), "roles": "the official validation images are the split 'test'"}
     if unlabelled:
@@ -58,8 +58,8 @@ def _is_tiny_imagenet(path: Path) -> bool:
 recognises("tiny-imagenet", _is_tiny_imagenet)
 
 
-def _part(root: Path, names: list[str], labels: list[int]) -> tuple[Encoded, Part]:
-    return Files(root, names), Part(names, np.array(labels, dtype=np.int64), np.array(names, dtype=np.str_))
+def _part(root: Path, split: str, names: list[str], labels: list[int]) -> tuple[Encoded, Part]:
+    return Files(root, split, names), Part(names, np.array(labels, dtype=np.int64), np.array(names, dtype=np.str_))
 
 
 def _validation(root: Path, wnids: list[str]) -> tuple[list[str], list[int]]:

@@ -7,6 +7,7 @@ from PIL import Image
 
 from confide.core.door import InputError
 from confide.data import LazyImages, load_dataset
+from confide.data.encoded import Files
 
 
 def shades(split):
@@ -115,21 +116,23 @@ def test_class_folders_that_are_numbers_are_in_the_order_of_numbers(tmp_path, sa
     assert (dataset.train.inputs[:, 0, 0, 0] == dataset.train.labels).all()
 
 
-def test_the_list_of_checked_images_saves_the_second_check(image_folder, tmp_path, monkeypatch):
-    load_dataset(image_folder, memory_gb=0, folder=tmp_path / "home")
+def test_the_list_of_checked_images_saves_the_second_check(tmp_path, save_image, monkeypatch):
+    for split in ("train", "test"):
+        for i in range(10):
+            save_image(tmp_path / "pets" / split / "ab"[i % 2] / f"{i}.png", i)
+    load_dataset(tmp_path / "pets", memory_gb=0)
     opened = []
-    from confide.data.encoded import Files
-
     original = Files.open
     monkeypatch.setattr(Files, "open", lambda self, i: opened.append(self.names[i]) or original(self, i))
-    again = load_dataset(image_folder, memory_gb=0, folder=tmp_path / "home")
+    again = load_dataset(tmp_path / "pets", memory_gb=0)
     assert opened == []
     assert len(again.set_aside) == 0
-    # A file that changed is looked at again, the others are not.
-    (image_folder / "cat" / "001.png").write_bytes(b"broken")
-    changed = load_dataset(image_folder, memory_gb=0, folder=tmp_path / "home")
-    assert [name for name, _ in changed.set_aside] == ["cat/001.png"]
+    # A file that changed is looked at again.
+    (tmp_path / "pets" / "train" / "b" / "1.png").write_bytes(b"broken")
+    changed = load_dataset(tmp_path / "pets", memory_gb=0)
+    assert [name for name, _ in changed.set_aside] == ["train/b/1.png"]
     assert changed.provenance["fingerprint"] != again.provenance["fingerprint"]
+    assert not any(name.startswith("test") for name in opened)
 
 
 def test_a_data_folder_that_cannot_be_written_is_no_matter(image_folder, tmp_path):
