@@ -21,7 +21,6 @@ _ROOMS = (
     "models",
     "penalties",
     "report",
-    "shift",
     "training",
     "trust",
 )
