@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from confide.core.results import Evaluation, Measurement
     from confide.core.simplex import check
     from confide.data import load_dataset
-    from confide.evaluation import apply_operating_point, compare, evaluate, operating_point
+    from confide.evaluation.compare import compare
+    from confide.evaluation.evaluate import evaluate
+    from confide.evaluation.operating import apply_operating_point, operating_point
     from confide.experiment import run
     from confide.report import write_report
 
