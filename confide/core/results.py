@@ -133,8 +133,8 @@ class Evaluation:
 
     Measurements a report looks for first: `accuracy`, `confidence` (its mean), `confidence_gap` (confidence minus
     accuracy; also by group "predicted=NAME", or "class=NAME" of the label), `nll`, `brier`, `ece` (equal width),
-    `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by score too) and
-    `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
+    `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by
+    score too) and `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
     Operating points: model, stage, score, risk (promised), confidence, threshold (None where none can be promised),
     coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_n.
     """
@@ -146,7 +146,8 @@ class Evaluation:
     operating_points: tuple[Mapping[str, Any], ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions,
-    data, commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (its word)."""
+    data, commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (its word),
+    focus (the model that the report speaks of), chosen_stage (its calibrator)."""
     warnings: tuple[str, ...] = ()
 
     def find(self, metric: str, **where: Any) -> Measurement:

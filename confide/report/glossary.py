@@ -117,6 +117,18 @@ TERMS = {
     ),
 }
 
+DIFFICULTY = {
+    "rmd": "Relative Mahalanobis distance: how far a sample lies from its own class, compared with all samples.",
+    "md": "Mahalanobis distance: how far a sample lies from its own class, in units of the spread of the classes.",
+    "kmeans": "Distance to the nearest of the clusters that the features fall into.",
+    "prototype": "Distance to the mean of its own class.",
+    "confusion": "How often neighbours in feature space carry another label.",
+    "loss": "The loss of the sample in training, averaged over epochs.",
+    "correctness": "How often the sample was wrong in training.",
+    "entropy": "How unsure the model was of the sample in training.",
+}
+FROM_FEATURES = ("rmd", "md", "kmeans", "prototype")  # made without any prediction of the model
+
 MAIN_COLUMNS = ("accuracy", "nll", "brier", "ece_mass", "ece", "classwise_ece", "aurc", "auroc")
 CHANCE = (
     "The calibration error that a perfectly calibrated model tested on as many samples would show: on average, and the "

@@ -94,6 +94,12 @@ def code(word: str) -> Markup:
     return Markup("<code>{}</code>").format(word)
 
 
+def tip(word: str, meaning: str) -> Markup:
+    """A word with its meaning on hover, focus or tap."""
+    markup = '<span class="term" tabindex="0">{}<span class="tip" role="tooltip">{}</span></span>'
+    return Markup(markup).format(word, meaning)
+
+
 def share_words(share: float) -> str:
     """A share as `one image in seven` would need: the nearest `one in n`, or per cent."""
     if share <= 0:

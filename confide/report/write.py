@@ -124,7 +124,7 @@ def _thumbnail(picture: Picture) -> Markup:
     """The picture of a sample, its text, or a note that it is missing; only data URIs of images are let in."""
     source = picture.sample.picture or ""
     if source.startswith("data:image/"):
-        return Markup('<img class="thumb" src="{}" alt="{}" loading="lazy">').format(source, picture.alt)
+        return Markup('<img class="thumb" src="{}" alt="{}">').format(source, picture.alt)
     if picture.sample.text:
         return Markup('<p class="words">{}</p>').format(picture.sample.text)
     return Markup('<span class="thumb nopic" role="img" aria-label="{}, picture missing">no picture</span>').format(

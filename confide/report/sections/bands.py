@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+from markupsafe import Markup
+
 from confide.core.results import Curve
 from confide.report.figure import Figure, Table, table
+from confide.report.glossary import DIFFICULTY
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.view import View
-from confide.report.words import between, count, fixed, percent, shorten, stage_phrase
+from confide.report.words import between, count, fixed, percent, shorten, stage_phrase, tip
 
 ORDINALS = ("easiest", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th")
 
@@ -27,8 +30,8 @@ def distribution(view: View) -> Figure | None:
         return None
     low, high, counts = (found[0].columns[k] for k in ("low", "high", "count"))
     bands = _bands(view)
-    word = str(view.about.get("difficulty") or "")
-    score = f"difficulty ({word})" if word else "difficulty"
+    word = str(view.about.get("difficulty") or "difficulty")
+    score = tip(word, DIFFICULTY[word]) if word in DIFFICULTY else word
     shaded = f"; shaded in {_part(len(bands))}s" if len(bands) > 1 else ""
     peak = max(range(len(counts)), key=lambda k: counts[k])
     alt = (
@@ -39,7 +42,7 @@ def distribution(view: View) -> Figure | None:
     return Figure(
         "distribution",
         f"How hard the {view.unit} are",
-        f"{view.unit.capitalize()} by {score}; higher is harder{shaded}",
+        Markup("{} by {}; higher is harder{}").format(view.unit.capitalize(), score, shaded),
         _histogram(view, found[0], bands).render(alt),
         table(("From", "To", "Count"), rows),
     )

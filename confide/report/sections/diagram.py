@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confide.core.results import Curve
 from confide.report.figure import Table, table
-from confide.report.svg import THIRD, Canvas, Scale
+from confide.report.svg import Canvas, Scale
 from confide.report.words import between, count, percent
 
 FEWEST = 15  # a bin with fewer samples shows its count, but no dot
@@ -124,10 +124,10 @@ def _strip(canvas: Canvas, bins: list[Bin], x: Scale, floor: float) -> None:
     canvas.text(x.start, floor - 55, f"up to {count(most)} a bin")
 
 
-def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str) -> Canvas:
+def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -> Canvas:
     """Lines of accuracy against confidence: as trained hollow in grey, after in the model's colour."""
-    side = 214
-    canvas = Canvas(THIRD, side + 36)
+    side = width - 82
+    canvas = Canvas(width, side + 36)
     x, y = Scale(0, 1, 30, 30 + side), Scale(0, 1, side + 8, 8)
     for value in (0, 0.5, 1):
         canvas.line(30, y(value), 30 + side, y(value), "g")
@@ -142,7 +142,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str) -> Canvas:
         canvas.polyline([(x(b.confidence), y(b.accuracy)) for b in bins], f"k{own}", 1.7)
         for b in bins:
             canvas.dot(x(b.confidence), y(b.accuracy), f"{'ho' if hollow else f'f{own}'} k{own}", 3.4, 1.6)
-        canvas.line(137, 164 + 19 * place, 156, 164 + 19 * place, f"k{own}", 2)
-        canvas.text(163, 168 + 19 * place, "as trained" if stage == "raw" else "after", "l")
+        canvas.line(x(0.5), y(0.27) + 19 * place, x(0.5) + 19, y(0.27) + 19 * place, f"k{own}", 2)
+        canvas.text(x(0.5) + 26, y(0.27) + 4 + 19 * place, "as trained" if stage == "raw" else "after", "l")
     canvas.text(40, 24, "Accuracy, %", "l")
     return canvas

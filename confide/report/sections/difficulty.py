@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from confide.core.results import Sample
 from confide.report.figure import Empty, Figure
+from confide.report.glossary import FROM_FEATURES
 from confide.report.sections.bands import difficulty_text, distribution, error_by_band
 from confide.report.view import View
 
@@ -42,6 +43,7 @@ class Difficulty:
     left_out: int = 0
     suspects: tuple[Picture, ...] = ()
     suspects_in_all: int = 0
+    note: str = ""
     texts: bool = False
     empty: Empty | None = None
 
@@ -54,12 +56,15 @@ def difficulty_section(view: View) -> Difficulty:
     if not (figures or rows or suspects):
         why = view.why_missing("difficulty") or "No sample of this evaluation has a difficulty score."
         return Difficulty(empty=Empty("No difficulty scores", why, "confide score DATA --method rmd -o scores.parquet"))
+    from_features = view.about.get("difficulty") in FROM_FEATURES
     return Difficulty(
         figures,
         rows[:MOST_CLASSES],
         max(0, len(rows) - MOST_CLASSES),
         tuple(_picture(s) for s in suspects[:SUSPECTS]),
         len(suspects),
+        ("The score never sees the model: it comes from features alone. " if from_features else "")
+        + "Where it foretells errors, it can weight training or choose what to check by hand.",
         any(s.text and not s.picture for s in view.evaluation.samples),
     )
 

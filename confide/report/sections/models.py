@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.core.results import Measurement
-from confide.report.figure import Figure, table
+from confide.core.results import Comparison, Measurement
+from confide.report.figure import Figure, Table, table
 from confide.report.glossary import CHANCE, MAIN_COLUMNS, Term, term
-from confide.report.svg import THIRD, Canvas, Scale, tick_text, ticks
-from confide.report.view import View
-from confide.report.words import between, code, fixed, shorten, stage_phrase, stage_title
+from confide.report.svg import PHONE, THIRD, Canvas, Scale, tick_text, ticks
+from confide.report.view import PLAIN_SCORES, View
+from confide.report.words import between, code, count, fixed, p_value, shorten, stage_phrase, stage_title
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Models:
     bold: bool
     tested: bool
     figures: tuple[Figure, ...]
-    rest: object = None
+    tables: tuple[tuple[str, Table], ...] = ()
 
 
 def models_section(view: View) -> Models:
@@ -66,7 +66,9 @@ def models_section(view: View) -> Models:
     bold = any(cell.best for group in groups for row in group.rows for cell in row.cells)
     dots = [m for m in ("accuracy", "nll", "ece_mass" if "ece_mass" in metrics else "ece") if m in metrics]
     figures = tuple(_dot_plot(view, m) for m in dots) if len(view.models) * len(view.stages) > 1 else ()
-    return Models(tuple(columns), groups, bold, bool(view.evaluation.comparisons), figures, _rest(view, metrics))
+    return Models(
+        tuple(columns), groups, bold, bool(view.evaluation.comparisons), figures, tuple(_tables(view, metrics))
+    )
 
 
 def _has_chance(view: View, metric: str) -> bool:
@@ -106,14 +108,50 @@ def _chance_cell(found: Measurement | None) -> Cell:
     return Cell(fixed(100 * found.chance, 1), bound, faint=True)
 
 
-def _rest(view: View, shown: list[str]) -> object:
-    """Every further measurement of the whole split, as a data table."""
-    rows = [
-        (m.model, stage_phrase(m.stage), term(m.metric).title, m.score or "", _with_unit(m), _interval(m))
-        for m in view.measurements
-        if m.group is None and math.isfinite(m.value) and not (m.metric in shown and m.score in (None, "msp"))
+def _tables(view: View, shown: list[str]) -> list[tuple[str, Table]]:
+    """What the main table has no room for: paired tests, further metrics, groups."""
+    tests = [
+        (term(c.metric).title, c.a, c.b, *_difference(c), p_value(c.p_value), p_value(c.p_holm), _better(c))
+        for c in view.evaluation.comparisons
     ]
-    return table(("Model", "Stage", "Metric", "Score", "Value", "95 % interval"), rows) if rows else None
+    whole = [m for m in view.measurements if m.group is None and not (m.metric in shown and m.score in PLAIN_SCORES)]
+    groups = [m for m in view.measurements if m.group is not None]
+    columns = ("Metric", "a", "b", "b minus a", "95\u202f% interval", "p", "p, Holm-corrected", "Better")
+    found = [
+        (f"Paired tests ({len(tests)})", table(columns, tests)),
+        (f"Further metrics ({len(whole)})", _measured(whole, "Score")),
+        (f"By group ({len(groups)})", _measured(groups, "Group")),
+    ]
+    return [(title, t) for title, t in found if t.rows]
+
+
+def _difference(c: Comparison) -> tuple[str, str]:
+    kind = term(c.metric)
+    value = fixed(kind.scale * c.difference, kind.digits, sign=True)
+    return f"{value} {kind.unit}".strip(), between(c.low, c.high, kind.digits, kind.scale)
+
+
+def _better(c: Comparison) -> str:
+    return {"a": c.a, "b": c.b}.get(c.better or "", "not told apart")
+
+
+def _measured(rows: list[Measurement], extra: str) -> Table:
+    shown = [m for m in rows if math.isfinite(m.value)]
+    return table(
+        ("Model", "Stage", "Metric", extra, "Value", "95\u202f% interval", "n"),
+        [
+            (
+                m.model,
+                stage_phrase(m.stage),
+                term(m.metric).title,
+                (m.group if extra == "Group" else m.score) or "",
+                _with_unit(m),
+                _interval(m),
+                count(m.n),
+            )
+            for m in shown
+        ],
+    )
 
 
 def _with_unit(m: Measurement) -> str:
@@ -130,36 +168,37 @@ def _dot_plot(view: View, metric: str) -> Figure:
     kind = term(metric)
     found = [(m, s, x) for m in view.models for s in view.stages if (x := view.find(metric, m, s))]
     ends = [kind.scale * v for _, _, m in found for v in (m.value, m.low, m.high) if math.isfinite(v)]
-    marks = ticks(min(ends), max(ends), 5)
-    if metric.startswith("ece"):
-        marks = ticks(0, max(ends), 5)
-    height = 12 + sum(22 + 11 * len([1 for f in found if f[0] == m]) for m in view.models)
-    canvas = Canvas(THIRD, height + 24)
-    scale = Scale(marks[0], marks[-1], 5, THIRD - 9)
-    canvas.ticks_x(scale, marks, height + 18, grid=0)
-    canvas.line(5, height + 2, THIRD - 9, height + 2, "ax")
-    y = 12.0
-    for model in view.models:
-        canvas.text(5, y, shorten(model, THIRD - 20), "l")
-        y += 12
-        for _, stage, m in [f for f in found if f[0] == model]:
-            _whisker(
-                canvas, scale, y, m, kind.scale, view.colour(model), hollow=stage == "raw" and view.after is not None
-            )
-            y += 11
-        y += 10
+    marks = ticks(0 if metric.startswith("ece") else min(ends), max(ends), 5)
     rows = [(m, stage_phrase(s), _with_unit(x), _interval(x)) for m, s, x in found]
-    alt = f"Dot plot of {kind.title} by model and stage, from {rows[0][2]} for {rows[0][0]} {rows[0][1]}."
-    unit = f"{kind.unit}, " if kind.unit else ""
+    alt = f"Dot plot of {kind.title} by model and stage: {rows[0][0]}, {rows[0][1]}, has {rows[0][2]}."
+    unit = {"%": "Per cent", "pts": "Points"}.get(kind.unit, kind.unit.capitalize())
     start = "" if marks[0] == 0 else f"; axis starts at {tick_text(marks[0], marks)}"
     return Figure(
         metric,
         _dot_title(view, metric, kind),
-        f"{unit}{kind.better} is better{start}".capitalize() if unit != "pts, " else f"Points, lower is better{start}",
-        canvas.render(alt),
-        table(("Model", "Stage", kind.title, "95 % interval"), rows),
+        f"{unit + ', ' if unit else ''}{kind.better} is better{start}",
+        _dots(view, found, kind.scale, marks, PHONE).render(alt),
+        table(("Model", "Stage", kind.title, "95\u202f% interval"), rows),
+        wide=_dots(view, found, kind.scale, marks, THIRD).render(alt),
         level=4,
     )
+
+
+def _dots(view: View, found: list[tuple[str, str, Measurement]], by: float, marks: list[float], width: int) -> Canvas:
+    height = 12 + sum(22 + 11 * sum(f[0] == m for f in found) for m in view.models)
+    canvas = Canvas(width, height + 24)
+    scale = Scale(marks[0], marks[-1], 5, width - 9)
+    canvas.ticks_x(scale, marks, height + 18, grid=0)
+    canvas.line(5, height + 2, width - 9, height + 2, "ax")
+    y = 12.0
+    for model in view.models:
+        canvas.text(5, y, shorten(model, width - 20), "l")
+        y += 12
+        for _, stage, m in [f for f in found if f[0] == model]:
+            _whisker(canvas, scale, y, m, by, view.colour(model), hollow=stage == "raw" and view.after is not None)
+            y += 11
+        y += 10
+    return canvas
 
 
 def _dot_title(view: View, metric: str, kind: Term) -> str | Markup:
@@ -169,6 +208,9 @@ def _dot_title(view: View, metric: str, kind: Term) -> str | Markup:
         return Markup("{} has the best {}").format(code(winner.rsplit("/", 1)[0]), kind.title)
     if len(view.models) == 1 and view.after and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/raw"):
         return f"{stage_phrase(view.after)} improves {kind.title}".capitalize().replace(kind.title.lower(), kind.title)
+    found = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
+    if metric.startswith("ece") and found and all(m.chance_high is not None and m.value < m.chance_high for m in found):
+        return f"After {stage_phrase(str(view.after))}, {'all are' if len(found) > 1 else 'it is'} within chance"
     tested = [c for c in view.evaluation.comparisons if c.metric == metric and c.a in rows and c.b in rows]
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
         return f"{kind.title}: no model is told apart"

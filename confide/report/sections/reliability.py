@@ -10,7 +10,7 @@ from confide.core.results import Curve
 from confide.report.figure import Empty, Figure, table
 from confide.report.sections.classes import class_figure
 from confide.report.sections.diagram import FEWEST, bins_of, bins_table, diagram, finding, small_diagram
-from confide.report.svg import PHONE
+from confide.report.svg import PHONE, THIRD
 from confide.report.verdict import calibration_error
 from confide.report.view import View
 from confide.report.words import code, count, p_value, points, stage_phrase
@@ -131,11 +131,13 @@ def _other(view: View, model: str, kind: str) -> Figure | None:
     change = " → ".join(points(m.value) for m in errors)
     rows = [(stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"
+    alt = f"{alt}; ECE {change} points." if change else f"{alt}."
     return Figure(
         f"model-{model}",
         code(model),
         f"ECE, equal width: {change} points" if change else "Accuracy against confidence, %",
-        small_diagram(lines, view.colour(model)).render(f"{alt}; ECE {change} points." if change else f"{alt}."),
+        small_diagram(lines, view.colour(model), PHONE).render(alt),
         table(("Stage", "Bin", "Confidence", "Accuracy", "Band of a calibrated model", "Count"), rows),
+        wide=small_diagram(lines, view.colour(model), THIRD).render(alt),
         level=4,
     )

@@ -28,6 +28,8 @@ ORDER = ("train_loss", "loss", "val_loss", "val_nll", "val_ece", "ece", "val_acc
 NOT_SHOWN = ("epoch", "seconds", "time", "learning_rate")
 MOST_PANELS = 6
 
+Lines = list[tuple[str, list[tuple[float, float]]]]
+
 
 @dataclass(frozen=True)
 class Training:
@@ -64,33 +66,37 @@ def _panel(view: View, curves: list[Curve], name: str) -> Figure | None:
     if not lines:
         return None
     values = [v for _, points in lines for _, v in points]
-    epochs = [e for _, points in lines for e, _ in points]
     near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
     marks = ticks(0 if near_zero else min(values), max(values), 4)
-    canvas = Canvas(THIRD, 210)
-    x, y = Scale(min(epochs), max(epochs), 34, THIRD - 8), Scale(marks[0], marks[-1], 172, 12)
-    canvas.grid_y(y, marks, 34, THIRD - 8)
-    for model, points in lines:
-        canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
-        if len(points) == 1:
-            canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
-    _epochs(canvas, x, 190)
-    canvas.line(34, 172, THIRD - 8, 172, "ax")
-    canvas.text(THIRD - 8, 206, "Epoch", "l e")
     digits = 1 if by == 100 else 3
     rows = [(model, f"{e:g}", fixed(v, digits)) for model, points in lines for e, v in points]
     model, points = lines[0]
+    alt = f"{title} by epoch: {model} goes from {fixed(points[0][1], digits)} to {fixed(points[-1][1], digits)}."
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     return Figure(
         name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
-        canvas.render(
-            f"{title} by epoch: {model} goes from {fixed(points[0][1], digits)} to {fixed(points[-1][1], digits)}."
-        ),
+        _lines(view, lines, marks, PHONE).render(alt),
         table(("Model", "Epoch", title), rows),
+        wide=_lines(view, lines, marks, THIRD).render(alt),
         level=4,
     )
+
+
+def _lines(view: View, lines: Lines, marks: list[float], width: int) -> Canvas:
+    epochs = [e for _, points in lines for e, _ in points]
+    canvas = Canvas(width, 210)
+    x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)
+    canvas.grid_y(y, marks, 34, width - 8)
+    for model, points in lines:
+        canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
+        if len(points) == 1:
+            canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
+    _epochs(canvas, x, 190)
+    canvas.line(34, 172, width - 8, 172, "ax")
+    canvas.text(width - 8, 206, "Epoch", "l e")
+    return canvas
 
 
 def _epochs(canvas: Canvas, x: Scale, y: float) -> None:

@@ -12,7 +12,7 @@ from confide.report.glossary import term
 from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, View
-from confide.report.words import between, code, fixed, score_name, shorten, stage_phrase
+from confide.report.words import between, code, fixed, score_name, shorten, stage_phrase, tip
 
 RANKING = ("auroc", "aurc", "fpr95")
 MOST_SCORES = 8
@@ -85,7 +85,9 @@ def _compared(view: View, scores: list[str]) -> Figure:
     return Figure(
         "scores",
         title,
-        f"On the predictions of {view.focus}, {when}; whiskers: 95 % intervals; axes do not start at 0",
+        Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
+            Markup(", ").join(tip(term(m).title, term(m).meaning) for m in metrics), code(view.focus), when
+        ),
         _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
         table(header, rows),
         wide=_panels(view, order, metrics, stage, 560, 46, best).render(alt),
