@@ -17,6 +17,9 @@ from confide.core.progress import Progress
 from confide.data.decode import attempt, examine, in_threads, reason
 from confide.data.encoded import Encoded
 
+BLOCK = 50_000
+"""Images between two writes of the list: a check that is stopped goes on from there."""
+
 
 @dataclass(frozen=True, eq=False)
 class Checked:
@@ -39,42 +42,49 @@ def first_look(encoded: Encoded, folder: Path) -> Checked:
     empty = np.zeros(n, dtype=np.int64)
     checked = Checked(empty, empty.copy(), np.zeros(n, bool), np.full(n, "", dtype=object), np.zeros(n, bool))
     _remember(checked, encoded, folder)
-    _examine(checked, encoded, np.flatnonzero(~checked.deep), deep=False)
+    unknown = np.flatnonzero(~checked.deep)
+    with Progress("find images", len(unknown)) as progress:
+        _examine(checked, encoded, unknown, deep=False, progress=progress)
     return checked
 
 
 def second_look(encoded: Encoded, checked: Checked, folder: Path) -> Checked:
-    """Every byte of the images that have not been checked so yet; the result is remembered."""
+    """Every byte of the images that have not been checked so yet; the result is remembered, block by block."""
     fresh = np.flatnonzero(~checked.deep)
-    if not len(fresh):
-        return checked
-    _examine(checked, encoded, fresh, deep=True)
-    columns = {
-        "name": encoded.names,
-        "stamp": np.array(encoded.stamps(np.arange(len(encoded)))),
-        "height": checked.height,
-        "width": checked.width,
-        "grey": checked.grey,
-        "wrong": checked.wrong.astype(np.str_),
-    }
-    # The list only saves time: where it cannot be written (a read-only home), the next load checks again.
-    with contextlib.suppress(OSError):
-        write_table(_list_file(encoded, folder), columns)
+    with Progress("check images", len(fresh)) as progress:
+        for begin in range(0, len(fresh), BLOCK):
+            rows = fresh[begin : begin + BLOCK]
+            _examine(checked, encoded, rows, deep=True, progress=progress)
+            checked.deep[rows] = True
+            # The list only saves time: where it cannot be written (a read-only home), the next load checks again.
+            with contextlib.suppress(OSError):
+                _write_list(checked, encoded, folder)
     return checked
 
 
-def _examine(checked: Checked, encoded: Encoded, rows: NDArray[np.intp], *, deep: bool) -> None:
+def _examine(checked: Checked, encoded: Encoded, rows: NDArray[np.intp], *, deep: bool, progress: Progress) -> None:
     """Fill in these rows, by threads."""
-    with Progress("check images" if deep else "find images", len(rows)) as progress:
-        numbers = rows.tolist()
-        results = in_threads(attempt(lambda i: examine(encoded.open(i), deep)), numbers)
-        for i, result in zip(numbers, results, strict=True):
-            if isinstance(result, Exception):
-                checked.wrong[i] = reason(result)
-            else:
-                checked.height[i], checked.width[i], checked.grey[i] = result
-            progress.step()
-    checked.deep[rows] = deep
+    numbers = rows.tolist()
+    results = in_threads(attempt(lambda i: examine(encoded.open(i), deep)), numbers)
+    for i, result in zip(numbers, results, strict=True):
+        if isinstance(result, Exception):
+            checked.wrong[i] = reason(result)
+        else:
+            checked.height[i], checked.width[i], checked.grey[i] = result
+        progress.step()
+
+
+def _write_list(checked: Checked, encoded: Encoded, folder: Path) -> None:
+    rows = np.flatnonzero(checked.deep)
+    columns = {
+        "name": encoded.names[rows],
+        "stamp": np.array(encoded.stamps(rows)),
+        "height": checked.height[rows],
+        "width": checked.width[rows],
+        "grey": checked.grey[rows],
+        "wrong": checked.wrong[rows].astype(np.str_),
+    }
+    write_table(_list_file(encoded, folder), columns)
 
 
 def _remember(checked: Checked, encoded: Encoded, folder: Path) -> None:
