@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +69,10 @@ def _weighted_squares(rows: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ClassFit:
-    """How every row fits the classes: nearest and runner-up class with their distances, and the agnostic distance."""
+    """How every row fits the classes: nearest and likeliest class with their distances, and the agnostic distance."""
 
     nearest: Labels
     nearest_distance: Float64
-    second: Labels
-    second_distance: Float64
     likeliest: Labels
     """Class of largest posterior: nearest after adding -2 log of the class's share."""
     likeliest_distance: Float64
@@ -82,35 +81,69 @@ class ClassFit:
 
 def class_fit(gaussians: Gaussians, values: Any) -> ClassFit:
     """Distances of every row to all classes with samples, reduced block by block to what is kept."""
-    projection = gaussians.whitening()
-    present = np.flatnonzero(gaussians.counts > 0)
-    shares = -2 * np.log(gaussians.counts[present] / gaussians.counts.sum())
+    shares = class_shares(gaussians)
     parts: list[tuple[Tensor, ...]] = []
-    for start, block in blocks(values, block_rows(values, max(int(values.shape[1]), len(present)))):
+    for _, table, agnostic in distance_tables(gaussians, values):
+        low, nearest = table.min(dim=1)
+        likeliest = (table - 2 * torch.log(torch.as_tensor(shares)).to(table)).argmin(dim=1)
+        parts.append((nearest, low, likeliest, table.gather(1, likeliest[:, None]).squeeze(1), agnostic))
+    columns = [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]
+    near, likely, agnostic_all = (columns[i].astype(np.float64) for i in (1, 3, 4))
+    return ClassFit(columns[0], near, columns[2], likely, agnostic_all)
+
+
+def class_shares(gaussians: Gaussians) -> Float64:
+    """Share of every class in the fit; a class without samples has 0."""
+    shares: Float64 = gaussians.counts / gaussians.counts.sum()
+    with np.errstate(divide="ignore"):
+        return np.where(shares > 0, shares, np.finfo(np.float64).tiny)
+
+
+def distance_tables(
+    gaussians: Gaussians, values: Any, *, fitted_labels: Labels | None = None
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """(first row, MD to every class `n c`, MD_agnostic) by blocks; a class without samples is infinitely far.
+
+    Args:
+        fitted_labels: labels of rows that were themselves in the fit. Each row is then judged by the Gaussians of all
+            the others: leaving it out changes mean and covariance by a rank-one term, so no refit is needed.
+    """
+    projection = gaussians.whitening()
+    absent = torch.as_tensor(gaussians.counts == 0)
+    for start, block in blocks(values, block_rows(values, max(int(values.shape[1]), gaussians.num_classes))):
         put = _Put(block)
-        origin, classes = put(projection.origin), torch.as_tensor(present, device=block.device)
+        origin = put(projection.origin)
         lost = (origin.to(torch.float64).cpu().numpy() - projection.origin) @ projection.matrix
         rows = matrix_product(block - origin, put(projection.matrix)) + put(lost)
         if not bool(torch.isfinite(rows.sum())):
             check_block(block, start, int(values.shape[0]))
-        parts.append(_fit_of_block(rows, put(projection.centres[present]), classes, put(shares)))
-        agnostic = _weighted_squares(rows, put(projection.inverse_total))
-        parts[-1] = (*parts[-1], agnostic)
-    columns = [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]
-    near, far, likely, agnostic_all = (columns[i].astype(np.float64) for i in (1, 3, 5, 6))
-    return ClassFit(columns[0], near, columns[2], far, columns[4], likely, agnostic_all)
+        centres = put(projection.centres)
+        table = _squares(rows)[:, None] + _squares(centres) - 2 * matrix_product(rows, centres.T)
+        table.clamp_min_(0)
+        if fitted_labels is not None:
+            own = torch.as_tensor(fitted_labels[start : start + len(rows)], device=rows.device)
+            table = _left_out(table, centres, own, gaussians)
+        table[:, absent.to(table.device)] = torch.inf
+        yield start, table, _weighted_squares(rows, put(projection.inverse_total))
 
 
-def _fit_of_block(rows: Tensor, centres: Tensor, classes: Tensor, shares: Tensor) -> tuple[Tensor, ...]:
-    table = _squares(rows)[:, None] + _squares(centres) - 2 * matrix_product(rows, centres.T)
-    table.clamp_min_(0)
-    low, place = table.topk(min(2, len(classes)), dim=1, largest=False)
-    likeliest = (table + shares).argmin(dim=1)
-    return (
-        classes[place[:, 0]],
-        low[:, 0],
-        classes[place[:, -1]],
-        low[:, -1],
-        classes[likeliest],
-        table.gather(1, likeliest[:, None]).squeeze(1),
-    )
+def _left_out(table: Tensor, centres: Tensor, own: Tensor, gaussians: Gaussians) -> Tensor:
+    """Distances by the Gaussians without the row itself (Sherman-Morrison on n Sigma, and the moved class mean).
+
+    With r = x - mu_y, c = n_y / (n_y - 1) and q = r' (n Sigma)^-1 r, the scatter without x is n Sigma - c r r'.
+    """
+    n = float(gaussians.counts.sum())
+    counts = torch.as_tensor(gaussians.counts, device=table.device).to(table)[own]
+    growth = (counts / (counts - 1).clamp_min(1)) * (1 - gaussians.intensity[0])
+    to_own = table.gather(1, own[:, None]).squeeze(1)
+    shrink = (1 - growth * to_own / n).clamp_min(1e-3)
+    # r' Sigma^-1 (x - mu_k) from the three squared sides of the triangle x, mu_y, mu_k.
+    between = _squares(centres)[own][:, None] + _squares(centres) - 2 * matrix_product(centres, centres.T)[own]
+    cross = (to_own[:, None] + table - between) / 2
+    scale = (n - 1) / n
+    result = scale * (table + growth[:, None] * cross.square() / n / shrink[:, None])
+    moved = (counts / (counts - 1).clamp_min(1)).square()
+    left = scale * moved * to_own / shrink
+    # The only sample of a class says nothing about that class once it is left out.
+    left = torch.where(counts > 1, left, torch.full_like(left, torch.inf))
+    return result.scatter(1, own[:, None], left[:, None])

@@ -68,7 +68,8 @@ def shard_path(folder: Path, number: int) -> Path:
 def read_shard(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
     """One shard, memory-mapped; damage gets one line that says how to mend it."""
     try:
-        rows: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        # Copy-on-write: torch takes such arrays without a copy, and the file stays as it is.
+        rows: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(
             f"shard {path} must be a readable array, but: {error}; delete it and run the same extraction again"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from confide.core.door import InputError, as_tensor, check_labels, check_probs
 from confide.core.predictions import Predictions
@@ -23,7 +22,7 @@ Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Choice = str | int | Iterable[int]
 """Epochs or members: "all", "last", one number or several."""
-BLOCK_ELEMENTS = 1 << 17
+BLOCK_ELEMENTS = 1 << 18
 """Probabilities of one working block: it stays in cache while the members are averaged."""
 
 
@@ -69,9 +68,14 @@ class ProbabilityLog:
     def mean_entropy(self, epochs: Choice = "all", members: Choice = "all") -> Float64:
         """Mean over epochs of the entropy of the member mean, in nats."""
         chosen = self.choose(epochs, members)
+        first, step = chosen.shards[0][0], self._block_rows()
+        entropy = EntropyOfMean(min(step, len(self.ids)), int(first.shape[1]), first.dtype == np.float64)
         total = np.zeros(len(self.ids))
-        for part, probs in chosen._member_means():
-            total[part] += entropy_rows(probs)
+        for epoch in range(len(chosen.epochs)):
+            arrays = [member[epoch] for member in chosen.shards]
+            for start in range(0, len(self.ids), step):
+                part = slice(start, start + step)
+                total[part] += entropy([array[part] for array in arrays])
         return total / len(chosen.epochs)
 
     def correct_frequency(self, epochs: Choice = "all", members: Choice = "all") -> Float64:
@@ -86,14 +90,6 @@ class ProbabilityLog:
         return chosen._mean_of(
             lambda probs, labels: -np.log(np.maximum(probs[np.arange(len(labels)), labels].astype(np.float64), floor))
         )
-
-    def _member_means(self) -> Iterator[tuple[slice, Tensor]]:
-        step = self._block_rows()
-        for epoch in range(len(self.epochs)):
-            arrays = [member[epoch] for member in self.shards]
-            for start in range(0, len(self.ids), step):
-                part = slice(start, start + step)
-                yield part, mean_rows([array[part] for array in arrays])
 
     def _mean_of(self, function: Callable[[Any, Labels], Any]) -> Float64:
         labels = need_labels(self.labels)
@@ -165,26 +161,38 @@ def need_labels(labels: Labels | None) -> Labels:
     return labels
 
 
-def mean_rows(parts: list[Any]) -> Tensor:
-    """Mean over members of one block of probabilities, float32 or float64."""
-    total = _wide(parts[0])
-    for part in parts[1:]:
-        total = total + _wide(part)
-    return total / len(parts) if len(parts) > 1 else total
+class EntropyOfMean:
+    """Entropy of the mean of several blocks of probabilities, in buffers that stay in cache from block to block."""
+
+    def __init__(self, rows: int, classes: int, wide: bool) -> None:
+        dtype = np.float64 if wide else np.float32
+        self.mean, self.logs = np.empty((rows, classes), dtype=dtype), np.empty((rows, classes), dtype=dtype)
+        self.smallest = dtype(np.finfo(dtype).tiny)
+
+    def __call__(self, parts: list[Any]) -> Float64:
+        mean, logs = self.mean[: len(parts[0])], self.logs[: len(parts[0])]
+        _copy(parts[0], mean)
+        for part in parts[1:]:
+            _copy(part, logs)
+            np.add(mean, logs, out=mean)
+        if len(parts) > 1:
+            np.multiply(mean, mean.dtype.type(1 / len(parts)), out=mean)
+        # The smallest normal number keeps log finite at 0, and 0 times it is 0; elsewhere it is lost in rounding.
+        np.add(mean, self.smallest, out=logs)
+        np.log(logs, out=logs)
+        entropy: Float64 = -np.einsum("nc,nc->n", mean, logs).astype(np.float64)
+        return entropy
 
 
-def _wide(part: Any) -> Tensor:
+def _copy(part: Any, out: NDArray[Any]) -> None:
+    """Copy a block, widening half floats (torch does that twenty times faster than numpy)."""
     array = np.asarray(part)
-    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
-    return tensor if tensor.dtype == torch.float64 else tensor.to(torch.float32)
-
-
-def entropy_rows(probs: Tensor) -> Float64:
-    """Entropy of every row in nats, 0 log 0 = 0."""
-    # log of at least the smallest normal number: the product with p = 0 is then 0, and cheaper than xlogy.
-    logs = probs.clamp_min(torch.finfo(probs.dtype).tiny).log_()
-    entropy: Float64 = -torch.linalg.vecdot(probs, logs).to(torch.float64).numpy()
-    return entropy
+    if array.dtype == np.float16:
+        # torch wants to know that it may write; it only reads here.
+        source = array if array.flags.writeable else array.view(np.int16).copy().view(np.float16)
+        torch.from_numpy(out).copy_(torch.from_numpy(source))
+    else:
+        np.copyto(out, array, casting="same_kind")
 
 
 def as_log(source: Any, labels: Any = None, ids: Any = None) -> Log:

@@ -13,7 +13,7 @@ from confide.core import files
 from confide.core.door import InputError, as_tensor, check_choice, check_finite, check_labels, check_probs
 from confide.core.records import Ids, check_ids, rows_of
 from confide.core.shards import read_shard, write_shard
-from confide.difficulty.log import ProbabilityLog, RunningLog, entropy_rows
+from confide.difficulty.log import EntropyOfMean, ProbabilityLog, RunningLog
 
 FORMAT = "probabilities/1"
 
@@ -151,7 +151,9 @@ class _Running:
 
     def _close(self, epoch: int) -> None:
         assert self.mean is not None
-        self.last_entropy = entropy_rows(torch.from_numpy(self.mean / self.recorder.members))
+        self.last_entropy = EntropyOfMean(len(self.mean), self.mean.shape[1], False)(
+            [self.mean / self.recorder.members]
+        )
         self.entropy += self.last_entropy
         self.loss += self.turn_loss
         self.last_loss = self.turn_loss / self.recorder.members
