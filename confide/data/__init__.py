@@ -14,5 +14,6 @@ from confide.data.jsonl import jsonl
 from confide.data.lazy import LazyImages
 from confide.data.npz import npz
 from confide.data.parquet import parquet
+from confide.data.parts import Found, Part
 from confide.data.splits import cut
 from confide.data.tiny_imagenet import tiny_imagenet
