@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 
 from confide.core.door import InputError
@@ -121,6 +121,22 @@ def local_device(word: str) -> str:
     return f"cuda:{rank}" if word == "cuda" and rank is not None and torch.cuda.device_count() > int(rank) else word
 
 
+class SumOverProcesses(torch.autograd.Function):
+    """Sum of a tensor over all processes; its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(context: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm whose batch is that of all processes; runs on the CPU, where torch's own does not."""
 
@@ -133,12 +149,12 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         channels = input.shape[1]
         axes = [axis for axis in range(input.ndim) if axis != 1]
         count = input.new_tensor([input.numel() / channels])
-        sums: Tensor = all_reduce(  # type: ignore[no-untyped-call]
+        sums: Tensor = SumOverProcesses.apply(  # type: ignore[no-untyped-call]
             torch.cat([input.sum(axes), input.square().sum(axes), count])
         )
         mean = sums[:channels] / sums[-1]
         variance = (sums[channels : 2 * channels] / sums[-1] - mean.square()).clamp_min(0)
-        self._remember(mean.detach(), variance.detach(), float(sums[-1]))
+        self._remember(mean.detach(), variance.detach(), float(sums[-1].detach()))
         shape = [1, channels] + [1] * (input.ndim - 2)
         scaled: Tensor = (input - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
         return scaled * self.weight.view(shape) + self.bias.view(shape) if self.affine else scaled

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.core.door import InputError
+from confide.core.door import check_choice
 from confide.core.progress import Progress
 from confide.core.records import Dataset, Scores
 from confide.training import resume
@@ -19,6 +19,7 @@ from confide.training.device import Device
 from confide.training.distributed import bare, joined
 from confide.training.epoch import check_finite, checkpoint_if_due, train_epoch
 from confide.training.feed import Feed
+from confide.training.identity import first_difference, refuse_other
 from confide.training.run import Run, start
 from confide.training.settings import Settings
 from confide.training.trained import Trained, build_model
@@ -43,6 +44,7 @@ def fit(
     member: int = 0,
     on_epoch: Callable[[dict[str, float]], None] | None = None,
     checkpoint_seconds: float = 30.0,
+    if_other: str = "refuse",
 ) -> Trained:
     """Train a model; with a folder, an interrupted run goes on exactly where it was.
 
@@ -52,20 +54,24 @@ def fit(
         recorder: gets the logits on the split `settings.record` after every epoch, as those of `member`.
         on_epoch: gets the log's row after every epoch.
         checkpoint_seconds: least time between checkpoints; 0 writes one after every step.
+        if_other: what to do with a folder that holds a training of other settings or data: refuse, or restart.
     """
     settings = settings or Settings()
+    check_choice(if_other, ("refuse", "restart"), "if_other")
     where = Path(folder) if folder is not None else None
-    finished = _finished(where, settings)
-    if finished is not None:
-        return finished
     device = Device.of(settings)
     with joined(device.device.type) as world, device.seeded(settings.seed, settings.deterministic):
         run = start(dataset, settings, scores, where, device, world, checkpoint_seconds)
+        # All processes must see the same files: the one that writes them must not be writing.
+        world.wait()
+        finished = _finished(run, if_other)
+        if finished is not None:
+            return finished
         if world.rank:
             # Dropout must differ between processes; the weights were drawn before.
             torch.manual_seed(settings.seed + world.rank)
         if where is not None:
-            note = resume.restore_checkpoint(run.state, where, run.identity)
+            note = resume.restore_checkpoint(run.state, where)
             run.notes += [note] if note else []
         record_feed = _record_feed(dataset, run, recorder)
         with Progress(f"train {settings.loss}", settings.epochs * run.order.steps - run.position()) as progress:
@@ -138,6 +144,7 @@ def finish(run: Run, dataset: Dataset) -> Trained:
         {k: np.array(v, dtype=np.float64) for k, v in run.timings.items()},
         state.best_epoch if state.best is not None else run.settings.epochs - 1,
         tuple(run.notes),
+        run.identity,
     )
     if run.folder is not None and run.world.leads:
         trained.save(run.folder)
@@ -145,18 +152,29 @@ def finish(run: Run, dataset: Dataset) -> Trained:
     return trained
 
 
-def _finished(folder: Path | None, settings: Settings) -> Trained | None:
-    if folder is None or not (folder / "model.safetensors").exists():
+def _finished(run: Run, if_other: str) -> Trained | None:
+    """The model that an earlier call finished in the folder; another training's leftovers go or are refused."""
+    if run.folder is None:
         return None
-    trained = Trained.load(folder)
-    theirs, ours = trained.settings.as_dict(), settings.as_dict()
-    for key in ours:
-        if theirs.get(key) != ours[key]:
-            raise InputError(
-                f"{folder} holds a model trained with {key} = {theirs.get(key)!r}, now {ours[key]!r}; "
-                "choose another folder"
-            )
-    return trained
+    trained = Trained.load(run.folder) if (run.folder / "model.safetensors").exists() else None
+    if trained is not None:
+        # A finished model is the same on every device.
+        told = {
+            k: run.identity.get(k) if k in ("device", "precision", "processes") else v
+            for k, v in trained.identity.items()
+        }
+        difference = first_difference(told, run.identity)
+    else:
+        difference = resume.difference(run.folder, run.identity)
+    if difference is None:
+        return trained
+    if if_other == "refuse":
+        refuse_other(run.folder, difference)
+    run.world.wait()
+    if run.world.leads:
+        resume.start_over(run.folder)
+    run.world.wait()
+    return None
 
 
 def _record_feed(dataset: Dataset, run: Run, recorder: Recorder | None) -> Feed | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from confide.core import files
 from confide.core.door import InputError
+from confide.training.identity import first_difference
 from confide.training.state import State
 
 FORMAT = "checkpoint/1"
@@ -35,42 +36,46 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     return path
 
 
-def restore_checkpoint(state: State, folder: Path, identity: dict[str, Any]) -> str:
-    """Put the state at the newest whole checkpoint; returns a line for the log, empty at a fresh start."""
-    passed_over = []
+def newest(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, str], list[str]] | None:
+    """(path, tensors, notes, names of damaged ones passed over) of the newest whole checkpoint."""
+    passed_over: list[str] = []
     for path in reversed(checkpoint_paths(folder)):
         try:
             tensors, notes = files.read_checkpoint(path)
         except InputError:
             passed_over.append(path.name)
             continue
-        check_identity(notes, identity, path)
-        state.restore(tensors, notes)
-        damaged = f"; {', '.join(passed_over)} was damaged and passed over" if passed_over else ""
-        return f"resumed at epoch {state.epoch}, step {state.step} from {path.name}{damaged}"
-    return f"{', '.join(passed_over)} was damaged; started again" if passed_over else ""
+        if notes.get("format") != FORMAT:
+            raise InputError(f"{path} must be of format '{FORMAT}', got {notes.get('format')!r}; choose another folder")
+        return path, tensors, notes, passed_over
+    return None
 
 
-def check_identity(notes: dict[str, str], identity: dict[str, Any], path: Path) -> None:
-    """A checkpoint must be of the same settings, data and number of processes."""
-    if notes.get("format") != FORMAT:
-        raise InputError(f"{path} must be of format '{FORMAT}', got {notes.get('format')!r}; choose another folder")
-    held = json.loads(notes["identity"])
-    wanted = json.loads(json.dumps(identity))
-    for key in sorted({*held, *wanted}):
-        if held.get(key) != wanted.get(key):
-            raise InputError(
-                f"{path.parent.parent} holds a run with {key} = {held.get(key)!r}, now {wanted.get(key)!r}; "
-                "choose another folder, or the same settings to go on"
-            )
+def restore_checkpoint(state: State, folder: Path) -> str:
+    """Put the state at the newest whole checkpoint; returns a line for the log, empty at a fresh start."""
+    found = newest(folder)
+    if found is None:
+        damaged = [path.name for path in checkpoint_paths(folder)]
+        return f"{', '.join(damaged)} was damaged; started again" if damaged else ""
+    path, tensors, notes, passed_over = found
+    state.restore(tensors, notes)
+    damage = f"; {', '.join(passed_over)} was damaged and passed over" if passed_over else ""
+    return f"resumed at epoch {state.epoch}, step {state.step} from {path.name}{damage}"
+
+
+def difference(folder: Path, identity: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first thing in which the checkpoints of a folder differ from this training."""
+    found = newest(folder)
+    return None if found is None else first_difference(json.loads(found[2]["identity"]), identity)
+
+
+def start_over(folder: Path) -> None:
+    """Remove what another training left in the folder."""
+    for old in (folder / "model.safetensors", *checkpoint_paths(folder)):
+        old.unlink(missing_ok=True)
 
 
 def clean(folder: Path) -> None:
     """Remove what a killed writer left half-written."""
     for leftover in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
         leftover.unlink(missing_ok=True)
-
-
-def weights_of(tensors: dict[str, Tensor], part: str = "model") -> dict[str, Tensor]:
-    """The weights in a checkpoint's tensors."""
-    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}

@@ -18,6 +18,7 @@ from confide.training import resume, schedules
 from confide.training.device import Device
 from confide.training.distributed import World
 from confide.training.feed import Feed
+from confide.training.identity import identity_of
 from confide.training.objective import Objective, groups_of
 from confide.training.preparation import Preparation, fit_preparation
 from confide.training.samples import EpochOrder, Samples, choose_samples
@@ -74,6 +75,7 @@ def start(
 ) -> Run:
     """Everything a training needs, checked."""
     samples = choose_samples(dataset, settings)
+    identity = identity_of(dataset, settings, samples, scores, device, world)
     preparation = fit_preparation(dataset, samples.train, model=settings.model)
     if samples.val is not None:
         preparation.check(samples.val, "split 'val'")
@@ -89,7 +91,6 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         if world.leads:
             resume.clean(folder)
-    identity = _identity(dataset, settings, samples, device, world)
     return Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)
 
 
@@ -104,17 +105,6 @@ def _state(
     model = world.wrap(device.place(build_model(settings, preparation, num_classes)), device.device)
     scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
     return State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
-
-
-def _identity(dataset: Dataset, settings: Settings, samples: Samples, device: Device, world: World) -> dict[str, Any]:
-    return {
-        **settings.as_dict(),
-        "device": device.device.type,
-        "precision": device.precision,
-        "dataset": dataset.name,
-        "training samples": len(samples.train),
-        "processes": world.size,
-    }
 
 
 def _check_validation(settings: Settings, objective: Objective, samples: Samples) -> None:

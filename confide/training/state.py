@@ -85,9 +85,9 @@ class State:
         self.sums.copy_(tensors["sums"])
         self.epoch, self.step = int(notes["epoch"]), int(notes["step"])
         self.best_value, self.best_epoch = float(notes["best_value"]), int(notes["best_epoch"])
-        torch.set_rng_state(tensors["rng.cpu"][self.world.rank])
+        torch.set_rng_state(tensors["rng.cpu"][self.world.rank].clone())
         if self.device.on_gpu and "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"][self.world.rank], self.device.device)
+            torch.cuda.set_rng_state(tensors["rng.cuda"][self.world.rank].clone(), self.device.device)
         if self.scaler is not None and "scaler" in tensors:
             scale, tracker = tensors["scaler"].tolist()
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": scale, "_growth_tracker": int(tracker)})

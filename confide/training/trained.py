@@ -43,6 +43,7 @@ class Trained:
     timings: Mapping[str, Column] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:
@@ -72,6 +73,7 @@ class Trained:
             "class_names": list(self.class_names),
             "chosen_epoch": self.chosen_epoch,
             "notes": list(self.notes),
+            "identity": dict(self.identity),
         }
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"loss.{k}": v for k, v in self.loss_state.items()}
@@ -103,6 +105,7 @@ class Trained:
             files.read_table(timings)[0] if timings.exists() else {},
             about["chosen_epoch"],
             tuple(about["notes"]),
+            about["identity"],
         )
 
 

@@ -111,7 +111,7 @@ def test_other_settings_do_not_go_on(bars: Dataset, tmp_path: Path, monkeypatch:
         stop_after(patch, 2)
         with pytest.raises(OSError, match="No space"):
             fit(bars, Settings(**HARD), folder=tmp_path, checkpoint_seconds=0)
-    with pytest.raises(InputError, match=r"holds a run with label_noise = 0.1, now 0.2"):
+    with pytest.raises(InputError, match=r"holds a training with label_noise = 0.1, now 0.2"):
         fit(bars, Settings(**{**HARD, "label_noise": 0.2}), folder=tmp_path)
 
 
