@@ -79,6 +79,8 @@ def _find(source: Any, folder: Path) -> tuple[Method, Any]:
     if word in DATASETS and isinstance(source, str):
         return _by_word(DATASETS.get(word), rest, folder)
     path = Path(source).expanduser()
+    if not path.exists() and (path.suffix or len(path.parts) > 1):
+        raise InputError(f"{path} must be a file or folder, but it does not exist; check the path")
     if not path.exists():
         raise InputError(
             f"no dataset named '{source}', and no such file or folder; {did_you_mean(str(source), DATASETS.names())}"

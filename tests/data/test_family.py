@@ -12,6 +12,12 @@ def test_an_unknown_word_gets_the_nearest_one():
         load_dataset("fashon-sample")
 
 
+def test_a_path_that_does_not_exist_is_told_from_a_word(tmp_path):
+    for path in (tmp_path / "nowhere", "images/train", "digits.npz"):
+        with pytest.raises(InputError, match="must be a file or folder, but it does not exist; check the path"):
+            load_dataset(path)
+
+
 def test_a_folder_that_is_no_dataset_gets_one_line(tmp_path):
     with pytest.raises(
         InputError, match=r"must be a dataset, but no source knows its layout .it is empty.; `confide list"
