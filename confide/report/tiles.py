@@ -11,7 +11,7 @@ from confide.core.results import Measurement
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.verdict import calibration_error
 from confide.report.view import View
-from confide.report.words import count, fixed, percent, points, stage_phrase
+from confide.report.words import count, fixed, percent, points, when
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _gap(view: View) -> Tile | None:
     grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
     says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
     return Tile(
-        "Confidence minus accuracy, as trained",
+        f"Confidence minus accuracy, {when(view.before)}",
         points(gap.value, sign=True),
         "points",
         _strip(gap, 0.0, zone),
@@ -80,9 +80,6 @@ def _error(view: View) -> Tile | None:
     error = calibration_error(view, view.final)
     if error is None:
         return None
-    label = (
-        "Calibration error as trained" if view.final == "raw" else f"Calibration error after {stage_phrase(view.final)}"
-    )
     zone = (0.0, error.chance_high) if error.chance_high is not None else None
     meaning = "The average gap between confidence and accuracy over bins."
     if error.chance is not None and error.chance_high is not None:
@@ -93,7 +90,7 @@ def _error(view: View) -> Tile | None:
         inside = error.value < error.chance_high
         meaning += " What is left cannot be told from chance." if inside else " The error is more than chance explains."
     return Tile(
-        label,
+        f"Calibration error {when(view.final)}",
         points(error.value),
         "points",
         _strip(error, 0.0, zone),

@@ -78,13 +78,13 @@ def _one_class(view: View, accuracy: Measurement, label: str) -> Verdict:
 
 
 def _without_confidence(view: View, accuracy: Measurement) -> Verdict:
-    error = calibration_error(view, "raw")
+    error = calibration_error(view, view.before)
     tail = f", with a calibration error of {points(error.value)} points" if error else ""
     return Verdict(f"This model is right on {percent(accuracy.value)} of {count(accuracy.n)} {view.unit}{tail}.")
 
 
 def _side(view: View, gap: Measurement) -> str:
-    error = calibration_error(view, "raw")
+    error = calibration_error(view, view.before)
     if error is None or error.p_value is None or not error.p_value < LEVEL:
         return ""
     return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
@@ -116,7 +116,7 @@ def _no_direction(view: View, gap: Measurement) -> str:
     worse = _made_worse(view)
     if worse and view.after:
         return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
-    error = calibration_error(view, "raw")
+    error = calibration_error(view, view.before)
     rejected = error is not None and error.p_value is not None and error.p_value < LEVEL
     if error and rejected and gap.low <= 0 <= gap.high:
         bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
@@ -136,8 +136,8 @@ def _made_worse(view: View) -> str:
     """`from 1.1 to 2.6 points` where the error rose and a paired test prefers the model as trained; else empty."""
     if view.after is None:
         return ""
-    before, after = calibration_error(view, "raw"), calibration_error(view, view.after)
-    rows = f"{view.focus}/raw", f"{view.focus}/{view.after}"
+    before, after = calibration_error(view, view.before), calibration_error(view, view.after)
+    rows = f"{view.focus}/{view.before}", f"{view.focus}/{view.after}"
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     if before is None or after is None or not after.value > before.value or not proven:
         return ""
@@ -149,7 +149,7 @@ def _within_chance(error: Measurement) -> bool:
 
 
 def _better_likelihood(view: View) -> bool:
-    return view.beats("nll", f"{view.focus}/{view.after}", f"{view.focus}/raw")
+    return view.beats("nll", f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
 
 
 def _lead(view: View) -> list[Markup]:
@@ -157,7 +157,7 @@ def _lead(view: View) -> list[Markup]:
 
 
 def _errors(view: View) -> Markup | None:
-    before = calibration_error(view, "raw")
+    before = calibration_error(view, view.before)
     if before is None:
         return None
     chance = ""

@@ -50,16 +50,22 @@ class View:
         return str(wanted) if wanted in self.models else self.models[0]
 
     @cached_property
+    def before(self) -> str:
+        """The first stage of the model in focus: as trained, or the only one there is."""
+        own = {m.stage for m in self.measurements if m.model == self.focus and m.group is None}
+        return next((stage for stage in self.stages if stage in own), "raw")
+
+    @cached_property
     def after(self) -> str | None:
-        """The calibrated stage of the model in focus: the one `about` chose, else the first."""
-        found = [s for s in self.stages if s != "raw" and self.find("accuracy", stage=s)]
+        """The calibrated stage of the model in focus: the one `about` chose, else the first after `before`."""
+        found = [s for s in self.stages if s != self.before and self.find("accuracy", stage=s)]
         wanted = self.about.get("chosen_stage")
         return str(wanted) if wanted in found else next(iter(found), None)
 
     @property
     def final(self) -> str:
         """The stage to trust with: after calibration where there is one."""
-        return self.after or "raw"
+        return self.after or self.before
 
     @property
     def about(self) -> dict[str, Any]:
@@ -74,7 +80,7 @@ class View:
     @cached_property
     def n(self) -> int:
         """How many samples the model in focus was measured on."""
-        found = self.find("accuracy") or self.find("accuracy", stage="raw")
+        found = self.find("accuracy")
         return found.n if found else max((m.n for m in self.measurements), default=0)
 
     def find(
@@ -85,13 +91,13 @@ class View:
         group: str | None = None,
         score: str | None = None,
     ) -> Measurement | None:
-        """A measurement of a model (in focus) and stage (as trained unless said), or None; NaN counts as none."""
+        """A measurement of a model (in focus) and stage (the first unless said), or None; NaN counts as none."""
         scores = PLAIN_SCORES if score is None else (score,)
         for m in self.measurements:
             if (
                 m.metric == metric
                 and m.model == (model or self.focus)
-                and m.stage == (stage or "raw")
+                and m.stage == (stage or self.before)
                 and m.group == group
                 and m.score in scores
                 and math.isfinite(m.value)

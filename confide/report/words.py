@@ -84,9 +84,15 @@ def stage_phrase(stage: str) -> str:
     return STAGES.get(stage, stage)
 
 
+def when(stage: str) -> str:
+    """At which stage: `as trained`, or `after temperature scaling`."""
+    return "as trained" if stage == "raw" else f"after {stage_phrase(stage)}"
+
+
 def stage_title(stage: str) -> str:
     """The heading of the rows of a stage."""
-    return "As trained" if stage == "raw" else f"After {stage_phrase(stage)}"
+    words = when(stage)
+    return words[0].upper() + words[1:]
 
 
 def code(word: str) -> Markup:

@@ -27,7 +27,7 @@ from confide.report.sections.trust import trust_section
 from confide.report.tiles import tiles
 from confide.report.verdict import verdict
 from confide.report.view import View
-from confide.report.words import code, count, stage_phrase
+from confide.report.words import code, count, when
 
 CONTENTS = (
     ("models", "Models"),
@@ -78,7 +78,7 @@ def render_report(evaluation: Evaluation) -> str:
             tiles=tiles(view),
             n=count(view.n),
             unit=view.unit,
-            after=stage_phrase(view.after) if view.after else "",
+            stages=[when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
             models_question=_models_question(view),
             reliability=reliability_section(view),

@@ -11,7 +11,7 @@ from confide.report.figure import Figure, Table, table
 from confide.report.glossary import DIFFICULTY
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.view import View
-from confide.report.words import between, count, fixed, percent, shorten, stage_phrase, tip
+from confide.report.words import between, count, fixed, percent, shorten, tip, when
 
 ORDINALS = ("easiest", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th")
 
@@ -87,7 +87,7 @@ def _part(number: int) -> str:
 
 def error_by_band(view: View) -> Figure | None:
     """Error rate by band of difficulty, bars from 0 with whiskers, one colour a model."""
-    stages = dict.fromkeys((view.final, "raw"))
+    stages = dict.fromkeys((view.final, view.before))
     curves = [c for m in view.models[:5] if (c := view.curve("error_by_difficulty", m, stages))]
     if not curves:
         return None
@@ -96,7 +96,6 @@ def error_by_band(view: View) -> Figure | None:
     title = "Error rate by difficulty"
     if len(own) > 1 and own[-1] > max(own[:-1]):
         title = f"The hardest {part} is wrong {_rate(own[-1])} of the time, the easiest {_rate(own[0])}"
-    stage = "as trained" if curves[0].stage == "raw" else f"after {stage_phrase(curves[0].stage)}"
     alt = (
         f"Bars of the error rate by difficulty: {percent(own[0], 1)} in the easiest band, "
         f"{percent(own[-1], 1)} in the hardest."
@@ -104,7 +103,7 @@ def error_by_band(view: View) -> Figure | None:
     return Figure(
         "error-rate",
         title,
-        f"Error rate by {part} of difficulty, {stage}; whiskers: 95 % intervals",
+        f"Error rate by {part} of difficulty, {when(curves[0].stage)}; whiskers: 95 % intervals",
         _bars(view, curves).render(alt),
         _table(curves),
     )

@@ -19,7 +19,7 @@ Gaps = Mapping[str, Measurement]
 def class_figure(view: View) -> Figure | None:
     """The dot plot by class, or None where nothing was measured by class."""
     for kind, words in (("predicted", "predicted class"), ("class", "class of the label")):
-        before: Gaps = view.by_group("confidence_gap", kind, view.focus, "raw")
+        before: Gaps = view.by_group("confidence_gap", kind, view.focus, view.before)
         after: Gaps = view.by_group("confidence_gap", kind, view.focus, view.after) if view.after else {}
         if before or after:
             return _figure(before, after, words)

@@ -14,7 +14,7 @@ from confide.report.sections.promises import Promise, chosen_on, number, points_
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.svg import number as number_text
 from confide.report.view import View
-from confide.report.words import code, count, fixed, percent, share_words, stage_phrase
+from confide.report.words import code, count, fixed, percent, share_words, when
 
 WIDE = 600
 
@@ -61,7 +61,9 @@ def _curves(view: View) -> list[Curve]:
     found = []
     for model in order[:5]:
         for score in (None, "msp"):
-            curve = view.curve("risk_coverage", model, dict.fromkeys((view.final, "raw")), group=None, score=score)
+            curve = view.curve(
+                "risk_coverage", model, dict.fromkeys((view.final, view.before)), group=None, score=score
+            )
             if curve:
                 found.append(curve)
                 break
@@ -123,7 +125,6 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     if halving:
         title = f"Setting aside {share_words(halving.value)} {view.unit} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
-    stage = "" if focus.stage == "raw" else f", after {stage_phrase(focus.stage)}"
     keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
     rows = [
         tuple(f(focus.columns[k][i]) for k, f in (("coverage", _one), ("risk", _one), ("threshold", _three)))
@@ -132,8 +133,8 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     return Figure(
         "risk",
         title,
-        Markup("Error rate of the accepted {} by accepted share, most confident first; {}{}{}").format(
-            view.unit, code(view.focus), stage, band
+        Markup("Error rate of the accepted {} by accepted share, most confident first; {}, {}{}").format(
+            view.unit, code(view.focus), when(focus.stage), band
         ),
         _draw(view, curves, top, start, PHONE).render(alt, "rcs"),
         table(("Accepted", "Wrong among accepted", "Threshold"), rows),

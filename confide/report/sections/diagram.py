@@ -63,6 +63,8 @@ def finding(bins: list[Bin]) -> str:
     over = sum(b.count for b in drawn if b.side == "w")
     under = sum(b.count for b in drawn if b.side == "1")
     total = sum(b.count for b in bins) or 1
+    if not drawn:
+        return "too few samples to tell"
     if not any(b.banded for b in drawn):
         return "accuracy against confidence"
     if over + under == 0:
@@ -137,7 +139,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
     canvas.line(30, y(0), 30 + side, y(0), "ax")
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for place, (stage, bins) in enumerate(lines):
-        hollow = stage == "raw" and len(lines) > 1
+        hollow = place == 0 and len(lines) > 1
         own = "g" if hollow else colour
         canvas.polyline([(x(b.confidence), y(b.accuracy)) for b in bins], f"k{own}", 1.7)
         for b in bins:

@@ -195,7 +195,9 @@ def _dots(view: View, found: list[tuple[str, str, Measurement]], by: float, mark
         canvas.text(5, y, shorten(model, width - 20), "l")
         y += 12
         for _, stage, m in [f for f in found if f[0] == model]:
-            _whisker(canvas, scale, y, m, by, view.colour(model), hollow=stage == "raw" and view.after is not None)
+            _whisker(
+                canvas, scale, y, m, by, view.colour(model), hollow=stage == view.before and view.after is not None
+            )
             y += 11
         y += 10
     return canvas
@@ -206,7 +208,11 @@ def _dot_title(view: View, metric: str, kind: Term) -> str | Markup:
     winner = view.best(metric, rows)
     if winner:
         return Markup("{} has the best {}").format(code(winner.rsplit("/", 1)[0]), kind.title)
-    if len(view.models) == 1 and view.after and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/raw"):
+    if (
+        len(view.models) == 1
+        and view.after
+        and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
+    ):
         return f"{stage_phrase(view.after)} improves {kind.title}".capitalize().replace(kind.title.lower(), kind.title)
     found = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
     if metric.startswith("ece") and found and all(m.chance_high is not None and m.value < m.chance_high for m in found):

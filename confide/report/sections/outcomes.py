@@ -8,14 +8,14 @@ from confide.core.results import Curve
 from confide.report.figure import Figure, table
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.view import PLAIN_SCORES, View
-from confide.report.words import code, count, fixed, percent, score_name, stage_phrase
+from confide.report.words import code, count, fixed, percent, score_name, when
 
 COLUMNS = ("low", "high", "right", "wrong")
 
 
 def confidence_curve(view: View) -> Curve | None:
     """The histogram of the model's own confidence at the stage to trust with."""
-    stages = dict.fromkeys((view.final, "raw"))
+    stages = dict.fromkeys((view.final, view.before))
     for score in PLAIN_SCORES:
         found = view.curve("confidence_histogram", view.focus, stages, group=None, score=score)
         if found:
@@ -29,7 +29,7 @@ def right_and_wrong(view: View, curve: Curve) -> Figure:
     sure = sum(v for a, v in zip(low, wrong, strict=True) if a >= 0.9 - 1e-9) / (sum(wrong) or 1)
     spans = [f"{percent(a)} to {percent(b)}" for a, b in zip(low, high, strict=True)]
     rows = [(span, count(r), count(w)) for span, r, w in zip(spans, right, wrong, strict=True)]
-    stage = "as trained" if curve.stage == "raw" else f"after {stage_phrase(curve.stage)}"
+    stage = when(curve.stage)
     title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
     alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
     return Figure(

@@ -13,7 +13,7 @@ from confide.report.sections.diagram import FEWEST, bins_of, bins_table, diagram
 from confide.report.svg import PHONE, THIRD
 from confide.report.verdict import calibration_error
 from confide.report.view import View
-from confide.report.words import code, count, p_value, points, stage_phrase
+from confide.report.words import code, count, p_value, points, stage_phrase, when
 
 KINDS = {"width": "Equal width", "mass": "Equal mass"}
 USUAL = 15  # bins to show first where there is a choice
@@ -61,7 +61,7 @@ def _variants(view: View, kind: str) -> list[tuple[int, tuple[Figure, ...]]]:
     """Figures of every number of bins given; before and after are matched by their order of size."""
     found = [
         sorted(view.curves(f"reliability_{kind}", model=view.focus, stage=stage, group=None), key=_size)
-        for stage in ("raw", view.after)
+        for stage in (view.before, view.after)
         if stage
     ]
     # Ties can leave bins of equal mass fewer than asked for: name them by the nearest number asked for.
@@ -81,17 +81,17 @@ def _size(curve: Curve) -> int:
 def _figure(view: View, curve: Curve, kind: str, number: int) -> Figure:
     bins = bins_of(curve)
     note = view.stage_note(view.focus, curve.stage)
-    stage = "as trained" if curve.stage == "raw" else f"after {stage_phrase(curve.stage)}{f', {note}' if note else ''}"
+    stage = f"{when(curve.stage)}, {note}" if note else when(curve.stage)
     error = view.find("ece" if kind == "width" else "ece_mass", stage=curve.stage)
     size = f"; calibration error {points(error.value)} points" if error else f"; {finding(bins)}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
-    when = ("Before: " if curve.stage == "raw" else "After: ") if view.after else ""
-    title = when + finding(bins)
+    order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
+    title = order + finding(bins)
     return Figure(
-        f"{kind}-{number}-{'before' if curve.stage == 'raw' else 'after'}",
+        f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],
         Markup("{} {}, {} {}").format(code(view.focus), stage, count(sum(b.count for b in bins)), view.unit),
-        diagram(bins, PHONE, labels=curve.stage == "raw").render(alt),
+        diagram(bins, PHONE, labels=curve.stage == view.before).render(alt),
         bins_table(bins),
         key=f"{kind}-{number}",
     )
@@ -101,14 +101,14 @@ def _facts(view: View) -> list[tuple[str, str, str]]:
     """(label, value, key of its meaning) beside the diagrams."""
     facts = []
     for metric, name in (("ece", "equal width"), ("ece_mass", "equal mass")):
-        both = [m for s in ("raw", view.after) if s and (m := view.find(metric, stage=s))]
+        both = [m for s in (view.before, view.after) if s and (m := view.find(metric, stage=s))]
         if both:
             facts.append((f"ECE, {name}", " → ".join(points(m.value) for m in both) + " pts", f"ece:{metric}"))
     error = calibration_error(view, view.final)
     if error and error.chance is not None:
         bound = f", up to {points(error.chance_high)}" if error.chance_high is not None else ""
         facts.append(("ECE by chance", f"{points(error.chance)} pts{bound}", "chance"))
-    tests = [e for s in ("raw", view.after) if s and (e := calibration_error(view, s)) and e.p_value is not None]
+    tests = [e for s in (view.before, view.after) if s and (e := calibration_error(view, s)) and e.p_value is not None]
     if tests:
         facts.append(("p, calibrated", " → ".join(p_value(e.p_value) for e in tests), "p"))
     note = view.stage_note(view.focus, view.final)
@@ -120,14 +120,14 @@ def _facts(view: View) -> list[tuple[str, str, str]]:
 def _other(view: View, model: str, kind: str) -> Figure | None:
     """Another model in small, before in grey and after in its colour."""
     lines = []
-    for stage in ("raw", view.after):
+    for stage in (view.before, view.after):
         found = view.curves(f"reliability_{kind}", model=model, stage=stage, group=None) if stage else []
         if found:
             curve = min(found, key=lambda c: abs(_size(c) - 10))
             lines.append((str(stage), [b for b in bins_of(curve) if b.count >= FEWEST]))
     if not lines:
         return None
-    errors = [m for s in ("raw", view.after) if s and (m := view.find("ece", model, s))]
+    errors = [m for s in (view.before, view.after) if s and (m := view.find("ece", model, s))]
     change = " → ".join(points(m.value) for m in errors)
     rows = [(stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"

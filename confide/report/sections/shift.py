@@ -12,7 +12,7 @@ from confide.report.figure import Empty, Figure, table
 from confide.report.sections.foreign import foreign_histogram, foreign_roc, group_name
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.view import View
-from confide.report.words import code, fixed, points, shorten, stage_phrase
+from confide.report.words import code, fixed, points, shorten, when
 
 STEPS = (2.0, 8.0, 16.0)  # points where the diverging colours change, symmetric about 0
 MOST_CORRUPTIONS = 24
@@ -44,7 +44,9 @@ def shift_section(view: View) -> Shift:
 
 
 def _boxes(view: View) -> Figure | None:
-    curves = [c for m in view.models[:5] if (c := view.curve("shift_boxes", m, dict.fromkeys((view.final, "raw"))))]
+    curves = [
+        c for m in view.models[:5] if (c := view.curve("shift_boxes", m, dict.fromkeys((view.final, view.before))))
+    ]
     if not curves:
         return None
     values = [100 * v for c in curves for k in ("low", "high") for v in c.columns[k] if math.isfinite(v)]
@@ -67,7 +69,7 @@ def _boxes(view: View) -> Figure | None:
         f"Box plots of confidence minus accuracy by severity: the median of {view.focus} goes from "
         f"{points(own['median'][0], sign=True)} to {points(own['median'][-1], sign=True)} points."
     )
-    stage = "as trained" if curves[0].stage == "raw" else f"after {stage_phrase(curves[0].stage)} on clean data"
+    stage = when(curves[0].stage) + ("" if curves[0].stage == "raw" else " on clean data")
     return Figure(
         "severity",
         f"Confidence outruns accuracy as {view.unit} get worse" if grows else "Confidence minus accuracy by severity",

@@ -12,7 +12,7 @@ from confide.report.glossary import term
 from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, View
-from confide.report.words import between, code, fixed, score_name, shorten, stage_phrase, tip
+from confide.report.words import between, code, fixed, score_name, shorten, tip, when
 
 RANKING = ("auroc", "aurc", "fpr95")
 MOST_SCORES = 8
@@ -59,7 +59,7 @@ def _scores(view: View) -> list[str]:
 def _stage(view: View) -> str:
     """The calibrated stage if trust scores were measured there, else as trained."""
     stages = {m.stage for m in view.measurements if m.metric in RANKING and m.score not in PLAIN_SCORES}
-    return view.final if view.final in stages or not stages else "raw"
+    return view.final if view.final in stages or not stages else view.before
 
 
 def _compared(view: View, scores: list[str]) -> Figure:
@@ -81,12 +81,11 @@ def _compared(view: View, scores: list[str]) -> Figure:
     alt = (
         f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {kind.title}, {rows[0][1]} {kind.unit}."
     )
-    when = "as trained" if stage == "raw" else f"after {stage_phrase(stage)}"
     return Figure(
         "scores",
         title,
         Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
-            Markup(", ").join(tip(term(m).title, term(m).meaning) for m in metrics), code(view.focus), when
+            Markup(", ").join(tip(term(m).title, term(m).meaning) for m in metrics), code(view.focus), when(stage)
         ),
         _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
         table(header, rows),

@@ -1,0 +1,155 @@
+"""Evaluations at their limits: the page is made, says what it can, and never shows NaN."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from confide.core.results import Curve, Evaluation, Measurement, Sample
+from confide.report import render_report
+from confide.report.sections.diagram import bins_of, finding
+from confide.report.view import View
+
+
+def words(html: str) -> str:
+    """What a reader sees, without scripts and style."""
+    body = re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S)
+    return re.sub(r"<[^>]+>", " ", body)
+
+
+def check(evaluation: Evaluation) -> str:
+    html = render_report(evaluation)
+    text = words(html)
+    assert not re.search(r"\b(nan|inf|None|undefined)\b", text), re.search(r".{40}\b(nan|inf|None)\b.{20}", text)
+    assert "nan" not in "".join(re.findall(r'\bd="[^"]*"', html))
+    return text
+
+
+def test_without_any_interval(evaluation):
+    rows = tuple(replace(m, bounds=(math.nan, math.nan)) for m in evaluation.measurements)
+    text = check(replace(evaluation, measurements=rows))
+    assert "±" not in text.split("Confidence minus accuracy, as trained")[0]
+
+
+def test_without_chance_and_tests(evaluation):
+    rows = tuple(replace(m, chance=None, chance_high=None, p_value=None) for m in evaluation.measurements)
+    text = check(replace(evaluation, measurements=rows, comparisons=()))
+    assert "By chance" not in text
+    assert "overconfident by" not in text
+
+
+def test_values_that_are_not_numbers_are_left_out(evaluation):
+    rows = tuple(replace(m, value=math.nan) if m.metric in ("auroc", "brier") else m for m in evaluation.measurements)
+    assert "Brier" not in check(replace(evaluation, measurements=rows)).split("More numbers")[0]
+
+
+def test_one_stage_that_is_not_raw(evaluation):
+    only = replace(
+        evaluation,
+        measurements=tuple(m for m in evaluation.measurements if m.stage != "raw"),
+        curves=tuple(c for c in evaluation.curves if c.stage != "raw"),
+    )
+    text = check(only)
+    assert "This model says" in text
+    assert "Confidence minus accuracy, after temperature scaling" in text
+
+
+def test_validation_only():
+    rows = (Measurement("accuracy", 0.9, 50, "val", bounds=(0.8, 0.95)),)
+    assert "50 val samples" in check(Evaluation(rows))
+
+
+def test_test_is_shown_and_val_is_not():
+    rows = (Measurement("accuracy", 0.5, 50, "val"), Measurement("accuracy", 0.9, 70, "test"))
+    text = check(Evaluation(rows))
+    assert "70 test samples" in text
+    assert "50.0" not in text
+
+
+def test_seven_models_keep_their_rows(evaluation):
+    rows = [m for m in evaluation.measurements if m.model == "cross_entropy" and m.group is None]
+    curves = [c for c in evaluation.curves if c.model == "cross_entropy"]
+    names = [f"a rather long name of model number {k}" for k in range(7)]
+    many = Evaluation(
+        tuple(replace(m, model=name) for name in names for m in rows),
+        tuple(replace(c, model=name) for name in names for c in curves),
+        about=evaluation.about,
+    )
+    text = check(many)
+    assert all(name in text for name in names)
+    assert View(many).colour(names[5]) == "g"
+
+
+def test_texts_are_shown_as_text():
+    samples = tuple(
+        Sample(role, str(k), "refund", "card", 0.7, float(k), None, None, f"where is <b>my</b> card {k}")
+        for role in ("easiest", "hardest", "suspect")
+        for k in range(3)
+    )
+    html = render_report(Evaluation((Measurement("accuracy", 0.9, 9),), samples=samples, about={"unit": "texts"}))
+    assert html.count("where is &lt;b&gt;my&lt;/b&gt; card") == 9
+    assert "gallery texts" in html
+
+
+def test_missing_pictures_keep_their_row(evaluation):
+    bare = replace(evaluation, samples=tuple(replace(s, picture=None) for s in evaluation.samples))
+    html = render_report(bare)
+    assert html.count("picture missing") == len(evaluation.samples)
+    assert "<img" not in html
+
+
+def test_no_error_at_all():
+    rows = (Measurement("accuracy", 1.0, 100, "test", bounds=(0.97, 1.0)),)
+    curves = (
+        Curve("risk_coverage", {"coverage": (0.5, 1.0), "risk": (0.0, 0.0), "threshold": (0.99, 0.9)}),
+        Curve(
+            "confidence_histogram", {"low": (0.0, 0.5), "high": (0.5, 1.0), "right": (0.0, 100.0), "wrong": (0.0, 0.0)}
+        ),
+    )
+    assert "No prediction is wrong" in check(Evaluation(rows, curves))
+
+
+def test_everything_wrong():
+    rows = (Measurement("accuracy", 0.0, 100, "test", bounds=(0.0, 0.03)),)
+    curves = (
+        Curve("risk_coverage", {"coverage": (0.5, 1.0), "risk": (1.0, 1.0), "threshold": (0.99, 0.9)}),
+        Curve(
+            "confidence_histogram", {"low": (0.0, 0.5), "high": (0.5, 1.0), "right": (0.0, 0.0), "wrong": (0.0, 100.0)}
+        ),
+    )
+    check(Evaluation(rows, curves))
+
+
+@pytest.mark.parametrize("kind", ["difficulty_histogram", "error_by_difficulty"])
+def test_a_single_difficulty_value(kind):
+    columns = {"low": (1.0,), "high": (1.0,), "count": (5.0,), "error": (0.2,)}
+    check(Evaluation((Measurement("accuracy", 0.9, 5),), (Curve(kind, columns),)))
+
+
+def test_one_epoch_of_training():
+    curve = Curve("training", {"epoch": (1.0,), "train_loss": (0.5,), "val_loss": (math.nan,)})
+    gammas = Curve("gammas", {"epoch": (1.0,), "bin0": (1.0,), "bin1": (1.0,)})
+    assert "Training loss" in check(Evaluation((Measurement("accuracy", 0.9, 5),), (curve, gammas)))
+
+
+def test_curves_without_rows_count_as_missing():
+    text = check(
+        Evaluation((Measurement("accuracy", 0.9, 5),), (Curve("risk_coverage", {"coverage": (), "risk": ()}),))
+    )
+    assert "No risk-coverage curve" in text
+
+
+def bins(accuracy: float, n: float = 100.0) -> list:
+    columns = {"low": (0.8,), "high": (0.9,), "confidence": (0.85,), "accuracy": (accuracy,), "count": (n,)}
+    return bins_of(Curve("reliability_width", columns | {"band_low": (0.8,), "band_high": (0.9,)}))
+
+
+def test_titles_of_diagrams_follow_the_dots():
+    assert finding(bins(0.85)) == "within chance"
+    assert finding(bins(0.5)) == "confidence runs ahead"
+    assert finding(bins(0.95)) == "confidence lags behind"
+    # Fewer than fifteen samples draw no dot, so they carry no claim.
+    assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
