@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from confide.core.predictions import Predictions
 from confide.core.shapes import FeatureRows, PerSample
 from confide.trust.family import TRUST
@@ -9,8 +11,8 @@ from confide.trust.untrained import Untrained, untrained_facts
 
 
 def largest_probability(predictions: Predictions) -> PerSample:
-    """max_k p_k of every sample."""
-    return predictions.facts.confidence
+    """max_k p_k of every sample in float64: float32 would tie all that round to 1."""
+    return torch.from_numpy(predictions.facts.sureness())
 
 
 @TRUST.add(

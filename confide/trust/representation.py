@@ -14,8 +14,11 @@ LOWEST_LOG_PROBABILITY = -20.0
 
 def logit_of_confidence(predictions: Predictions) -> Tensor:
     """log c - log(1 - c) of the largest probability c, both clipped at 1e-12 (float64)."""
-    confidence = predictions.facts.confidence.to(torch.float64)
-    return confidence.clamp_min(1e-12).log() - (1 - confidence).clamp_min(1e-12).log()
+    facts = predictions.facts
+    confidence = facts.confidence.to(torch.float64)
+    # What float32 rounds to 1 still differs in its distance from 1.
+    doubt = 1 - confidence if facts.doubt is None else facts.doubt.to(torch.float64)
+    return confidence.clamp_min(1e-12).log() - doubt.clamp_min(1e-12).log()
 
 
 def representation(

@@ -1,0 +1,140 @@
+"""`confide trust`: fit trust predictors on one split, compare them all on another, keep one."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.cli.trust_evidence import Evidence
+    from confide.core.results import Curve, Evaluation
+    from confide.evaluation.trust import TrustValues
+    from confide.trust import Trust
+
+EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.npz test-features.npz \\
+      --reference train-features.npz -o trust/
+  confide trust val.parquet test.parquet --only steep_slope tcp --sweep 0.5 1 2 3 5 10
+  confide trust val.parquet test.parquet --set steep_slope.alpha_neg=5 --keep steep_slope"""
+
+SWEEP = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("fit", help="predictions to learn from, on data the classifier was not trained on (val)")
+    parser.add_argument("test", help="predictions to compare on")
+    parser.add_argument(
+        "--features", nargs=2, metavar=("FIT", "TEST"), help="features of both: .npz, .parquet or a folder of shards"
+    )
+    parser.add_argument("--reference", help="features and labels of the training split, for trust_score, rmd and knn")
+    parser.add_argument("--members", help=".npz with `logits` s x n x c on the test split: an ensemble")
+    parser.add_argument("--dropout", help=".npz with `logits` s x n x c on the test split: passes with dropout on")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
+    parser.add_argument(
+        "--sweep", nargs="*", type=float, metavar="ALPHA", help="TPR and TNR of steep_slope over these alpha_neg"
+    )
+    parser.add_argument("--keep", metavar="WORD", help="predictor to save; by default combined, or mcp")
+    parser.add_argument("--set", nargs="+", default=[], metavar="WORD.OPTION=VALUE", help="options of a predictor")
+    parser.add_argument("--fast", action="store_true", help="values alone: no intervals, no tests")
+    parser.add_argument("--seed", type=int, default=0, help="of oracles, folds and resamples")
+    parser.add_argument("-o", "--out", default="trust", help="folder for evaluation.json, trust.json and predictions")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, compare, save, tell."""
+    from confide.cli.tables import print_json
+    from confide.cli.trust_evidence import read_evidence, read_options
+    from confide.cli.trust_tables import show
+    from confide.evaluation.trust import compare_trust, rate_at_same
+
+    evidence, options = read_evidence(args), read_options(args.set)
+    trusts, scores, left_out = fit_all(args, evidence, options)
+    about: dict[str, Any] = {"title": "Trust predictors", "class_names": evidence.test.class_names}
+    found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, **about)
+    swept = [] if args.sweep is None else [sweep(args, evidence, dict(options.get("steep_slope", {})))]
+    found = replace(found, curves=(*found.curves, *swept), warnings=(*found.warnings, *left_out))
+    same = {
+        word: rate_at_same(evidence.test, one, scores["mcp"])[2]
+        for word, one in scores.items()
+        if one.threshold is not None
+    }
+    paths = save(args, found, trusts, evidence)
+    if args.json:
+        print_json({**found.to_dict(), "mcp_tnr_at_same_tpr": same, "files": paths})
+        return 0
+    show(found, scores, same)
+    for what, path in paths.items():
+        print(f"{what}: {path}")
+    return 0
+
+
+def fit_all(
+    args: argparse.Namespace, evidence: Evidence, options: dict[str, dict[str, Any]]
+) -> tuple[dict[str, Trust], dict[str, TrustValues], list[str]]:
+    """Every predictor that these files allow, max-softmax first, and its values; what was left out, and why."""
+    from confide import trust as room
+    from confide.core.door import InputError
+    from confide.evaluation.trust import TrustValues
+
+    for word in (*(args.only or ()), *options, *([args.keep] if args.keep else ())):
+        room.TRUST.get(word)
+    named = list(args.only or room.names()) + ([args.keep] if args.keep else [])
+    trusts, scores, left_out = {}, {}, []
+    for word in dict.fromkeys(["mcp", *named]):
+        try:
+            fitted = fit_one(word, args.seed, evidence, options.get(word, {}))
+            values = fitted(evidence.test, evidence.beside_test(word))
+        except InputError as error:
+            if word in (args.only or ()) or word in (args.keep, "mcp"):
+                raise
+            left_out.append(f"{word} was left out: {error}")
+            continue
+        trusts[word], scores[word] = fitted, TrustValues.of(values, fitted.threshold, fitted.scale)
+    return trusts, scores, left_out
+
+
+def fit_one(word: str, seed: int, evidence: Evidence, options: dict[str, Any]) -> Trust:
+    """One predictor, fitted on what it should be fitted on."""
+    from confide import trust as room
+
+    method = room.TRUST.get(word)
+    given: dict[str, Any] = {"seed": seed} if "seed" in method.options else {}
+    if not method.facts["trained"]:
+        return room.fit(word, **options)
+    if word == "combined" and evidence.reference is not None and evidence.features:
+        given["reference"] = evidence.reference
+    predictions, rows = evidence.to_fit(word)
+    return room.fit(word, predictions, rows, **{**given, **options})
+
+
+def sweep(args: argparse.Namespace, evidence: Evidence, options: dict[str, Any]) -> Curve:
+    """Steep slope with several alpha_neg: which share of right predictions it keeps, of wrong ones it catches."""
+    from confide import metrics
+    from confide.core.results import Curve
+
+    columns: dict[str, list[float]] = {"alpha_neg": [], "tpr": [], "tnr": [], "auroc": []}
+    for alpha in args.sweep or SWEEP:
+        fitted = fit_one("steep_slope", args.seed, evidence, {**options, "alpha_neg": alpha})
+        values = fitted(evidence.test, evidence.beside_test("steep_slope"))
+        columns["alpha_neg"].append(alpha)
+        for name, metric in (("tpr", metrics.tpr), ("tnr", metrics.tnr)):
+            columns[name].append(float(metric(evidence.test, threshold=0.0, score=values)))
+        columns["auroc"].append(float(metrics.auroc(evidence.test, score=values)))
+    held = {name: tuple(values) for name, values in columns.items()}
+    return Curve("alpha_sweep", held, split=evidence.test.split, score="trust:steep_slope")
+
+
+def save(args: argparse.Namespace, found: Evaluation, trusts: dict[str, Trust], evidence: Evidence) -> dict[str, str]:
+    """evaluation.json, the kept predictor, and the test predictions with its trust."""
+    keep = args.keep or ("combined" if "combined" in trusts else "mcp")
+    folder = Path(args.out)
+    found.save(folder / "evaluation.json")
+    kept = trusts[keep].save(folder / "trust.json")
+    trusts[keep].add_to(evidence.test, evidence.beside_test(keep)).save(folder / "predictions.parquet")
+    return {
+        "evaluation": str(folder / "evaluation.json"),
+        f"trust predictor ({keep})": str(kept),
+        "predictions with trust": str(folder / "predictions.parquet"),
+    }

@@ -1,0 +1,96 @@
+"""What `confide trust` reads: predictions, features, a labelled reference, members' logits and options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import yaml
+
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.feature_files import load_features
+from confide.core.predictions import Predictions
+from confide.core.records import Features
+
+ON_TRAINING = ("trust_score", "rmd", "knn")
+MEMBERS = ("ensemble", "mc_dropout")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Predictions of both splits, and what predictors look at beside them."""
+
+    fit_on: Predictions
+    test: Predictions
+    features: tuple[Features, Features] | None
+    reference: Features | None
+    members: Mapping[str, Any]
+
+    def beside_test(self, word: str) -> Any:
+        """What the predictor of that word gets beside the test predictions."""
+        if word in MEMBERS:
+            return self.members.get(word)
+        return self.features[1] if self.features else None
+
+    def to_fit(self, word: str) -> tuple[Predictions, Any]:
+        """What the predictor of that word is fitted on: neighbours and Gaussians on the training split if given."""
+        if word in ON_TRAINING and self.reference is not None:
+            return labelled(self.reference, self.fit_on.num_classes), self.reference
+        return self.fit_on, self.features[0] if self.features else None
+
+
+def read_evidence(args: argparse.Namespace) -> Evidence:
+    """All files named on the command line."""
+    fit_on, test = Predictions.load(args.fit), Predictions.load(args.test)
+    fit_on.need_not_test("trust predictors")
+    if fit_on.num_classes != test.num_classes and fit_on.top1 is None:
+        raise InputError(
+            f"{args.fit} and {args.test} must be of one classifier, got {fit_on.num_classes} and "
+            f"{test.num_classes} classes; pass two splits of the same predictions"
+        )
+    features = None
+    if args.features:
+        first, second = (
+            load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
+            for path, p in zip(args.features, (fit_on, test), strict=True)
+        )
+        features = first, second
+    reference = load_features(args.reference) if args.reference else None
+    if reference is not None and (reference.labels < 0).any():
+        raise InputError(f"{args.reference} must have a column 'label'; the reference is the labelled training split")
+    if reference is not None and reference.split == "test":
+        raise InputError("the reference must not be the test split; pass the features of 'train'")
+    members = {w: read_members(path) for w, path in zip(MEMBERS, (args.members, args.dropout), strict=True) if path}
+    return Evidence(fit_on, test, features, reference, members)
+
+
+def labelled(reference: Features, num_classes: int) -> Predictions:
+    """The labels of a reference in the shape of predictions; only the labels are looked at."""
+    labels = torch.as_tensor(reference.labels)
+    if len(labels) and int(labels.max()) >= num_classes:
+        raise InputError(f"the reference has label {int(labels.max())}, but the predictions have {num_classes} classes")
+    return Predictions(torch.nn.functional.one_hot(labels, num_classes).float(), labels, reference.ids, "train")
+
+
+def read_members(path: str) -> Any:
+    """Logits s x n x c of an ensemble or of passes with dropout."""
+    columns, _ = files.read_table(path)
+    if "logits" not in columns:
+        raise InputError(f"{path} must hold `logits` of shape s x n x c, got {', '.join(columns)}; rename it")
+    return columns["logits"]
+
+
+def read_options(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    """`steep_slope.alpha_neg=5` as {"steep_slope": {"alpha_neg": 5}}."""
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        word, dot, option = name.partition(".")
+        if not equals or not dot:
+            raise InputError(f"--set takes WORD.OPTION=VALUE, got {pair!r}; such as steep_slope.alpha_neg=5")
+        found.setdefault(word, {})[option] = yaml.safe_load(value)
+    return found

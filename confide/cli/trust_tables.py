@@ -1,0 +1,92 @@
+"""What `confide trust` prints: how predictors rank errors, what they decide, and whether any beats max-softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from confide.cli.tables import text_table
+from confide.core.results import Curve, Evaluation
+from confide.evaluation.trust import TrustValues, measured
+
+RANKING = (
+    ("auroc", "AUROC %", 100.0, 2),
+    ("aurc", "AURC x1000", 1000.0, 2),
+    ("eaurc", "E-AURC x1000", 1000.0, 2),
+    ("aupr_success", "AUPR-success %", 100.0, 2),
+    ("aupr_error", "AUPR-error %", 100.0, 1),
+    ("fpr95", "FPR95 %", 100.0, 1),
+)
+DECISIONS = (
+    ("tpr", "TPR %", 100.0, 1),
+    ("tnr", "TNR %", 100.0, 1),
+    ("separability_kl", "average KL", 1.0, 2),
+    ("separability_bhattacharyya", "Bhattacharyya", 1.0, 3),
+)
+
+
+def show(found: Evaluation, scores: Mapping[str, TrustValues], same: Mapping[str, float]) -> None:
+    """All tables, the verdict, and what was left out."""
+    n, accuracy = found.measurements[0].n, found.value("accuracy")
+    print(f"{n} test predictions, {round(n * (1 - accuracy))} of them wrong ({100 * (1 - accuracy):.2f} %)\n")
+    order = sorted(scores, key=lambda word: -found.value("auroc", score=score_name(word)))
+    print(ranking_table(found, order))
+    print("\nat each predictor's own line (none for a mere score):\n")
+    print(decision_table(found, order, same))
+    for curve in found.curves:
+        if curve.kind == "alpha_sweep":
+            print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
+            print(sweep_table(curve))
+    print("\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors")
+    for warning in found.warnings:
+        print(f"note: {warning}")
+    if "verdict" in found.about:
+        print(found.about["verdict"])
+
+
+def score_name(word: str) -> str:
+    """The name of a predictor's score in the evaluation."""
+    return "msp" if word == "mcp" else f"trust:{word}"
+
+
+def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
+    """One row per predictor, best AUROC first, with the p-values of AUROC and AURC against max-softmax."""
+    header = ("predictor", *(title for _, title, _, _ in RANKING), "p AUROC", "p AURC")
+    rows = []
+    for word in order:
+        tests = {one.metric: one for one in found.comparisons if one.b == word}
+        cells = [_cell(found, word, metric, scale, digits) for metric, _, scale, digits in RANKING]
+        marks = [f"{tests[m].p_holm:.3f}" + _mark(tests[m].better) if m in tests else "" for m in ("auroc", "aurc")]
+        rows.append((word, *cells, *marks))
+    return text_table(header, rows)
+
+
+def decision_table(found: Evaluation, order: Sequence[str], same: Mapping[str, float]) -> str:
+    """TPR and TNR at the predictor's own line, beside max-softmax's TNR at the same TPR; separability."""
+    header = ("predictor", *(title for _, title, _, _ in DECISIONS), "TNR % of mcp at that TPR")
+    rows = []
+    for word in order:
+        cells = [_cell(found, word, metric, scale, digits) for metric, _, scale, digits in DECISIONS]
+        beside = f"{100 * same[word]:.1f}" if word in same and word != "mcp" else ""
+        rows.append((word, *cells, beside))
+    return text_table(header, rows)
+
+
+def sweep_table(curve: Curve) -> str:
+    """TPR, TNR and AUROC for every alpha_neg."""
+    columns = [curve.columns[name] for name in ("alpha_neg", "tpr", "tnr", "auroc")]
+    rows = [(f"{a:g}", *(f"{100 * v:.1f}" for v in values)) for a, *values in zip(*columns, strict=True)]
+    return text_table(("alpha_neg", "TPR %", "TNR %", "AUROC %"), rows)
+
+
+def _mark(better: str | None) -> str:
+    return {"b": " +", "a": " -"}.get(better or "", "")
+
+
+def _cell(found: Evaluation, word: str, metric: str, scale: float, digits: int) -> str:
+    one = measured(found, score_name(word), metric)
+    if one is None or one.value != one.value:
+        return ""
+    text = f"{scale * one.value:.{digits}f}"
+    if one.bounds is None or one.low != one.low:
+        return text
+    return text + f" ±{scale * (one.high - one.low) / 2:.{digits}f}"

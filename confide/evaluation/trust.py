@@ -1,0 +1,204 @@
+"""Trust predictors side by side on one split: ranking, decisions at their own line, and paired tests against one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import binomtest, rankdata
+
+from confide.core.door import InputError
+from confide.core.predictions import Predictions
+from confide.core.results import Comparison, Curve, Evaluation, Measurement
+from confide.evaluation.compare import LEVEL, compare, holm
+from confide.evaluation.evaluate import evaluate
+from confide.metrics import tnr, tpr
+from confide.metrics.family import METRICS
+
+RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
+SEPARATION = ("separability_kl", "separability_bhattacharyya")
+TESTED = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc")
+DECIDING = ("auroc", "aurc")
+"""A predictor is better than another when it is so by one of these and not worse by the other."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrustValues:
+    """Values of one predictor on the split, high = safe, and its own line where it has one."""
+
+    values: Floats
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, values: torch.Tensor, threshold: float | None, scale: str) -> TrustValues:
+        """Logits of being right become probabilities: separability means the same for all of them."""
+        wide = values.detach().to(torch.float64).cpu()
+        if scale != "logit":
+            return cls(wide.numpy(), threshold)
+        return cls(torch.sigmoid(wide).numpy(), None if threshold is None else 1 / (1 + math.exp(-threshold)))
+
+
+def compare_trust(
+    predictions: Predictions,
+    scores: Mapping[str, TrustValues],
+    *,
+    baseline: str = "mcp",
+    intervals: bool = True,
+    seed: int = 0,
+    **about: Any,
+) -> Evaluation:
+    """Every metric of every predictor with intervals, and paired tests of each against the baseline.
+
+    Args:
+        scores: values by name; the baseline must be among them.
+        intervals: False gives the values alone: no intervals and no tests.
+        about: what the report says of it.
+    """
+    if baseline not in scores:
+        raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
+    names = {name: "msp" if name == "mcp" else f"trust:{name}" for name in scores}
+    vectors = {names[name]: one.values for name, one in scores.items()}
+    found = evaluate(predictions, [*RANKING, *SEPARATION, "accuracy"], intervals, score=vectors, seed=seed, **about)
+    decisions = [
+        replace(rate(predictions, threshold=one.threshold, score=one.values), score=names[name])
+        for name, one in scores.items()
+        if one.threshold is not None
+        for rate in (tpr, tnr)
+    ]
+    if intervals:
+        for one in decisions:
+            _ = one.low  # computed now, so that the record that is saved holds it
+    comparisons = paired(predictions, scores, baseline, seed) if intervals else ()
+    return replace(
+        found,
+        measurements=(*found.measurements, *decisions),
+        curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
+        comparisons=comparisons,
+        about={**found.about, **({"verdict": verdict(comparisons, baseline)} if intervals else {})},
+    )
+
+
+def paired(
+    predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
+) -> tuple[Comparison, ...]:
+    """Ranking metrics by permutation, decisions by the exact McNemar test; Holm-corrected over the predictors."""
+    others = [name for name in scores if name != baseline]
+    if not others:
+        return ()
+    # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
+    ranked = {name: replace(predictions, trust=_ranks(one.values)) for name, one in scores.items()}
+    pairs = [(baseline, name) for name in others]
+    found = list(compare(ranked, metrics=TESTED, score="trust", pairs=pairs, seed=seed))
+    correct = predictions.facts.correct.cpu().numpy()
+    for name in others:
+        found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
+    judged = []
+    for metric in dict.fromkeys(one.metric for one in found):
+        family = [one for one in found if one.metric == metric]
+        judged += [_judged(one, p) for one, p in zip(family, holm([f.p_value for f in family]), strict=True)]
+    return tuple(judged)
+
+
+def _ranks(values: Floats) -> torch.Tensor:
+    return torch.from_numpy(rankdata(values) / len(values))
+
+
+def _judged(one: Comparison, corrected: float) -> Comparison:
+    higher = METRICS.get(one.metric).facts["better"] == "higher"
+    better = None
+    if corrected < LEVEL and one.difference != 0:
+        better = "b" if (one.difference > 0) == higher else "a"
+    return replace(one, p_holm=corrected, better=better)
+
+
+def decision_tests(
+    correct: NDArray[np.bool_], a: TrustValues, b: TrustValues, names: tuple[str, str]
+) -> list[Comparison]:
+    """TPR and TNR at each predictor's own line: differences, and the exact McNemar test of the discordant samples."""
+    if a.threshold is None or b.threshold is None:
+        return []
+    accepts = [one.values >= one.threshold for one in (a, b)]  # type: ignore[operator]
+    tests = []
+    for metric, rows, wanted in (("tpr", correct, True), ("tnr", ~correct, False)):
+        n = int(rows.sum())
+        if not n:
+            continue
+        first, second = ((accept == wanted)[rows] for accept in accepts)
+        gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
+        p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+        difference = (gained - lost) / n
+        spread = 1.959964 * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
+        tests.append(Comparison(metric, *names, difference, difference - spread, difference + spread, p_value, p_value))
+    return tests
+
+
+def outcome_histograms(
+    predictions: Predictions, scores: Mapping[str, TrustValues], names: Mapping[str, str], bins: int = 20
+) -> list[Curve]:
+    """Right and wrong, trusted and not (TP, FP, TN, FN) by value, with an edge on the predictor's own line."""
+    correct = predictions.facts.correct.cpu().numpy()
+    curves = []
+    for name, one in scores.items():
+        if one.threshold is None:
+            continue
+        low, high = float(min(one.values.min(), one.threshold)), float(max(one.values.max(), one.threshold))
+        below = max(1, round(bins * (one.threshold - low) / max(high - low, 1e-300)))
+        edges = np.unique(
+            np.concatenate(
+                [np.linspace(low, one.threshold, below + 1), np.linspace(one.threshold, high, max(2, bins - below + 1))]
+            )
+        )
+        trusted = one.values >= one.threshold
+        groups = {
+            "tp": correct & trusted,
+            "fp": ~correct & trusted,
+            "tn": ~correct & ~trusted,
+            "fn": correct & ~trusted,
+        }
+        counts = {key: np.histogram(one.values[rows], bins=edges)[0] for key, rows in groups.items()}
+        columns = {"low": edges[:-1], "high": edges[1:], **counts}
+        held = {key: tuple(float(v) for v in column) for key, column in columns.items()}
+        curves.append(Curve("trust_outcomes", held, split=predictions.split, score=names[name]))
+    return curves
+
+
+def verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> str:
+    """One plain sentence: which predictors beat the baseline, or that none does."""
+    plain = "max-softmax" if baseline == "mcp" else f"'{baseline}'"
+    better, worse = [], []
+    for name in dict.fromkeys(one.b for one in comparisons):
+        judged = [one.better for one in comparisons if one.b == name and one.metric in DECIDING]
+        if "b" in judged and "a" not in judged:
+            better.append(name)
+        elif "a" in judged and "b" not in judged:
+            worse.append(name)
+    if not comparisons:
+        return f"Nothing was compared with {plain}."
+    if not better:
+        return f"No predictor beats {plain}: no AUROC or AURC is significantly better (paired tests, Holm, p < 0.05)."
+    found = f"Better than {plain} by AUROC or AURC (paired tests, Holm, p < 0.05): {', '.join(better)}."
+    return found + (f" Worse: {', '.join(worse)}." if worse else "")
+
+
+def rate_at_same(predictions: Predictions, scores: TrustValues, baseline: TrustValues) -> tuple[float, float, float]:
+    """(TPR, TNR) of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR."""
+    if scores.threshold is None:
+        return math.nan, math.nan, math.nan
+    correct = predictions.facts.correct.cpu().numpy()
+    right, wrong = (float((scores.values >= scores.threshold)[rows].mean()) for rows in (correct, ~correct))
+    kept = np.sort(baseline.values[correct])[::-1]
+    line = kept[max(math.ceil(right * len(kept)) - 1, 0)]
+    return right, 1 - wrong, float((baseline.values[~correct] < line).mean())
+
+
+def measured(found: Evaluation, score: str, metric: str) -> Measurement | None:
+    """The measurement of one predictor, or None where it has none."""
+    rows = (m for m in found.measurements if m.metric == metric and m.score == score and m.group is None)
+    return next(rows, None)

@@ -1,0 +1,101 @@
+"""The verb `trust` from files to files."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide.cli.main import main
+from confide.trust import load
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("trust")
+    centres = 2 * torch.randn(3, 5, generator=torch.Generator().manual_seed(9))
+    for seed, (split, n) in enumerate((("train", 200), ("val", 200), ("test", 300))):
+        generator = torch.Generator().manual_seed(seed)
+        labels = torch.randint(3, (n,), generator=generator)
+        features = centres[labels] + torch.randn(n, 5, generator=generator)
+        logits = -torch.cdist(features[:, :2], centres[:, :2]).square() / 2
+        ids = np.array([f"{split}-{i}" for i in range(n)])
+        confide.Predictions(logits, labels, ids, split).save(root / f"{split}.parquet")
+        np.savez(root / f"{split}-features.npz", features=features.numpy(), label=labels.numpy(), id=ids)
+        members = logits + torch.randn(4, n, 3, generator=generator)
+        np.savez(root / f"{split}-members.npz", logits=members.numpy())
+    return root
+
+
+def paths(folder, *more):
+    return ["trust", str(folder / "val.parquet"), str(folder / "test.parquet"), *more]
+
+
+def test_all_predictors_are_compared_and_one_is_kept(folder, tmp_path, capsys):
+    features = ["--features", str(folder / "val-features.npz"), str(folder / "test-features.npz")]
+    members = ["--members", str(folder / "test-members.npz"), "--dropout", str(folder / "test-members.npz")]
+    reference = ["--reference", str(folder / "train-features.npz")]
+    extra = ["--fast", "--sweep", "1", "5", "--set", "steep_slope.epochs=3", "-o", str(tmp_path)]
+    assert main(paths(folder, *features, *members, *reference, *extra)) == 0
+    out = capsys.readouterr().out
+    for word in confide.trust.names():
+        assert word in out
+    assert "left out" not in out
+    assert "alpha_neg" in out
+    trust = load(tmp_path)
+    assert trust.word == "combined"
+    test = confide.Predictions.load(tmp_path / "predictions.parquet")
+    with np.load(folder / "test-features.npz") as arrays:
+        torch.testing.assert_close(trust(test, arrays["features"]), test.trust)
+
+
+def test_json_holds_every_number_with_its_interval(folder, tmp_path, capsys):
+    assert main(paths(folder, "--only", "entropy", "margin", "--json", "-o", str(tmp_path))) == 0
+    told = json.loads(capsys.readouterr().out)
+    areas = {m["score"]: m for m in told["measurements"] if m["metric"] == "auroc"}
+    assert set(areas) == {"msp", "trust:entropy", "trust:margin"}
+    assert all(m["low"] < m["value"] < m["high"] for m in areas.values())
+    assert {c["b"] for c in told["comparisons"]} == {"entropy", "margin"}
+    assert told["about"]["verdict"]
+
+
+def test_without_features_what_needs_them_is_left_out_with_the_reason(folder, tmp_path, capsys):
+    assert main(paths(folder, "--fast", "-o", str(tmp_path))) == 0
+    out = capsys.readouterr().out
+    assert "note: trust_score was left out: trust predictor 'trust_score' needs features" in out
+    assert "note: ensemble was left out" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--only", "rmd"], "needs features of the samples"),
+        (["--only", "rdm"], "did you mean 'rmd'"),
+        (["--set", "alpha=3"], "--set takes WORD.OPTION=VALUE"),
+        (["--set", "tcp.alpha=3"], "trust predictor 'tcp' has no option 'alpha'"),
+        (["--features", "none.npz", "none.npz"], "does not exist"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder, tmp_path, capsys, more, message):
+    assert main(paths(folder, *more, "-o", str(tmp_path))) == 1
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_the_test_split_is_never_fitted_on(folder, capsys):
+    assert main(["trust", str(folder / "test.parquet"), str(folder / "val.parquet")]) == 1
+    assert "must not be fitted on the test split" in capsys.readouterr().err
+
+
+def test_no_errors_to_learn_from_leaves_the_oracles_out(folder, tmp_path, capsys):
+    val = confide.Predictions.load(folder / "val.parquet")
+    val.take(val.facts.correct.numpy()).save(tmp_path / "right.parquet")
+    assert (
+        main(["trust", str(tmp_path / "right.parquet"), str(folder / "test.parquet"), "--fast", "-o", str(tmp_path)])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "steep_slope was left out: trust predictor 'steep_slope' needs right and wrong predictions" in out
+    assert load(tmp_path).word == "mcp"

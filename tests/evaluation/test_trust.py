@@ -1,0 +1,92 @@
+"""Trust predictors side by side: paired tests that say what is so, and decisions counted by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide.core.door import InputError
+from confide.core.results import Evaluation
+from confide.evaluation.trust import TrustValues, compare_trust, decision_tests, rate_at_same, verdict
+
+
+def made(n=800, seed=0):
+    """A classifier with weak confidence, a predictor that knows more, and one that knows nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, 4, generator=generator)
+    right = torch.rand(n, generator=generator) < 0.4 + 0.5 * torch.softmax(logits, dim=1).max(dim=1).values
+    labels = torch.where(right, logits.argmax(dim=1), (logits.argmax(dim=1) + 1) % 4)
+    predictions = confide.Predictions(logits, labels, split="test")
+    knows = right.double() + torch.randn(n, generator=generator, dtype=torch.float64)
+    guess = torch.randn(n, generator=generator, dtype=torch.float64)
+    scores = {
+        "mcp": TrustValues.of(predictions.facts.confidence, 0.5, "probability"),
+        "knows": TrustValues.of(2 * knows - 1, 0.0, "logit"),
+        "guess": TrustValues.of(guess, None, "score"),
+    }
+    return predictions, scores
+
+
+def test_a_better_predictor_is_found_and_a_guess_is_not():
+    predictions, scores = made()
+    found = compare_trust(predictions, scores)
+    judged = {(one.metric, one.b): one.better for one in found.comparisons}
+    assert judged["auroc", "knows"] == "b"
+    assert judged["auroc", "guess"] in (None, "a")
+    assert found.about["verdict"].startswith(
+        "Better than max-softmax by AUROC or AURC (paired tests, Holm, p < 0.05): knows."
+    )
+    one = found.find("tnr", score="trust:knows")
+    assert one.low < one.value < one.high
+
+
+def test_it_says_plainly_that_nothing_is_better(tmp_path):
+    predictions, scores = made()
+    found = compare_trust(predictions, {k: v for k, v in scores.items() if k != "knows"})
+    assert "No predictor beats max-softmax" in found.about["verdict"]
+    found.save(tmp_path / "evaluation.json")
+    assert Evaluation.load(tmp_path / "evaluation.json").about["verdict"] == found.about["verdict"]
+
+
+def test_a_monotone_change_of_scale_is_no_difference():
+    predictions, scores = made()
+    twin = TrustValues(np.exp(3 * scores["mcp"].values), None)
+    found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin})
+    assert all(one.p_value == 1.0 and one.difference == 0 for one in found.comparisons)
+
+
+def test_the_baseline_must_be_there_and_values_alone_are_quick():
+    predictions, scores = made(100)
+    with pytest.raises(InputError, match="baseline 'mcp' must be among"):
+        compare_trust(predictions, {"knows": scores["knows"]})
+    found = compare_trust(predictions, scores, intervals=False)
+    assert not found.comparisons
+    assert verdict(()) == "Nothing was compared with max-softmax."
+
+
+def test_mcnemar_by_hand():
+    correct = np.array([True] * 6 + [False] * 4)
+    a = TrustValues(np.array([1, 1, 1, 1, 0, 0, 1, 1, 1, 1.0]), 0.5)
+    b = TrustValues(np.array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0.0]), 0.5)
+    positive, negative = decision_tests(correct, a, b, ("a", "b"))
+    # One right sample gained of six; of four wrong ones b catches all, a none: p = 2 / 2^4.
+    assert positive.difference == pytest.approx(1 / 6)
+    assert positive.p_value == 1.0
+    assert negative.difference == 1.0
+    assert negative.p_value == pytest.approx(2 / 16)
+    assert rate_at_same(confide.Predictions(torch.eye(2)[(~correct).astype(int)], [0] * 10), b, a) == pytest.approx(
+        (5 / 6, 1.0, 0.0)
+    )
+
+
+def test_outcomes_of_the_histogram_add_up_to_all_samples():
+    predictions, scores = made()
+    curves = [c for c in compare_trust(predictions, scores, intervals=False).curves if c.kind == "trust_outcomes"]
+    assert [c.score for c in curves] == ["msp", "trust:knows"]
+    for curve in curves:
+        assert sum(sum(curve.columns[k]) for k in ("tp", "fp", "tn", "fn")) == 800
+        # No bin mixes trusted and not trusted.
+        for trusted, other in zip(
+            *(np.add(curve.columns[a], curve.columns[b]) for a, b in (("tp", "fp"), ("tn", "fn"))), strict=True
+        ):
+            assert trusted == 0 or other == 0
