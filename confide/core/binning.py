@@ -40,3 +40,12 @@ def mass_starts(n: int, bins: int) -> Indices:
     """First rank of every equal-mass bin and n at the end: bin b holds ranks ceil(b n / bins) up to the next."""
     check_range(bins, "bins", 1)
     return (-(-np.arange(bins + 1, dtype=np.int64) * n // bins)).astype(np.intp)
+
+
+def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1."""
+    check_range(bins, "bins", 1)
+    rising = np.sort(values)
+    parts = [part for part in np.array_split(rising, bins) if len(part)]
+    between = [(before[-1] + after[0]) / 2 for before, after in zip(parts[:-1], parts[1:], strict=True)]
+    return np.concatenate(([0.0], np.unique([*between, 1.0])))

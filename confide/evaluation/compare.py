@@ -16,8 +16,9 @@ from confide.core.facts import join_facts
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
 from confide.core.results import Comparison
-from confide.evaluation.evaluate import Asked, lacking
-from confide.metrics.family import CORE, METRICS, label_of, parse
+from confide.evaluation.evaluate import lacking, words_of
+from confide.evaluation.measuring import Asked
+from confide.metrics.family import label_of, parse
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import Base, View, base_of
 
@@ -106,10 +107,8 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
 
 def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], score: str) -> list[Asked]:
     """Metrics that have a direction and that all predictions allow."""
-    everything = {"core": CORE, "all": (*METRICS.names(), "ece_mass")}
-    words = everything.get(metrics, (metrics,)) if isinstance(metrics, str) else tuple(metrics)
     chosen = []
-    for word in dict.fromkeys(words):
+    for word in dict.fromkeys(words_of(metrics)):
         method, options = parse(word)
         if method.facts["better"] == "neither" or method.facts.get("whole") or any(lacking(method, r) for r in records):
             if not isinstance(metrics, str):

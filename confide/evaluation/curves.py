@@ -19,16 +19,16 @@ RELIABILITY_BINS = (10, 15, 20)
 Floats = NDArray[np.float64]
 
 
-def all_curves(base: Base, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:
+def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:
     """Every curve that these samples allow, for the plain confidence and the other scores."""
     curves = [
-        reliability(base, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
+        reliability(view, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
     ]
-    curves += [risk_coverage(base, score, name) for name, score in scores.items()]
-    curves.append(histogram(base, "msp", None))
-    curves += [histogram(base, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
+    curves += [risk_coverage(view, score, name) for name, score in scores.items()]
+    curves.append(histogram(view, "msp", None))
+    curves += [histogram(view, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
     if difficulty is not None:
-        curves += difficulty_curves(difficulty, base.wrong)
+        curves += difficulty_curves(difficulty, view.base.wrong)
     return curves
 
 
@@ -36,9 +36,9 @@ def _columns(**columns: Any) -> dict[str, tuple[float, ...]]:
     return {name: tuple(float(v) for v in values) for name, values in columns.items()}
 
 
-def reliability(base: Base, binning: str, bins: int, bands: bool, seed: int) -> Curve:
+def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> Curve:
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model."""
-    sums = View(base).bins(binning, bins)
+    base, sums = view.base, view.bins(binning, bins)
     full = sums.count > 0
     count = np.maximum(sums.count, 1)
     confidence = np.where(full, sums.confidence / count, np.nan)
@@ -84,34 +84,34 @@ def _bands(base: Base, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Flo
     return low, high
 
 
-def risk_coverage(base: Base, score: Any, name: str) -> Curve:
+def risk_coverage(view: View, score: Any, name: str) -> Curve:
     """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all."""
-    ranks, ordered = View(base).ranks(score), base.ordered(score)
-    steps = len(ranks.accepted)
-    wanted = np.linspace(ranks.n / MOST_POINTS, ranks.n, MOST_POINTS)
-    at = np.unique(np.minimum(np.searchsorted(ranks.accepted, wanted - 1e-9), steps - 1))
-    last = at if ordered.ends is None else ordered.ends[at]
+    base = view.base
+    ranks, ordered = view.ranks(score), base.ordered(score)
+    at = np.unique(np.linspace(1, base.n, MOST_POINTS).round().astype(np.intp)) - 1
+    segment = np.searchsorted(ordered.ends, at)
+    at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
+    errors = np.interp(at + 1.0, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
     return Curve(
         "risk_coverage",
-        _columns(
-            coverage=ranks.accepted[at] / ranks.n,
-            risk=ranks.errors[at] / ranks.accepted[at],
-            threshold=ordered.values[last],
-        ),
+        _columns(coverage=(at + 1) / base.n, risk=errors / (at + 1), threshold=ordered.values[at]),
         score=name,
     )
 
 
-def histogram(base: Base, score: Any, name: str | None, bins: int = 20) -> Curve:
-    """How many right and wrong samples have which confidence or score."""
-    ordered = base.ordered(score)
-    values = ordered.values.astype(np.float64)
+def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve:
+    """How many right and wrong samples have which confidence or score; bins are (low, high]."""
+    ordered, ranks = view.base.ordered(score), view.ranks(score)
+    values = ordered.values
     edges = width_edges(bins)
     if name is not None and not (values[-1] >= 0 and values[0] <= 1):
         high = values[0] if values[0] > values[-1] else values[-1] + 1
         edges = np.linspace(values[-1], high, bins + 1)
-    right, _ = np.histogram(values[~ordered.wrong], bins=edges)
-    wrong, _ = np.histogram(values[ordered.wrong], bins=edges)
+    below = np.searchsorted(values[::-1], edges[1:-1], side="right")
+    above = np.concatenate(([len(values)], len(values) - below, [0])).astype(np.float64)
+    errors = np.interp(above, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
+    wrong = -np.diff(errors)
+    right = -np.diff(above) - wrong
     return Curve("confidence_histogram", _columns(low=edges[:-1], high=edges[1:], right=right, wrong=wrong), score=name)
 
 

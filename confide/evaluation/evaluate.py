@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,54 +13,18 @@ from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
 from confide.core.registry import Method
-from confide.core.results import Curve, Evaluation, Measurement
+from confide.core.results import Curve, Evaluation
 from confide.evaluation.curves import all_curves
-from confide.evaluation.groups import (
-    MOST_GROUPS,
-    Grouping,
-    class_groups,
-    difficulty_groups,
-    facts_for_means,
-    group_means,
-    groupings,
-)
-from confide.metrics.family import CORE, METRICS, label_of, parse, value_of
-from confide.metrics.resampling import RESAMPLES, Null, Statistic, bootstrap, interval_from, nulls
-from confide.metrics.view import Base, View, base_of
+from confide.evaluation.groups import MOST_GROUPS, Grouping, class_groups, difficulty_groups, groupings
+from confide.evaluation.measuring import Asked, Tag, group_measurements, measurements
+from confide.metrics.family import CORE, METRICS, parse
+from confide.metrics.resampling import RESAMPLES
+from confide.metrics.view import View, base_of
 
 GROUP_RESAMPLES = 200
+MOST_FOR_SLOW = 5_000
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One number to compute: a metric with its options, and the name of its score."""
-
-    method: Method
-    options: dict[str, Any]
-    score: str | None = None
-
-    @property
-    def calibration(self) -> bool:
-        return bool(self.method.facts["kind"] == "calibration")
-
-    @property
-    def whole(self) -> bool:
-        """Needs all probabilities again for every resample, so it has no bootstrap here."""
-        return bool(self.method.facts.get("whole"))
-
-    def __call__(self, view: View) -> float:
-        return value_of(self.method, view, self.options)
-
-
-@dataclass(frozen=True)
-class Tag:
-    """What the rows of one evaluation have in common."""
-
-    model: str
-    stage: str
-    split: str | None
 
 
 def evaluate(
@@ -92,16 +54,16 @@ def evaluate(
         about: what the report says of it: title, unit, class_names, ...
     """
     base = base_of(predictions)
+    if predictions.top1 is None and "classwise_ece" in words_of(metrics):
+        predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     asked, missing = requests(metrics, predictions, ranking)
     tag = Tag(model, stage, predictions.split)
-    if any(a.method.word == "classwise_ece" and not a.options for a in asked):
-        predictions.class_table()  # one pass over the logits gives this table and the facts
     rows = measurements(base, asked, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
     for grouping in groupings(predictions, by, difficulty):
         rows += group_measurements(predictions, grouping, asked, tag, seed, GROUP_RESAMPLES if intervals else 0)
-    curves = all_curves(base, ranking, difficulty, intervals, seed)
+    curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = {**about_of(predictions, scores, seed), **about}
     if missing:
         known["missing"] = {**missing, **known.get("missing", {})}
@@ -141,19 +103,15 @@ def requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
 ) -> tuple[list[Asked], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words: Sequence[str]
-    if isinstance(metrics, str):
-        words = {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
-    else:
-        words = metrics
+    words = words_of(metrics)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     asked, missing = [], {}
     for word in dict.fromkeys(words):
         method, options = parse(word)
         lack = lacking(method, predictions)
-        if lack and explicit:
+        if lack and explicit and "ask for it" not in lack:
             raise InputError(f"metric '{word}' {lack}")
-        if lack:
+        if lack and not explicit:
             missing[word] = lack
         elif "score" in method.options:
             asked += [Asked(method, {**options, "score": s}, name) for name, s in ranking.items()]
@@ -162,14 +120,24 @@ def requests(
     return asked, missing
 
 
+def words_of(metrics: str | Sequence[str]) -> Sequence[str]:
+    """Words of a set of metrics."""
+    if not isinstance(metrics, str):
+        return metrics
+    return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
+
+
 def lacking(method: Method, predictions: Predictions) -> str:
     """Why a metric cannot be computed from these predictions; empty where it can."""
     if method.word in ("nll", "brier") and predictions.facts.nll is None:
         return "needs all probabilities"
     if method.facts.get("whole") and predictions.top1 is not None:
         return "needs all probabilities"
-    if method.facts.get("whole") and predictions.given is not None and predictions.given_table is None:
+    table = method.word == "classwise_ece" and predictions.given_table is not None
+    if method.facts.get("whole") and predictions.given is not None and not table:
         return "needs all probabilities in memory"
+    if method.facts.get("slow") and len(predictions) > MOST_FOR_SLOW:
+        return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
     return ""
 
 
@@ -181,112 +149,6 @@ def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Gro
     if difficulty is not None:
         found.append(difficulty_groups(difficulty))
     return found
-
-
-def measurements(
-    base: Base, asked: Sequence[Asked], tag: Tag, seed: int, resamples: int, groups: Sequence[Grouping] = ()
-) -> list[Measurement]:
-    """All measurements of one set of samples; one bootstrap and one null serve them all."""
-    view = View(base)
-    values = [a(view) for a in asked]
-    means = [group_means(view, g) for g in groups]
-    if not resamples:
-        rows = [row_of(a, v, base.n, tag) for a, v in zip(asked, values, strict=True)]
-        return rows + [m for g, v in zip(groups, means, strict=True) for m in mean_rows(base, g, v, None, tag)]
-    light = [a for a in asked if not a.whole]
-    statistics: list[Statistic] = [*light, *(partial(group_means, grouping=g) for g in groups)]
-    draws, factor = bootstrap(base, statistics, resamples=resamples, seed=seed)
-    tests = calibration_tests(base, [a for a in asked if a.calibration], seed, resamples)
-    at = {id(a): k for k, a in enumerate(light)}
-    rows = []
-    for a, value in zip(asked, values, strict=True):
-        null = tests.get(id(a))
-        own = draws[at[id(a)]] if id(a) in at else None
-        bounds = (math.nan, math.nan) if own is None else interval_from(a.method, value, base.n, own, null, factor)
-        rows.append(row_of(a, value, base.n, tag, bounds, null))
-    begin = len(light)
-    for grouping, mean in zip(groups, means, strict=True):
-        rows += mean_rows(base, grouping, mean, draws[begin : begin + len(mean)], tag, factor)
-        begin += len(mean)
-    return rows
-
-
-def calibration_tests(base: Base, asked: Sequence[Asked], seed: int, resamples: int) -> dict[int, Null]:
-    """The null of every calibration error, by the identity of what was asked."""
-    light = [a for a in asked if not a.whole]
-    found = nulls(base, [(a.method, a.options) for a in light], resamples=resamples, seed=seed) if light else []
-    return {id(a): null for a, null in zip(light, found, strict=True)}
-
-
-def row_of(
-    asked: Asked,
-    value: float,
-    n: int,
-    tag: Tag,
-    bounds: tuple[float, float] | None = None,
-    null: Null | None = None,
-    group: str | None = None,
-) -> Measurement:
-    """A row of the table."""
-    return Measurement(
-        metric=label_of(asked.method, asked.options),
-        value=value,
-        n=n,
-        split=tag.split,
-        stage=tag.stage,
-        group=group,
-        model=tag.model,
-        score=asked.score,
-        chance=null.mean if null else None,
-        chance_high=null.high if null else None,
-        p_value=null.p_value if null else None,
-        bounds=bounds or (math.nan, math.nan),
-    )
-
-
-def mean_rows(
-    base: Base, grouping: Grouping, values: Floats, draws: Floats | None, tag: Tag, factor: float = 1.0
-) -> list[Measurement]:
-    """Rows of the means in every group that has samples."""
-    words = facts_for_means(base.predictions)
-    sizes, rows = grouping.sizes, []
-    for group, size in enumerate(sizes):
-        if not size:
-            continue
-        for k, word in enumerate(words):
-            place = group * len(words) + k
-            value = float(values[place])
-            asked = Asked(METRICS.get(word), {})
-            bounds = None
-            if draws is not None:
-                bounds = interval_from(asked.method, value, int(size), draws[place], None, factor)
-            rows.append(row_of(asked, value, int(size), tag, bounds, group=grouping.label(group)))
-    return rows
-
-
-def group_measurements(
-    predictions: Predictions, grouping: Grouping, asked: Sequence[Asked], tag: Tag, seed: int, resamples: int
-) -> list[Measurement]:
-    """Every metric within every group; what the means already show is not repeated."""
-    rows = []
-    for group, size in enumerate(grouping.sizes):
-        if not size:
-            continue
-        chosen = np.flatnonzero(grouping.index == group)
-        part = [restricted(a, chosen) for a in asked]
-        base = Base(predictions.take(chosen))
-        found = measurements(base, part, tag, seed, resamples)
-        rows += [replace(m, group=grouping.label(group)) for m in found]
-    return rows
-
-
-def restricted(asked: Asked, rows: NDArray[np.intp]) -> Asked:
-    """The same for some samples: a score given as a vector is cut alike."""
-    score = asked.options.get("score")
-    if score is None or isinstance(score, str):
-        return asked
-    array = score.detach().cpu().numpy() if hasattr(score, "detach") else np.asarray(score)
-    return Asked(asked.method, {**asked.options, "score": array[rows]}, asked.score)
 
 
 def about_of(predictions: Predictions, scores: Scores | None, seed: int) -> dict[str, Any]:

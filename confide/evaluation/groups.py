@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Which group every sample is in; -1 is none."""
+    """Which group every sample is in."""
 
     kind: str
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Grouping:
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        return np.bincount(self.index[self.index >= 0], minlength=len(self.names))
+        return np.bincount(self.index, minlength=len(self.names))
 
     def label(self, group: int) -> str:
         """As it stands in a measurement: `class=Shirt`."""
@@ -103,13 +103,12 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
 
 def group_means(view: View, grouping: Grouping) -> Floats:
     """Means of accuracy, confidence gap, NLL and Brier in every group, group by group, flat; NaN where empty."""
-    inside = grouping.index >= 0
-    index, size = grouping.index[inside], len(grouping.names)
-    weights = np.ones(view.base.n) if view.weights is None else view.weights
-    total = np.bincount(index, weights[inside], minlength=size)
+    index, size, weights = grouping.index, len(grouping.names), view.weights
+    total = np.bincount(index, weights, minlength=size)
 
     def mean(name: str) -> Floats:
-        sums = np.bincount(index, (weights * view.base.vector(name))[inside], minlength=size)
+        values = view.base.vector(name)
+        sums = np.bincount(index, values if weights is None else weights * values, minlength=size)
         return np.asarray(np.divide(sums, total, out=np.full(size, np.nan), where=total > 0))
 
     right = mean("correct")

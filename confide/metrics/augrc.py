@@ -25,5 +25,4 @@ def augrc(view: View, *, score: Any = "msp") -> float:
         score: what ranks the samples, high = safe: a word, `trust`, or n values.
     """
     ranks = view.ranks(score)
-    _, errors_before, size, errors = ranks.steps
-    return float((size * (errors_before + errors / 2)).sum() / ranks.n**2)
+    return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from confide.metrics.family import metric
+from confide.metrics.ordering import harmonic
 from confide.metrics.view import View
 
 
@@ -28,6 +29,12 @@ def aupr_error(view: View, *, score: Any = "msp") -> float:
     ranks = view.ranks(score)
     if ranks.wrong == 0:
         return math.nan
-    before, errors_before, _, errors = ranks.steps
-    precision = (ranks.wrong - errors_before) / np.maximum(ranks.n - before, 1)
-    return float((errors * precision).sum() / ranks.wrong)
+    left, errors_left = ranks.n - ranks.before, ranks.wrong - ranks.errors_before
+    tie = np.flatnonzero(ranks.tied)
+    total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
+    # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
+    run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
+    sums = harmonic(int(ranks.n))
+    rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
+    total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
+    return total / ranks.wrong

@@ -31,6 +31,8 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     right = ranks.n - ranks.wrong
     if right == 0:
         return math.nan
-    _, _, size, errors = ranks.steps
-    precision = 1 - ranks.errors / np.maximum(ranks.accepted, 1)
-    return float(((size - errors) * precision).sum() / right)
+    gained = ranks.size - ranks.new_errors
+    # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
+    lost = np.where(ranks.tied, gained * ranks.errors / np.maximum(ranks.accepted, 1), 0.0)
+    run = np.flatnonzero(~ranks.tied & (gained > 0))
+    return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)

@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from confide.metrics.family import metric
-from confide.metrics.ordering import Ranks, harmonic
 from confide.metrics.view import View
-
-
-def area_under_risk_coverage(ranks: Ranks) -> float:
-    """Mean over k of the error rate among the k safest, averaged over all orders of tied samples."""
-    if ranks.single:
-        return float(np.mean(ranks.errors / ranks.accepted))
-    before, errors_before, size, errors = ranks.steps
-    # Within a tie the expected errors rise linearly, so the risks sum to e + (E - A e / m)(H[A + m] - H[A]).
-    sums = harmonic(int(ranks.n))
-    share = errors / np.maximum(size, 1)
-    rise = sums[ranks.accepted.astype(np.intp)] - sums[before.astype(np.intp)]
-    return float((errors + (errors_before - before * share) * rise).sum() / ranks.n)
 
 
 @metric(
@@ -37,4 +22,4 @@ def aurc(view: View, *, score: Any = "msp") -> float:
     Args:
         score: what ranks the samples, high = safe: a word, `trust`, or n values.
     """
-    return area_under_risk_coverage(view.ranks(score))
+    return view.ranks(score).area

@@ -29,6 +29,5 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     right = ranks.n - ranks.wrong
     if right == 0 or ranks.wrong == 0:
         return math.nan
-    _, errors_before, size, errors = ranks.steps
-    above = (size - errors) * (ranks.wrong - errors_before - errors / 2)
-    return float(above.sum() / (right * ranks.wrong))
+    below = ranks.wrong - (ranks.errors_before + ranks.errors) / 2
+    return float((ranks.size - ranks.new_errors) @ below / (right * ranks.wrong))

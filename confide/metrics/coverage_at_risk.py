@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,14 @@ from confide.metrics.view import View
 
 def largest_coverage(ranks: Ranks, risk: float) -> float:
     """Largest accepted share whose error rate is at most `risk`; ties are accepted together."""
-    good = np.flatnonzero(ranks.errors <= risk * ranks.accepted * (1 + 1e-12))
-    good = good[ranks.accepted[good] > 0]
-    return float(ranks.accepted[good[-1]] / ranks.n) if len(good) else 0.0
+    good = np.flatnonzero((ranks.errors <= risk * ranks.accepted * (1 + 1e-12)) & (ranks.accepted > 0))
+    reached = float(ranks.accepted[good[-1]]) if len(good) else 0.0
+    following = int(good[-1]) + 1 if len(good) else 0
+    if following < len(ranks.accepted) and not ranks.tied[following] and risk < 1:
+        # A run of errors follows: the first few may still be allowed, (E + k) / (A + k) <= risk.
+        room = (risk * ranks.before[following] - ranks.errors_before[following]) / (1 - risk)
+        reached += max(0, math.floor(room * (1 + 1e-12)))
+    return reached / ranks.n
 
 
 @metric(

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from confide.core.door import check_choice
-from confide.metrics.aurc import area_under_risk_coverage
 from confide.metrics.family import metric
 from confide.metrics.ordering import harmonic
 from confide.metrics.view import View
@@ -40,4 +39,4 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit") -> float:
         form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
     """
     ranks = view.ranks(score)
-    return area_under_risk_coverage(ranks) - best_area(round(ranks.n), round(ranks.wrong), form)
+    return ranks.area - best_area(round(ranks.n), round(ranks.wrong), form)

@@ -1,12 +1,14 @@
 """Samples in the order of a score, and how many are accepted and wrong as the threshold falls.
 
-Ties are one step: whoever accepts a score accepts all samples that have it.
+Ties are one step: whoever accepts a score accepts all samples that have it. Neighbours that are not tied but alike
+(all correct, or all wrong) are one segment too, because every ranking metric has a closed form over such a run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +16,20 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+Values = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """Samples from the safest to the least safe. `ends` are the last positions of tied groups, None without ties."""
+    """Samples from the safest to the least safe, in segments: `ends` are their last positions, `tied` says which kind.
 
-    values: NDArray[np.floating]
+    A tied segment holds all samples of one score; the others hold a run of distinct scores, all right or all wrong.
+    """
+
+    values: Values
     wrong: Flags
-    ends: Indices | None
+    ends: Indices
+    tied: Flags
     order: Indices | None = None
 
     def __len__(self) -> int:
@@ -31,11 +38,11 @@ class Sorted:
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """At every distinct score, from the safest: samples accepted so far and errors among them."""
+    """At every segment's end, from the safest: samples accepted so far and errors among them."""
 
     accepted: Floats
     errors: Floats
-    single: bool  # every step accepts exactly one sample
+    tied: Flags
 
     @property
     def n(self) -> float:
@@ -46,77 +53,102 @@ class Ranks:
         return float(self.errors[-1])
 
     @cached_property
-    def steps(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Accepted and errors before each step, and by how much each step adds to them."""
-        before = np.concatenate(([0.0], self.accepted[:-1]))
-        errors_before = np.concatenate(([0.0], self.errors[:-1]))
-        return before, errors_before, self.accepted - before, self.errors - errors_before
+    def before(self) -> Floats:
+        """Accepted before each segment."""
+        return np.concatenate(([0.0], self.accepted[:-1]))
+
+    @cached_property
+    def errors_before(self) -> Floats:
+        """Errors accepted before each segment."""
+        return np.concatenate(([0.0], self.errors[:-1]))
+
+    @cached_property
+    def size(self) -> Floats:
+        """Samples of each segment."""
+        return self.accepted - self.before
+
+    @cached_property
+    def new_errors(self) -> Floats:
+        """Errors of each segment."""
+        return self.errors - self.errors_before
+
+    @cached_property
+    def rise(self) -> Floats:
+        """Sum of 1 / k over the ranks k of each segment."""
+        return np.diff(harmonic(int(self.n))[self.accepted.astype(np.intp)], prepend=0.0)
+
+    @cached_property
+    def area(self) -> float:
+        """Mean over k of the error rate among the k safest, averaged over all orders of tied samples.
+
+        Within a tie the expected errors rise linearly, within a run they do anyway, so the risks of a segment of m
+        samples with e errors sum to e + (E - A e / m)(1 / (A + 1) + ... + 1 / (A + m)).
+        """
+        share = self.new_errors / np.maximum(self.size, 1)
+        share *= self.before
+        np.subtract(self.errors_before, share, out=share)
+        return float((self.wrong + share @ self.rise) / self.n)
 
 
 def ranks_of(ordered: Sorted, weights: Floats | None = None) -> Ranks:
     """Running counts of sorted samples; weights are how often a resample drew each, in sorted order."""
     if weights is None:
-        errors = np.cumsum(ordered.wrong, dtype=np.float64)
-        if ordered.ends is None:
-            return Ranks(np.arange(1.0, len(ordered) + 1), errors, True)
-        return Ranks((ordered.ends + 1).astype(np.float64), errors[ordered.ends], False)
+        errors = np.cumsum(ordered.wrong, dtype=np.int32)[ordered.ends].astype(np.float64)
+        return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
-    if ordered.ends is not None:
-        accepted, errors = accepted[ordered.ends], errors[ordered.ends]
-    return Ranks(accepted, errors, False)
+    return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied)
 
 
-def sort_with_order(values: NDArray[np.floating], wrong: Flags) -> Sorted:
+def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
+    """Ends and kinds of the segments; `same[i]` says that samples i and i + 1 have one score."""
+    cut = wrong[1:] != wrong[:-1]
+    if not same.any():
+        ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+        return ends, np.zeros(len(ends), dtype=bool)
+    beside = np.zeros(len(same), dtype=bool)
+    beside[1:] |= same[:-1]
+    beside[:-1] |= same[1:]
+    cut = (cut | beside) & ~same
+    ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+    tied = np.zeros(len(ends), dtype=bool)
+    tied[ends > 0] = same[ends[ends > 0] - 1]
+    return ends, tied
+
+
+def sort_with_order(values: Values, wrong: Flags) -> Sorted:
     """Sorted samples with the permutation that sorts others alike: the reverse of a stable ascending sort."""
     order = np.argsort(values, kind="stable")[::-1]
-    ordered = values[order]
-    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
-    return Sorted(ordered, wrong[order], None if len(ends) == len(values) else ends, order)
+    ordered, flags = values[order], wrong[order]
+    ends, tied = segments(ordered[1:] == ordered[:-1], flags)
+    return Sorted(ordered, flags, ends, tied, order)
 
 
-def sort_packed(values: NDArray[np.floating], wrong: Flags) -> Sorted:
+def sort_packed(values: Values, wrong: Flags) -> Sorted:
     """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
 
-    Within ties the order is not that of the input.
+    The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
+    input.
     """
-    falling = bool(len(values)) and values.dtype == np.float64 and float(values.max()) <= 0
-    if values.dtype == np.float64 and not falling and float(values.min(initial=0.0)) < 0:
-        return sort_with_order(values, wrong)  # signed float64 needs all 64 bits
-    keys = _keys(-values if falling else values)
-    keys <<= np.uint64(1)
-    keys |= wrong.view(np.uint8) if wrong.flags.c_contiguous else wrong.astype(np.uint8)
+    falling = float(values.max()) <= 0
+    if not falling and float(values.min()) < 0:
+        return sort_with_order(values, wrong)  # both signs need all bits
+    kind: Any = np.uint32 if values.dtype == np.float32 else np.uint64
+    keys: NDArray[Any] = (np.negative(values) if falling else values.copy()).view(kind)
+    keys <<= kind(1)  # the sign falls off, so that -0 is 0
+    keys |= wrong.view(np.uint8)
     keys.sort()
     if not falling:
         keys = keys[::-1]
-    changes = np.flatnonzero((keys[1:] ^ keys[:-1]) > np.uint64(1))
-    ends = None if len(changes) == len(keys) - 1 else np.append(changes, len(keys) - 1)
-    ordered_wrong = (keys & np.uint64(1)).astype(bool)
-    keys = keys >> np.uint64(1)
-    ordered = _values(keys, values.dtype)
-    return Sorted(np.negative(ordered) if falling else ordered, ordered_wrong, ends)
-
-
-_SIGN = np.uint32(1 << 31)
-
-
-def _keys(values: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """Unsigned integers in the order of the values; adding 0 makes -0 and 0 one."""
-    if values.dtype == np.float64:
-        return (values + 0.0).view(np.uint64)
-    bits = (values + np.float32(0)).view(np.uint32)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN).astype(np.uint64)
-
-
-def _values(keys: NDArray[np.uint64], kind: np.dtype[np.floating]) -> NDArray[np.floating]:
-    if kind == np.float64:
-        return keys.view(np.float64)
-    short = keys.astype(np.uint32)
-    return np.where(short & _SIGN, short & ~_SIGN, ~short).view(np.float32)
+    flags = (keys & kind(1)).astype(bool)
+    keys = keys >> kind(1)
+    ends, tied = segments(keys[1:] == keys[:-1], flags)
+    ordered = keys.view(values.dtype)
+    return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, ends, tied)
 
 
 @lru_cache(maxsize=4)
 def harmonic(n: int) -> Floats:
     """Sums of 1/1 + ... + 1/k for k = 0..n."""
-    table = np.zeros(n + 1)
-    np.cumsum(1.0 / np.arange(1, n + 1), out=table[1:])
-    return table
+    table = np.arange(n + 1, dtype=np.float64)
+    np.divide(1.0, table[1:], out=table[1:])
+    return np.cumsum(table, out=table)

@@ -110,27 +110,24 @@ def wilson_interval(rate: float, n: float) -> tuple[float, float]:
 def calibration_interval(value: float, draws: Floats, null: Null, factor: float = 1.0) -> tuple[float, float]:
     """Bias-corrected interval of a calibration error, from bootstrap draws and the null.
 
-    A calibration error is pushed up by noise, its resamples twice: in squares about by the squared null mean m^2 each
-    time. So the interval holds the quantiles of sqrt(max(0, draw^2 - 2 m^2)): near 0 the noise is taken off and the
-    floor is 0, for a clear miscalibration the correction vanishes.
+    Noise pushes a calibration error up, in squares by about the squared null mean m^2, and pushes its resamples up
+    once more. So the squared draws are centred at value^2 - m^2, with floor 0: near 0 the null mean is taken off, for
+    a clear miscalibration the correction vanishes.
     """
     if not math.isfinite(value):
         return math.nan, math.nan
-    noise = null.mean**2
     if factor != 1.0:
-        # Draws come from a subsample: shrink their spread, then only the noise of the whole sample is left in them.
         draws = value + (draws - draws.mean()) * factor
-        corrected = np.sqrt(np.maximum(0.0, draws**2 - noise))
-    else:
-        corrected = np.sqrt(np.maximum(0.0, draws**2 - 2 * noise))
-    low, high = np.quantile(corrected, (0.025, 0.975))
+    squares = draws**2
+    centred = squares - squares.mean() + value**2 - null.mean**2
+    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), (0.025, 0.975))
     return float(low), float(high)
 
 
 def interval_of(method: Method, predictions: Predictions, options: dict[str, Any], value: float) -> tuple[float, float]:
     """The 95 % interval of one metric."""
     if method.facts.get("whole"):
-        return math.nan, math.nan
+        return whole_interval(method, predictions, options, value, whole_null(method, predictions, options, value))
     base = Base(predictions)
     draws, factor = bootstrap(base, [lambda view: method.facts["value"](view, **options)])
     null = nulls(base, [(method, options)])[0] if method.facts["kind"] == "calibration" else None
@@ -142,10 +139,31 @@ def interval_from(
 ) -> tuple[float, float]:
     """The interval that fits the kind of metric, from its bootstrap draws."""
     if null is not None:
-        return calibration_interval(value, draws, null, factor)
+        unbiased = Null(0.0, null.high, null.p_value, null.draws) if method.facts.get("debiased") else null
+        return calibration_interval(value, draws, unbiased, factor)
     if method.word == "accuracy" and value in (0.0, 1.0):
         return wilson_interval(value, n)
     return percentile_interval(value, draws, factor)
+
+
+def whole_null(
+    method: Method, predictions: Predictions, options: dict[str, Any], value: float, seed: int = 0
+) -> Null | None:
+    """The null of a metric that needs all probabilities, where it has one for these options."""
+    draw = method.facts.get("null")
+    if draw is None or options.get("binning", "width") != "width" or options.get("of", "all") != "all":
+        return None
+    return None if predictions.given is not None else null_from(value, draw(predictions, options, seed))
+
+
+def whole_interval(
+    method: Method, predictions: Predictions, options: dict[str, Any], value: float, null: Null | None, seed: int = 0
+) -> tuple[float, float]:
+    """The interval of a metric that needs all probabilities; NaN where resampling it would take too long."""
+    if null is None or "resample" not in method.facts:
+        return math.nan, math.nan
+    draws, factor = method.facts["resample"](predictions, options, seed)
+    return calibration_interval(value, draws, null, factor)
 
 
 def nulls(

@@ -5,7 +5,9 @@ A resample of the bootstrap is the same samples with other whole weights, so it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ class Base:
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
     _sorted: dict[str, Sorted] = field(default_factory=dict)
-    _vectors: dict[str, Floats] = field(default_factory=dict)
+    _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _running: tuple[Floats, Floats] | None = None
     _held: dict[str, Any] = field(default_factory=dict)  # scores given as vectors, so that no id is used twice
 
@@ -48,19 +50,25 @@ class Base:
     def wrong(self) -> NDArray[np.bool_]:
         return np.asarray(~self.predictions.facts.correct.cpu().numpy(), dtype=np.bool_)
 
-    def vector(self, name: str) -> Floats:
-        """A fact of every sample in float64."""
+    def vector(self, name: str) -> NDArray[Any]:
+        """A fact of every sample."""
         if name not in self._vectors:
             facts = self.predictions.facts
-            self._vectors[name] = facts.sureness() if name == "sureness" else facts.need(name).double().cpu().numpy()
+            values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
+            # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
+            self._vectors[name] = values.astype(np.float64) if self.resampled else values
         return self._vectors[name]
 
     def ordered(self, score: Any) -> Sorted:
         """Samples sorted by that score."""
         key = self.key(score)
         if key not in self._sorted:
-            values = score_values(self.predictions, score)
-            self._sorted[key] = (sort_with_order if self.resampled else sort_packed)(values, self.wrong)
+            sort = sort_with_order if self.resampled else sort_packed
+            if key == "msp" and not self.resampled and self.predictions.facts.doubt is not None:
+                ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
+                self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
+            else:
+                self._sorted[key] = sort(score_values(self.predictions, score), self.wrong)
         return self._sorted[key]
 
     def key(self, score: Any) -> str:
@@ -109,7 +117,7 @@ class View:
     def mean(self, name: str) -> float:
         """Mean of a fact."""
         values = self.base.vector(name)
-        return float(values.mean() if self.weights is None else self.weights @ values / self.n)
+        return float(values.mean(dtype=np.float64) if self.weights is None else self.weights @ values / self.n)
 
     def ranks(self, score: Any) -> Ranks:
         """Accepted and wrong as the threshold on that score falls."""
@@ -134,11 +142,50 @@ class View:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
-        count, errors, confidence = (np.concatenate(([0.0], v))[at] for v in self._cumulative())
+        count, errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in self._cumulative())
         if binning == "mass":
             self._split_ties(at, errors)
         total, wrong, sure = (np.diff(v)[::-1] for v in (count, errors, confidence))
         return BinSums(total, sure, total - wrong)
+
+    def weighted_top(self) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """Confidence, error and weight of every sample, from the most confident on."""
+        ordered = self.base.ordered("msp")
+        weights = self.in_order(ordered)
+        wrong = ordered.wrong if self.wrong is None else self.wrong
+        return ordered.values.astype(np.float64), wrong, np.ones(len(wrong)) if weights is None else weights
+
+    def top(self) -> tuple[Floats, Floats]:
+        """Confidence and correctness of every sample, copies of a resample included, from the least confident on."""
+        sure, wrong, weights = self.weighted_top()
+        hit = (~wrong).astype(np.float64)
+        if self.weights is not None:
+            times = weights.astype(np.intp)
+            sure, hit = np.repeat(sure, times), np.repeat(hit, times)
+        return sure[::-1], hit[::-1]
+
+    def class_columns(self) -> Iterator[tuple[Floats, Floats]]:
+        """Probability and correctness of every class in turn."""
+        self.predictions.need_logits("class-wise calibration")
+        if self.weights is not None or self.wrong is not None:
+            raise InputError("class-wise calibration of resamples is not defined here; ask for the value alone")
+        probs, labels = self.predictions.probabilities(), self.predictions.labels
+        for k in range(self.predictions.num_classes):
+            yield probs[:, k].double().cpu().numpy(), (labels == k).double().cpu().numpy()
+
+    def above(self, score: Any, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats]:
+        """Which samples reach the threshold, which are wrong, and their weights."""
+        ordered = self.base.ordered(score)
+        weights = self.in_order(ordered)
+        return ordered.values >= threshold, ordered.wrong, np.ones(len(ordered)) if weights is None else weights
+
+    def moments(self, score: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Mean and unbiased variance of the scores of correct and of wrong samples; NaN with fewer than two."""
+        ordered = self.base.ordered(score)
+        given = self.in_order(ordered)
+        weights = np.ones(len(ordered)) if given is None else given
+        values = ordered.values.astype(np.float64)
+        return _moments(values, weights * ~ordered.wrong), _moments(values, weights * ordered.wrong)
 
     def _cumulative(self) -> tuple[Floats, Floats, Floats]:
         """Running weights, errors and confidences from the most confident on."""
@@ -148,7 +195,7 @@ class View:
             wrong = ordered.wrong if self.wrong is None else self.wrong
             if weights is None:
                 count, sure = self.base.running()
-                self._running = (count, np.cumsum(wrong, dtype=np.float64), sure)
+                self._running = (count, np.cumsum(wrong, dtype=np.int32).astype(np.float64), sure)
             else:
                 sure = np.cumsum(weights * ordered.values)
                 self._running = (np.cumsum(weights), np.cumsum(weights * wrong), sure)
@@ -157,7 +204,7 @@ class View:
     def _split_ties(self, at: NDArray[np.intp], errors: Floats) -> None:
         """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
         ordered = self.base.ordered("msp")
-        if ordered.ends is None or ordered.order is not None or self.wrong is not None:
+        if ordered.order is not None or self.wrong is not None or not ordered.tied.any():
             return
         cumulative = self._cumulative()[1]
         for k, position in enumerate(at):
@@ -189,3 +236,11 @@ def base_of(predictions: Predictions) -> Base:
         raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
     base: Base = predictions.__dict__.setdefault("_base", Base(predictions))
     return base
+
+
+def _moments(values: Floats, weights: Floats) -> tuple[float, float]:
+    total = float(weights.sum())
+    if total < 2:
+        return math.nan, math.nan
+    mean = float(weights @ values) / total
+    return mean, float(weights @ (values - mean) ** 2) / (total - 1)

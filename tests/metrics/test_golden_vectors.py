@@ -88,3 +88,62 @@ def test_scores_of_a_trust_predictor():
     for word in ("auroc", "aupr_success", "aupr_error"):
         close(getattr(metrics, word)(predictions, score=score), wanted[word])
     close(metrics.fpr95(predictions, score=score), wanted["fpr95_first_ge"])
+    close(metrics.tpr(predictions, score=score, threshold=0.5), wanted["tpr"])
+    close(metrics.tnr(predictions, score=score, threshold=0.5), wanted["tnr"])
+    close(metrics.tnr(predictions, score=score, threshold=0.1), wanted["tnr_tcp_threshold"])
+    close(metrics.separability_kl(predictions, score=score), wanted["avg_kl"])
+    close(metrics.separability_bhattacharyya(predictions, score=score), wanted["bhattacharyya"])
+
+
+def test_debiased_errors(case):
+    name, predictions = case
+    wanted = load(f"ece_debiased_{name}")
+    close(metrics.debiased_ece(predictions), wanted["l2_debiased_top"])
+    close(metrics.debiased_ece(predictions, binning="width"), wanted["l2_debiased_ew_top"])
+    close(metrics.debiased_ece(predictions, of="classes"), wanted["l2_debiased_marginal"])
+    # The recorded value comes from other random draws.
+    assert abs(float(metrics.debiased_ece(predictions, norm=1)) - wanted["l1_debiased_top_em_seed0_1000"]) < 2e-3
+
+
+def test_sweep_errors(case):
+    name, predictions = case
+    wanted = load(f"ece_sweep_{name}")
+    for norm in (1, 2):
+        close(metrics.sweep_ece(predictions, norm=norm), wanted[f"em_norm{norm}"])
+        close(metrics.sweep_ece(predictions, binning="width", norm=norm), wanted[f"ew_norm{norm}"])
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_kernel_errors(name):
+    data, wanted = load(f"inputs_{name}"), load(f"ece_kde_{name}")
+    predictions = Predictions(data["logits"], data["labels"])
+    for of, key in (("all", "canonical"), ("top", "top_label"), ("classes", "marginal")):
+        for power in (1, 2):
+            if f"{key}_p{power}" in wanted:
+                close(metrics.kde_ece(predictions, of=of, p=power), wanted[f"{key}_p{power}"], rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "smooth", "augrc"), [("A", 0.0875816, 0.16223145), ("B", 0.3264106, 0.11244202), ("C", 0.0751559, 0.196905)]
+)
+def test_published_worked_numbers(name, smooth, augrc):
+    data = load(f"inputs_{name}")
+    predictions = Predictions(data["logits"], data["labels"])
+    assert abs(float(metrics.smooth_ece(predictions)) - smooth) < 1e-7
+    assert abs(float(metrics.augrc(predictions)) - augrc) < 1e-8
+
+
+def test_worked_numbers_of_risk_coverage_and_scores():
+    data = load("inputs_C")
+    predictions = Predictions(data["logits"], data["labels"])
+    assert float(metrics.risk_at_coverage(predictions, coverage=0.5)) == 0.336
+    assert float(metrics.risk_at_coverage(predictions, coverage=0.8)) == 0.4775
+    assert float(metrics.coverage_at_risk(predictions, risk=0.25)) == 0.4
+    for score, wanted in (("msp", 0.736516), ("max_logit", 0.682137), ("energy", 0.650655)):
+        assert abs(float(metrics.auroc(predictions, score=score)) - wanted) < 5e-7
+
+
+def test_augrc_of_ties():
+    data = load("inputs_H")
+    predictions = Predictions.from_top1(np.zeros(32), 1 - data["correct"], data["confidences"])
+    assert float(metrics.augrc(predictions)) == pytest.approx(0.05761719, abs=5e-9)

@@ -1,0 +1,141 @@
+"""Resamples of class-wise calibration error: matrix products for the column sums, few entries per row for the bins.
+
+These take longer than the metrics of a sorted score, so there are 200 resamples, and at most 50,000 rows are resampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from confide.core.binning import bin_of, width_edges
+from confide.core.predictions import Predictions
+
+RESAMPLES = 200
+LARGEST = 50_000
+ROWS = 1 << 19  # elements of a block
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
+    """Probabilities in blocks of rows, with the first row of each."""
+    source = predictions.probs if predictions.probs is not None else predictions.logits
+    rows = max(1, ROWS // source.shape[1])
+    for start in range(0, len(source), rows):
+        block = source[start : start + rows].double()
+        probs = block if predictions.probs is not None else torch.softmax(block, dim=1)
+        yield start, probs.cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Probabilities above the first bin: row, cell (class and bin) and p - 1[label]."""
+
+    row: Indices
+    cell: Indices
+    residual: Floats
+
+
+def entries_of(predictions: Predictions, edges: Floats, closed: str) -> Entries:
+    """All entries above the first bin, and nothing of the rest."""
+    labels, bins = predictions.labels.cpu().numpy(), len(edges) - 1
+    rows, cells, residuals = [], [], []
+    for start, probs in blocks(predictions):
+        index = bin_of(probs, edges, closed)
+        row, column = np.nonzero(index)
+        rows.append(row + start)
+        cells.append(column * bins + index[row, column])
+        residuals.append(probs[row, column] - (labels[row + start] == column))
+    return Entries(np.concatenate(rows), np.concatenate(cells), np.concatenate(residuals))
+
+
+def draw_within_labels(labels: NDArray[np.int64], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """How often each sample is drawn in each resample, with as many of every label as there are."""
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
+    start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    size = np.repeat(counts, counts)
+    weights = np.empty((resamples, len(labels)), dtype=np.float32)
+    for b in range(resamples):
+        drawn = order[start + (rng.random(len(labels)) * size).astype(np.intp)]
+        weights[b] = np.bincount(drawn, minlength=len(labels))
+    return weights
+
+
+def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+    """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
+    bins, closed = options.get("bins", 15), options.get("closed", "right")
+    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 23]))
+    if len(predictions) > LARGEST:
+        factor = math.sqrt(LARGEST / len(predictions))
+        predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
+    n, num_classes = len(predictions), predictions.num_classes
+    labels = predictions.labels.cpu().numpy()
+    weights = draw_within_labels(labels, RESAMPLES, rng)
+    columns = np.zeros((RESAMPLES, num_classes))
+    for start, probs in blocks(predictions):
+        columns += weights[:, start : start + len(probs)] @ probs.astype(np.float32)
+    truth = np.bincount(labels, minlength=num_classes)  # the same in every resample
+    entries = entries_of(predictions, width_edges(bins), closed)
+    draws = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        sums = np.bincount(entries.cell, weights[b][entries.row] * entries.residual, minlength=num_classes * bins)
+        cells = sums.reshape(num_classes, bins)
+        cells[:, 0] = columns[b] - truth - cells[:, 1:].sum(axis=1)
+        draws[b] = np.abs(cells).sum() / (n * num_classes)
+    return draws, factor
+
+
+def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indices:
+    """Labels drawn from the probabilities of each row, `rows x resamples`."""
+    rows, num_classes = probs.shape
+    cumulative = np.cumsum(probs, axis=1)
+    cumulative /= cumulative[:, -1:]
+    offset = np.arange(rows)[:, None]
+    place = np.searchsorted((cumulative + offset).reshape(-1), rng.random((rows, resamples)) + offset, side="right")
+    return np.asarray(np.clip(place - offset * num_classes, 0, num_classes - 1), dtype=np.intp)
+
+
+def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
+    """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
+    bins, closed = options.get("bins", 15), options.get("closed", "right")
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 29]))
+    table = predictions.class_table(bins, closed)
+    n, num_classes = len(predictions), predictions.num_classes
+    if len(predictions) > LARGEST:
+        return _normal_draws(predictions, table.confidence, width_edges(bins), closed, rng)
+    cells = np.empty((n, RESAMPLES), dtype=np.int32)
+    for start, probs in blocks(predictions):
+        drawn = draw_labels(probs, RESAMPLES, rng)
+        chosen = np.take_along_axis(probs, drawn, axis=1)
+        cells[start : start + len(probs)] = drawn * bins + bin_of(chosen, width_edges(bins), closed)
+    draws = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        hits = np.bincount(cells[:, b], minlength=num_classes * bins)
+        draws[b] = np.abs(table.confidence.reshape(-1) - hits).sum() / (n * num_classes)
+    return draws
+
+
+def _normal_draws(
+    predictions: Predictions, mean: Floats, edges: Floats, closed: str, rng: np.random.Generator
+) -> Floats:
+    """Hits of a cell are a sum of many Bernoulli draws: normal, or Poisson where the probabilities are all small."""
+    squares, bins = np.zeros(mean.size), len(edges) - 1
+    for _, probs in blocks(predictions):
+        cell = np.arange(probs.shape[1]) * bins + bin_of(probs, edges, closed)
+        squares += np.bincount(cell.reshape(-1), (probs * probs).reshape(-1), minlength=mean.size)
+    flat = np.maximum(mean.reshape(-1), 0)
+    variance = np.maximum(flat - squares, 0)
+    rare = flat < 100
+    draws = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        hits = np.where(rare, rng.poisson(flat), flat + np.sqrt(variance) * rng.standard_normal(len(flat)))
+        draws[b] = np.abs(flat - hits).sum() / (len(predictions) * len(mean))
+    return draws
