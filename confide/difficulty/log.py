@@ -197,7 +197,7 @@ def _copy(part: Any, out: NDArray[Any]) -> None:
 
 def as_log(source: Any, labels: Any = None, ids: Any = None) -> Log:
     """A log over a recorder, a log, a folder of shards, Predictions, or probabilities [member, epoch,] n c."""
-    if hasattr(source, "log"):
+    if hasattr(source, "record"):  # a recorder; a tensor has a method `log` too, which is another thing
         source = source.log()
     if isinstance(source, (str, Path)):
         from confide.difficulty.recorder import open_log
