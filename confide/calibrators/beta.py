@@ -110,10 +110,13 @@ def regression(columns: list[Vector], hits: Vector, intercept: bool) -> tuple[li
 
 
 def _newton_step(features: Vector, hits: Vector, penalty: Vector, weights: Vector) -> _Step:
-    scores = features @ weights
+    # torch's matrix products keep to the threads it was given; numpy's would hand these thin ones out.
+    rows = torch.from_numpy(features)
+    scores = torch.mv(rows, torch.from_numpy(weights)).numpy()
     tail = np.exp(-np.abs(scores))
     loss = float(np.sum(np.maximum(scores, 0) - hits * scores + np.log1p(tail)) + penalty @ weights**2 / 2)
-    probs = np.where(scores >= 0, 1 / (1 + tail), tail / (1 + tail))
-    spread = probs * (1 - probs)
-    curvature = (features * spread[:, None]).T @ features + np.diag(penalty)
-    return _Step(loss, features.T @ (probs - hits) + penalty * weights, curvature)
+    probs = np.where(scores >= 0, 1.0, tail) / (1 + tail)
+    scaled = rows * torch.from_numpy(probs * (1 - probs))[:, None]
+    curvature = torch.mm(scaled.T, rows).numpy() + np.diag(penalty)
+    slope = torch.mv(rows.T, torch.from_numpy(probs - hits)).numpy() + penalty * weights
+    return _Step(loss, slope, curvature)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, transform_of
@@ -39,15 +38,15 @@ def fitted_map(rows: SoftmaxRows, logits: Logits, labels: Labels, penalty: Penal
     """The map from the identity over the best temperature, its bias centred, and a note if it had to stop early."""
     num_classes = logits.shape[1]
     found = best_scale(logits, labels)
-    start = np.eye(num_classes, num_classes + 1) * (found.scale if found.bound is None else 1.0)
-    seen = np.bincount(labels.numpy(), minlength=num_classes) > 0
+    scale = found.scale if found.bound is None else 1.0
+    start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
+    seen = torch.bincount(labels, minlength=num_classes) > 0
     weights, steepest, converged = fit_map(rows, start, penalty, seen)
     notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
     if not seen.all():
         notes.append("classes without a validation sample keep their temperature-scaled logit")
     bias = weights[:, -1]
-    values = {"weights": torch.from_numpy(weights[:, :-1].copy()), "bias": torch.from_numpy(bias - bias.mean())}
-    return Fitted(values, tuple(notes))
+    return Fitted({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean()}, tuple(notes))
 
 
 @transform_of("matrix")

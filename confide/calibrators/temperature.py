@@ -22,6 +22,7 @@ GRID = tuple(k / 10 for k in range(1, 101))
     keeps_argmax=True,
     yields="logits",
     parameters=(1, 0, 0),
+    finds_nan=True,
 )
 def temperature(
     logits: Logits,
@@ -52,6 +53,8 @@ def temperature(
         rows.moments(1 / t)[0] if criterion == "nll" else ece_of(rows.confidence(1 / t), correct, bins, binning)
         for t in GRID
     ]
+    if not np.isfinite(losses).all():
+        raise FloatingPointError("a loss of the grid is not a number")
     # The first of equal losses: the smallest T wins ties.
     best = GRID[int(np.argmin(losses))]
     ends = {GRID[0]: "low", GRID[-1]: "high"}

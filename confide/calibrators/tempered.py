@@ -23,9 +23,11 @@ SAMPLE_ROWS = 1024
 """Rows of the sample that gives the search on many rows its starting point."""
 LIMIT = 1e3
 """How far T may move from the spread of the logits, either way; beyond it the answer is one-hot or uniform."""
-TOLERANCE = 1e-10
+TOLERANCE = 1e-8
+CLOSE = 0.1
+"""How near, in log T, two points of the search must be for the second to do without its curvature."""
 Array = NDArray[np.floating]
-Moments = Callable[[float], tuple[float, float, float]]
+Moments = Callable[[float, bool], tuple[float, float, float]]
 
 
 def row_dot(left: Array, right: Array) -> Array:
@@ -48,10 +50,9 @@ class TemperedRows:
         self.block = max(1, min(n, BLOCK_ELEMENTS // num_classes))
         self.scaled = np.empty((self.block, num_classes), self.rows.dtype)
         self.weight = np.empty_like(self.scaled)
-        self.ones = np.ones(num_classes, self.rows.dtype)
-        self.highest = torch.from_numpy(self.rows).amax(dim=1).numpy() if n else np.empty(0, self.rows.dtype)
-        # Differences of the given numbers, exact before any scaling.
-        self.true_gap = self.rows[np.arange(n), self.labels].astype(np.float64) - self.highest
+        # Filled block by block in the first pass, while the rows are in the cache.
+        self.highest, self.known = np.empty(n, self.rows.dtype), 0
+        self.true_gap = self.rows[np.arange(n), self.labels].astype(np.float64)
 
     def sample(self, size: int) -> TemperedRows:
         """Every k-th row, about `size` of them."""
@@ -65,45 +66,47 @@ class TemperedRows:
         typical = float(np.median(distance)) or float(distance.mean())
         return typical if math.isfinite(typical) else 1.0
 
-    def moments(self, scale: float) -> tuple[float, float, float]:
-        """Mean NLL at logits * scale, and its first and second derivative in log(scale)."""
+    def moments(self, scale: float, bend: bool = True) -> tuple[float, float, float]:
+        """Mean NLL at logits * scale, its first and (NaN unless `bend`) second derivative in log(scale)."""
         loss = slope = curvature = 0.0
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            total, first, second = self._block_sums(part, factor)
+            total = self._exponentials(part, factor)
+            scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             # In exact arithmetic total >= 1: the largest term is exp(0).
-            mean = first / total
+            mean = row_dot(weight, scaled) / total
             true = self.true_gap[part] * float(factor)
             loss += float(np.sum(np.log(total) - true))
             slope += float(np.sum(mean - true))
-            curvature += float(np.sum(second / total - mean * mean))
-        return loss / self.n, slope / self.n, (curvature + slope) / self.n
+            if bend:
+                np.multiply(weight, scaled, out=weight)
+                curvature += float(np.sum(row_dot(weight, scaled) / total - mean * mean))
+        return loss / self.n, slope / self.n, (curvature + slope) / self.n if bend else math.nan
 
     def moments_of(self, criterion: str) -> Moments:
         """The function `scale -> (value, first, second derivative)` of that criterion."""
         return self.moments if criterion == "nll" else self.square_moments
 
-    def square_moments(self, scale: float) -> tuple[float, float, float]:
+    def square_moments(self, scale: float, _: bool = True) -> tuple[float, float, float]:
         """Mean over rows of sum (p - onehot)^2, and its first and second derivative in log(scale)."""
         value = slope = curvature = 0.0
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            self._exponentials(part, factor)
-            scaled, weight = self.scaled[: part.stop - start], self.weight[: part.stop - start]
-            total = (weight @ self.ones).astype(np.float64)
+            total = self._exponentials(part, factor)
+            scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
             squares, first = row_dot(weight, weight), weight * scaled
             variance = row_dot(first, scaled) / total - mean**2
             # Sums of p^2, p^2 w and p^2 w^2 give those of p^2 (w - mean)^k.
-            mass, tilt, bend = squares / total**2, row_dot(weight, first) / total**2, row_dot(first, first) / total**2
+            mass, tilt, wide = squares / total**2, row_dot(weight, first) / total**2, row_dot(first, first) / total**2
             true = self.true_gap[part] * float(factor)
             hit, away = np.exp(true) / total, true - mean
             value += float(np.sum(mass - 2 * hit + 1))
             slope += float(np.sum(2 * (tilt - mean * mass) - 2 * hit * away))
             curvature += float(
-                np.sum(4 * (bend - 2 * mean * tilt + mean**2 * mass) + 2 * (tilt - (mean + variance) * mass))
+                np.sum(4 * (wide - 2 * mean * tilt + mean**2 * mass) + 2 * (tilt - (mean + variance) * mass))
                 - np.sum(2 * hit * away**2 + 2 * hit * (away - variance))
             )
         return value / self.n, slope / self.n, curvature / self.n
@@ -117,9 +120,8 @@ class TemperedRows:
             part = slice(start, min(start + self.block, self.n))
             probs = []
             for factor in (scale, 1.0):
-                self._exponentials(part, self.rows.dtype.type(factor))
-                weight = self.weight[: part.stop - start]
-                probs.append(weight / (weight @ self.ones)[:, None])
+                total = self._exponentials(part, self.rows.dtype.type(factor))
+                probs.append(self.weight[: len(total)] / total[:, None].astype(self.rows.dtype))
             for i, j in ((0, 0), (0, 1), (1, 1)):
                 gram[i, j] += float(row_dot(probs[i], probs[j]).sum(dtype=np.float64)) / self.n
             rows = np.arange(part.stop - start), self.labels[part]
@@ -138,8 +140,7 @@ class TemperedRows:
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            self._exponentials(part, factor)
-            result[part] = 1.0 / (self.weight[: part.stop - part.start] @ self.ones)
+            result[part] = 1.0 / self._exponentials(part, factor)
         return result
 
     def correct(self) -> NDArray[np.bool_]:
@@ -147,24 +148,22 @@ class TemperedRows:
         result: NDArray[np.bool_] = self.rows.argmax(axis=1) == self.labels
         return result
 
-    def _exponentials(self, part: slice, factor: np.floating[Any]) -> None:
+    def _exponentials(self, part: slice, factor: np.floating[Any]) -> NDArray[np.float64]:
+        """Fills the buffers with w and exp(w) of the block, and gives the sums of exp(w)."""
         size = part.stop - part.start
-        scaled = self.scaled[:size]
-        # torch subtracts a column at half of numpy's price; for exp and dot products it is the other way round.
+        scaled, weight = self.scaled[:size], self.weight[:size]
+        if part.stop > self.known:
+            self.highest[part] = torch.from_numpy(self.rows[part]).amax(dim=1).numpy()
+            # A difference of the given numbers, exact before any scaling.
+            self.true_gap[part] -= self.highest[part]
+            self.known = part.stop
+        # torch subtracts a column and sums rows at half of numpy's price; for exp and products it is the other way
+        # round. No product of matrices: BLAS would spread it over threads.
         highest = torch.from_numpy(self.highest[part])[:, None]
         torch.sub(torch.from_numpy(self.rows[part]), highest, out=torch.from_numpy(scaled))
         np.multiply(scaled, factor, out=scaled)
-        np.exp(scaled, out=self.weight[:size])
-
-    def _block_sums(self, part: slice, factor: np.floating[Any]) -> tuple[Array, Array, Array]:
-        size = part.stop - part.start
-        scaled, weight = self.scaled[:size], self.weight[:size]
-        self._exponentials(part, factor)
-        total = weight @ self.ones
-        first = row_dot(weight, scaled)
-        np.multiply(weight, scaled, out=weight)
-        second = row_dot(weight, scaled)
-        return total.astype(np.float64), first.astype(np.float64), second.astype(np.float64)
+        np.exp(scaled, out=weight)
+        return torch.from_numpy(weight).sum(dim=1).numpy().astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -203,53 +202,48 @@ def minimum(moments: Moments, start: float, box: tuple[float, float], tolerance:
     """Safeguarded Newton in s: the root of the slope inside the box, or the end of the box it runs to.
 
     The likelihood is convex in exp(s), so the sign of the slope brackets the root; a Newton step that leaves the
-    bracket is replaced by its middle. Two evaluations give a cubic of the inverse function (Hermite), whose root is
-    good to the product of the squared errors: from a start within a few percent, two evaluations are enough.
+    bracket is replaced by its middle. A second point close to the root needs only its slope: the parabola of the
+    inverse function through it and the last curvature errs by the product of three small numbers.
     """
     low, high = box
     here, previous = start, None
     for _ in range(100):
-        _, slope, curvature = moments(math.exp(here))
+        near = previous is not None and abs(here - previous.at) < CLOSE
+        _, slope, curvature = moments(math.exp(here), not near)
+        if not math.isfinite(slope):
+            raise FloatingPointError("the slope of the likelihood is not a number")
         if slope == 0.0 or (here >= box[1] and slope < 0) or (here <= box[0] and slope > 0):
             return here
         low, high = (here, high) if slope < 0 else (low, here)
-        point = (here, slope, curvature)
-        step, error = _step(point, previous)
+        point = _Point(here, slope, curvature)
+        step, error = point.step(previous)
         target = here + min(max(step, -2.0), 2.0)
         if not low < target < high:
             # At an end of the box the slope is still unknown: look there before halving.
             target = box[1] if target >= box[1] > here else box[0] if target <= box[0] < here else (low + high) / 2
-        elif error < tolerance:
+        elif error < tolerance or abs(target - here) <= 1e-14 * max(1.0, abs(here)):
             return target
-        if abs(target - here) <= 1e-14 * max(1.0, abs(here)):
-            return target
-        here, previous = target, point
+        here, previous = target, None if math.isnan(curvature) else point
     return here
 
 
-def _step(point: tuple[float, float, float], previous: tuple[float, float, float] | None) -> tuple[float, float]:
-    """The step from this point to the root, and about how wrong it is."""
-    here, slope, curvature = point
-    if curvature <= 0.0:
-        # In exp(s) the curvature is never negative: Newton there, ds = log(1 + step).
-        return math.copysign(1.0, -slope), math.inf
-    newton = -slope / curvature
-    if previous is None or previous[2] <= 0.0:
-        return newton, max(abs(newton), abs(newton) ** 2)
-    before, slope_before, curvature_before = previous
-    # Cubic Hermite interpolation of s as a function of the slope, at slope 0.
-    width = slope - slope_before
-    if width == 0.0:
-        return newton, abs(newton)
-    at = -slope_before / width
-    cubic = (
-        (1 + 2 * at) * (1 - at) ** 2 * before
-        + at * (1 - at) ** 2 * width / curvature_before
-        + at**2 * (3 - 2 * at) * here
-        + at**2 * (at - 1) * width / curvature
-    )
-    step = cubic - here
-    if abs(step - newton) > 0.5 * abs(newton):
-        return newton, abs(newton)
-    # The cubic errs by about (distance to both points)^2, Newton's own correction bounds the constant.
-    return step, 10.0 * (cubic - before) ** 2 * step**2 + 1e-15
+@dataclass(frozen=True)
+class _Point:
+    """Slope and, where it was computed, curvature at s = at."""
+
+    at: float
+    slope: float
+    curvature: float
+
+    def step(self, previous: _Point | None) -> tuple[float, float]:
+        """The step from here to the root of the slope, and about how wrong it is."""
+        if previous is None or not math.isnan(self.curvature):
+            # Where the curvature is not positive the root lies far off, downhill.
+            if not self.curvature > 0.0:
+                return math.copysign(1.0, -self.slope), math.inf
+            newton = -self.slope / self.curvature
+            return newton, abs(newton) if abs(newton) > 1e-6 else newton**2
+        width = self.slope - previous.slope
+        bend = (self.at - previous.at - width / previous.curvature) / width**2
+        step = previous.at - previous.slope / previous.curvature + bend * previous.slope**2 - self.at
+        return step, 10.0 * (self.at - previous.at) ** 2 * abs(step)

@@ -33,6 +33,12 @@ def test_bad_input_gets_one_line():
         calibrators.fit("temperature", Predictions(torch.zeros(0, 2), torch.zeros(0)))
     with pytest.raises(InputError, match="logits must be finite, got nan at sample 1 of 2"):
         calibrators.fit("temperature", Predictions(torch.tensor([[0.0, 1], [torch.nan, 0]]), torch.tensor([0, 1])))
+    infinite = Predictions(torch.tensor([[0.0, 1], [-torch.inf, 0]]).repeat(3000, 1), torch.zeros(6000))
+    for options in ({}, {"search": "grid"}):
+        with pytest.raises(InputError, match="logits must be finite, got -inf at sample 1 of 6000"):
+            calibrators.fit("temperature", infinite, **options)
+    with pytest.raises(InputError, match="logits must be finite, got -inf at sample 1 of 6000"):
+        calibrators.fit("beta", infinite)
     with pytest.raises(InputError, match="only the top-1 confidence"):
         calibrators.fit("temperature", Predictions.from_top1([0, 1], [0, 1], [0.5, 0.7]))
 
