@@ -36,13 +36,13 @@ class LabelFit:
 
 
 def label_fit(
-    values: Any, labels: Labels, *, rounds: int = 2, shrinkage: Any = "auto", member_log_probs: Any = None
+    values: Any, labels: Labels, *, rounds: int = 2, shrinkage: Any = "ledoit_wolf", member_log_probs: Any = None
 ) -> LabelFit:
     """Posterior of every class for every sample, leave-one-out, after dropping suspects from the fit.
 
     Args:
         rounds: fits; each but the last drops the samples whose label looks wrong from the next.
-        shrinkage: as in `rmd`.
+        shrinkage: as in `rmd`. Ledoit-Wolf by default: a posterior must hold up where samples barely outnumber columns.
         member_log_probs: out-of-fold log-probabilities `n c` of a model; averaged with the Gaussians' ones.
     """
     num_classes = int(labels.max()) + 1

@@ -1,0 +1,127 @@
+"""From scores to a hard benchmark: which samples, and the card that says how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.door import InputError, check_range
+from confide.core.records import Features, Scores, rows_of
+from confide.difficulty.duplicates import distinct_rows
+
+
+@dataclass(frozen=True, eq=False)
+class HardBenchmark:
+    """Rows of the scores that were chosen, hardest first, and how."""
+
+    rows: NDArray[np.int64]
+    scores: Scores
+    fraction: float
+    stratified: bool
+    similarity: float | None
+    left_out: int  # near-duplicates that would have been chosen
+
+    def card(self, name: str, licence: str = "", class_names: Sequence[str] = ()) -> str:
+        """A short text for the folder: how made, distribution of scores, classes, licence."""
+        chosen, everything = self.scores.values[self.rows], self.scores.values
+        lines = [
+            f"# Hard part of {name}",
+            "",
+            f"The hardest {100 * self.fraction:g} % by `{self.scores.method}`"
+            + (", the same share of every class" if self.stratified else "")
+            + f": {len(self.rows):,} of {len(everything):,} samples. High scores are hard.",
+            "",
+            f"- options of the score: {dict(self.scores.options) or 'defaults'}",
+            f"- near-duplicates left out: {self._duplicates()}",
+            f"- scores here {chosen.min():.4g} to {chosen.max():.4g}, mean {chosen.mean():.4g}; "
+            f"in all {everything.min():.4g} to {everything.max():.4g}, mean {everything.mean():.4g}",
+            "- quantiles of all scores (5, 25, 50, 75, 95 %): "
+            + ", ".join(f"{q:.4g}" for q in np.quantile(everything, (0.05, 0.25, 0.5, 0.75, 0.95))),
+        ]
+        lines += self._classes(class_names)
+        lines += [
+            "",
+            "## Licence",
+            "",
+            licence or f"The samples are those of {name} and keep its licence; check it before passing them on.",
+            "",
+            "Hard samples hold more wrong labels than the rest: look through them before judging a model by them.",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _duplicates(self) -> str:
+        if self.similarity is None:
+            return "not looked for"
+        return f"{self.left_out} (cosine of features at least {self.similarity:g})"
+
+    def _classes(self, names: Sequence[str]) -> list[str]:
+        if self.scores.labels is None:
+            return []
+        counts = np.bincount(self.scores.labels[self.rows])
+        shown = [f"{names[k] if k < len(names) else k}: {count}" for k, count in enumerate(counts) if count]
+        return ["", "## Samples per class", "", *(f"- {line}" for line in shown)]
+
+
+def harden(
+    scores: Scores,
+    *,
+    fraction: float = 0.1,
+    stratify: bool = False,
+    features: Features | None = None,
+    similarity: float = 0.99,
+) -> HardBenchmark:
+    """The hardest fraction of the samples, without near-duplicates when features are given.
+
+    Args:
+        fraction: share of the samples to keep.
+        stratify: the same share of every class, at least one sample of each.
+        features: rows to tell near-duplicates by; the next hardest takes the place of one left out.
+        similarity: cosine of centred features from which two samples count as near-duplicates.
+    """
+    check_range(fraction, "fraction", 0, 1, low_open=True)
+    check_range(similarity, "similarity", 0, 1, low_open=True)
+    order = np.argsort(-scores.values, kind="stable")
+    if not stratify:
+        rows, left_out = _choose(order, _count(fraction, len(order)), scores, features, similarity)
+    else:
+        if scores.labels is None:
+            raise InputError("a stratified choice needs labels, but these scores have none; score with labels")
+        parts = [order[scores.labels[order] == k] for k in np.unique(scores.labels)]
+        chosen = [_choose(p, _count(fraction, len(p)), scores, features, similarity) for p in parts]
+        rows = np.concatenate([c[0] for c in chosen])
+        rows = rows[np.argsort(-scores.values[rows], kind="stable")]
+        left_out = sum(c[1] for c in chosen)
+    return HardBenchmark(rows, scores, fraction, stratify, similarity if features is not None else None, left_out)
+
+
+def _count(fraction: float, n: int) -> int:
+    return max(1, round(fraction * n))
+
+
+def _choose(
+    order: NDArray[Any], wanted: int, scores: Scores, features: Features | None, similarity: float
+) -> tuple[NDArray[np.int64], int]:
+    if features is None:
+        return order[:wanted].astype(np.int64), 0
+    place = rows_of(scores.ids[order], features.ids, "features")
+    mean = np.asarray(features.values[:: max(1, len(features) // 4096)], dtype=np.float64).mean(axis=0)
+    kept = distinct_rows(_Centred(features.values, mean), place, wanted, similarity)
+    back = dict(zip(place.tolist(), order.tolist(), strict=True))
+    rows = np.array([back[int(k)] for k in kept], dtype=np.int64)
+    position = {int(row): i for i, row in enumerate(order)}
+    return rows, position[int(rows[-1])] + 1 - len(rows)
+
+
+class _Centred:
+    """Rows minus a mean: without it the features of many networks all point much the same way."""
+
+    def __init__(self, values: Any, mean: NDArray[np.float64]) -> None:
+        self.values, self.mean, self.shape = values, mean.astype(np.float32), values.shape
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        return np.asarray(self.values[rows], dtype=np.float32) - self.mean
