@@ -1,0 +1,210 @@
+"""Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone.
+
+The classifier is frozen and in eval mode; it says which predictions are right. The oracle looks at the same inputs
+(the same crops and flips) through a copy of a backbone, of the classifier or of any other trained model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from confide.core.door import InputError
+from confide.core.predictions import Predictions
+from confide.core.progress import Progress
+from confide.core.records import Dataset, Split
+from confide.training.device import Device
+from confide.training.feed import Feed
+from confide.training.oracle_network import Oracle, OracleNetwork, OracleSettings, device_of
+from confide.training.preparation import Preparation
+from confide.training.trained import Trained
+from confide.training.validation import rows_in_batches
+from confide.trust.losses import TRUST_LOSSES, create
+
+
+def fit_oracle(
+    classifier: Trained,
+    dataset: Dataset | Split,
+    split: str = "val",
+    *,
+    backbone: Trained | None = None,
+    targets: Predictions | None = None,
+    settings: OracleSettings | None = None,
+    **changes: Any,
+) -> Oracle:
+    """Train an oracle for a frozen classifier on a split it was not trained on.
+
+    Args:
+        backbone: model whose body the oracle copies; by default the classifier's own.
+        targets: what a classifier said on these samples, matched by id, instead of what this one says: out-of-fold
+            predictions let the oracle learn on the training split.
+        changes: fields of `OracleSettings`.
+    """
+    settings = replace(settings or OracleSettings(), **changes)
+    if split == "test":
+        raise InputError("an oracle must not be fitted on the test split; pass the split 'val'")
+    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    source = backbone or classifier
+    for one in (classifier, source):
+        one.preparation.check(samples, f"split '{split}'")
+    where = device_of(settings)
+    with where.seeded(settings.seed, deterministic=False):
+        body = copy.deepcopy(source.model.body)
+        network = OracleNetwork(body, _dim(body, source.preparation), settings)
+        data = _Data(classifier, source, samples, targets, settings, where)
+        log = _train(where.place(network), data, settings, where)  # type: ignore[arg-type]
+    network.to("cpu").eval()
+    about = {
+        "num_classes": source.num_classes,
+        "dim": _dim(body, source.preparation),
+        "classifier": classifier.settings.model,
+        "split": split,
+        "n": len(samples),
+        "errors": data.errors,
+    }
+    return Oracle(network, settings, source.settings, source.preparation, about, log)
+
+
+class _Data:
+    """Batches of (inputs of the oracle, target): correctness or p_true, of the same augmented inputs."""
+
+    def __init__(
+        self,
+        classifier: Trained,
+        source: Trained,
+        samples: Split,
+        targets: Predictions | None,
+        settings: OracleSettings,
+        where: Device,
+    ) -> None:
+        how = {"augment": settings.augment, "seed": settings.seed}
+        self.feed = Feed(samples, source.preparation, where.device, **how)  # type: ignore[arg-type]
+        same = source.preparation == classifier.preparation
+        # Both feeds draw crop and flip by seed, epoch and id: the two networks see the same pixels.
+        self.other = self.feed if same else Feed(samples, classifier.preparation, where.device, **how)  # type: ignore[arg-type]
+        self.classifier = where.place(copy.deepcopy(classifier.model)).eval().requires_grad_(False)
+        self.wanted = TRUST_LOSSES.get(settings.loss).facts["target"]
+        self.where, self.settings, self.fixed = where, settings, None
+        if targets is not None:
+            facts = targets.align(samples.ids).facts
+            wanted = facts.correct if self.wanted == "correct" else facts.need("p_true")
+            self.fixed = wanted.to(where.device, torch.float32)
+            self.errors = int((~facts.correct).sum())
+        else:
+            self.errors = self._count_errors(samples, classifier.preparation)
+        if not 0 < self.errors < len(samples):
+            raise InputError(
+                f"an oracle needs right and wrong predictions to learn from, got "
+                f"{len(samples) - self.errors} right and {self.errors} wrong; "
+                "fit it on held-out samples, or pass out-of-fold predictions as targets"
+            )
+
+    def _count_errors(self, samples: Split, preparation: Preparation) -> int:
+        feed = Feed(samples, preparation, self.where.device, augment=self.settings.augment, seed=self.settings.seed)
+        feed.start_epoch(0)
+        batches = feed.batches(rows_in_batches(len(feed), 1000))
+        return sum(int((self._say(x).argmax(dim=1) != feed.labels[at]).sum()) for x, at in batches)
+
+    @torch.no_grad()
+    def _say(self, inputs: Tensor) -> Tensor:
+        with self.where.autocast():
+            logits: Tensor = self.classifier(inputs).float()
+        return logits
+
+    def target(self, inputs: Tensor, rows: Tensor) -> Tensor:
+        """Correctness or probability of the true class, n, float."""
+        if self.fixed is not None:
+            return self.fixed[rows]
+        logits, labels = self._say(inputs), self.feed.labels[rows]
+        if self.wanted == "correct":
+            return (logits.argmax(dim=1) == labels).float()
+        return torch.softmax(logits, dim=1).gather(1, labels[:, None]).squeeze(1)
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """(oracle inputs, classifier inputs, rows) of every batch in a shuffled order of this epoch."""
+        order = np.random.default_rng([self.settings.seed, number]).permutation(len(self.feed))
+        cuts = range(0, len(order), self.settings.batch_size)
+        rows = [order[start : start + self.settings.batch_size].astype(np.int64) for start in cuts]
+        self.feed.start_epoch(number)
+        if self.other is self.feed:
+            return ((inputs, inputs, at) for inputs, at in self.feed.batches(rows))
+        self.other.start_epoch(number)
+        both = zip(self.feed.batches(rows), self.other.batches(rows), strict=True)
+        return ((inputs, seen, at) for (inputs, at), (seen, _) in both)
+
+
+def _train(
+    network: OracleNetwork, data: _Data, settings: OracleSettings, where: Device
+) -> dict[str, tuple[float, ...]]:
+    objective = create(settings.loss, reduction="mean", **settings.loss_options)
+    groups = _parameter_groups(network, settings)
+    optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    steps = settings.epochs * -(-len(data.feed) // settings.batch_size)
+    rates = [group["lr"] for group in groups]
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps + 1, cycle_momentum=False)
+    log: dict[str, list[float]] = {"loss": [], "tpr": [], "tnr": []}
+    with Progress("oracle", steps) as progress:
+        for epoch in range(settings.epochs):
+            _set_modes(network, settings)
+            sums = torch.zeros(5, dtype=torch.float64, device=where.device)
+            for inputs, seen, rows in data.epoch(epoch):
+                target = data.target(seen, rows)
+                with where.autocast():
+                    z = network(inputs)
+                loss = objective(z.float(), target)
+                optimiser.zero_grad(set_to_none=True)
+                torch.autograd.backward(loss)
+                optimiser.step()
+                schedule.step()
+                right, trusted = target > 0.5, z.detach() > 0
+                counts = (loss.detach() * len(z), right & trusted, right, ~right & ~trusted, ~right)
+                sums += torch.stack([c.double().sum() for c in counts])
+                progress.step()
+            total, kept, rights, caught, wrongs = sums.tolist()
+            for name, value in (
+                ("loss", total / len(data.feed)),
+                ("tpr", kept / max(rights, 1)),
+                ("tnr", caught / max(wrongs, 1)),
+            ):
+                log[name].append(value)
+    return {name: tuple(values) for name, values in log.items()}
+
+
+def _parameter_groups(network: OracleNetwork, settings: OracleSettings) -> list[dict[str, Any]]:
+    top = [*network.hidden.parameters(), network.weight, network.bias]
+    groups: list[dict[str, Any]] = [{"params": top, "lr": settings.learning_rate}]
+    network.body.requires_grad_(settings.depth == "network")
+    if settings.batch_norm == "frozen":
+        for module in network.body.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.requires_grad_(False)
+    learned = [p for p in network.body.parameters() if p.requires_grad]
+    if learned and settings.backbone_rate > 0:
+        groups.append({"params": learned, "lr": settings.learning_rate * settings.backbone_rate})
+    return groups
+
+
+def _set_modes(network: OracleNetwork, settings: OracleSettings) -> None:
+    """A frozen backbone is in eval mode; a trained one too but for batch norms that may move: no dropout in it."""
+    network.train()
+    network.body.eval()
+    if settings.depth == "network" and settings.batch_norm == "trained":
+        for module in network.body.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.train()
+
+
+def _dim(body: nn.Module, preparation: Preparation) -> int:
+    dtype = torch.int64 if preparation.kind == "text" else torch.float32
+    was_training = body.training
+    device = next(body.parameters()).device
+    with torch.no_grad():
+        dim = body.eval()(torch.zeros((1, *preparation.shape), dtype=dtype, device=device)).flatten(1).shape[1]
+    body.train(was_training)
+    return int(dim)
