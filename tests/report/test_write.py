@@ -6,10 +6,12 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
 import confide
+from confide.cli.main import VERBS
 from confide.core.results import Comparison, Evaluation, Measurement, Sample
 from confide.report import notebook_view, render_report, write_report
 from confide.report.write import CONTENTS
@@ -182,3 +184,17 @@ def test_an_evaluation_shows_itself_in_a_notebook(evaluation):
     assert "This model says" in html
     assert "<style" not in html
     assert "difficulty_entropy" in html
+
+
+def test_headings_never_skip_a_level(html):
+    levels = [int(tag[1]) for tag, _ in Page(html).tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_commands_of_empty_states_are_verbs_of_the_command_line():
+    html = render_report(Evaluation((Measurement("accuracy", 0.9, 100, "test"),)))
+    commands = re.findall(r"<code>(confide [^<]*)</code>", html)
+    assert len(commands) >= 6
+    for command in commands:
+        assert command.split()[1] in VERBS, command

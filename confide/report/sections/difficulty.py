@@ -55,7 +55,7 @@ def difficulty_section(view: View) -> Difficulty:
     suspects = view.samples("suspect")
     if not (figures or rows or suspects):
         why = view.why_missing("difficulty") or "No sample of this evaluation has a difficulty score."
-        return Difficulty(empty=Empty("No difficulty scores", why, "confide score DATA --method rmd -o scores.parquet"))
+        return Difficulty(empty=Empty("No difficulty scores", why, "confide score DATA --split test -o scores.parquet"))
     from_features = view.about.get("difficulty") in FROM_FEATURES
     return Difficulty(
         figures,

@@ -34,7 +34,8 @@ def shift_section(view: View) -> Shift:
     unknown = tuple(f for f in (foreign_histogram(view), foreign_roc(view)) if f)
     if not (corruptions or unknown):
         why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
-        return Shift(empty=Empty("No test under shift", why, "confide run CONFIG.yaml  (with a shift part)"))
+        fills = "It fills from curves of the kinds shift_boxes, shift_cells, ood_histogram and ood_roc."
+        return Shift(empty=Empty("No test under shift", f"{why} {fills}"))
     missing = []
     if not corruptions:
         missing.append(Empty("No corruptions", "The model was not tested on corrupted data."))

@@ -42,7 +42,7 @@ def trust_section(view: View) -> Trust:
     missing = None
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
-        missing = Empty("No trust predictors to compare", why, "confide trust --help")
+        missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
     return Trust(figures, tuple(cuts(view, scores, _stage(view))), missing)
 
 
