@@ -53,7 +53,7 @@ def temperature(
         rows.moments(1 / t)[0] if criterion == "nll" else ece_of(rows.confidence(1 / t), correct, bins, binning)
         for t in GRID
     ]
-    if not np.isfinite(losses).all():
+    if not np.isfinite(losses).all() or not bool(torch.isfinite(logits.sum())):
         raise FloatingPointError("a loss of the grid is not a number")
     # The first of equal losses: the smallest T wins ties.
     best = GRID[int(np.argmin(losses))]

@@ -11,7 +11,7 @@ from confide.calibrators.descent import descend
 from confide.calibrators.tempered import best_scale
 from confide.core.shapes import Labels, Logits
 
-BLOCK_ELEMENTS = 1 << 16
+BLOCK_ELEMENTS = 1 << 18
 WIDE_ELEMENTS = 1 << 21
 """n c up to which a pass runs in float64 although the logits are float32."""
 ITERATIONS = 300
