@@ -40,7 +40,14 @@ def load(path: str | Path) -> Evaluation:
         f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
     )
     joined = _join([_read(part) for part in parts])
-    return replace(joined, warnings=(*joined.warnings, warning))
+    missing = dict.fromkeys(("training", "trust", "shift"), "The run is not finished.")
+    about = {
+        "title": path.resolve().name,
+        "commands": [f"confide run {path}/config.yaml --out {path}"],
+        **joined.about,
+        "missing": {**missing, **(joined.about.get("missing") or {})},
+    }
+    return replace(joined, about=about, warnings=(*joined.warnings, warning))
 
 
 def _read(path: Path) -> Evaluation:

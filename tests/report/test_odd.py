@@ -151,5 +151,14 @@ def test_titles_of_diagrams_follow_the_dots():
     assert finding(bins(0.85)) == "within chance"
     assert finding(bins(0.5)) == "confidence runs ahead"
     assert finding(bins(0.95)) == "confidence lags behind"
+    assert finding(bins(0.5), p_value=0.2) == "mostly within chance"
     # Fewer than fifteen samples draw no dot, so they carry no claim.
     assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
+
+
+def test_a_broken_promise_is_marked(evaluation):
+    points = tuple(
+        {**p, "test_risk": 0.06 if p["risk"] == 0.05 else p["test_risk"]} for p in evaluation.operating_points
+    )
+    assert "above the promise" in check(replace(evaluation, operating_points=points))
+    assert "above the promise" not in check(evaluation)

@@ -51,8 +51,8 @@ def distribution(view: View) -> Figure | None:
 def _histogram(view: View, curve: Curve, bands: list[tuple[float, float]]) -> Canvas:
     low, high, counts = (curve.columns[k] for k in ("low", "high", "count"))
     canvas = Canvas(PHONE, 230)
-    marks = ticks(low[0], high[-1], 6)
-    x = Scale(min(low[0], marks[0]), max(high[-1], marks[-1]), 10, PHONE - 10)
+    x = Scale(low[0], high[-1], 10, PHONE - 10)
+    marks = [m for m in ticks(low[0], high[-1], 6) if low[0] <= m <= high[-1]]
     y = Scale(0, max(counts) or 1, 196, 30)
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
@@ -156,7 +156,7 @@ def _bars(view: View, curves: list[Curve]) -> Canvas:
 
 def _model_bars(canvas: Canvas, curve: Curve, x: Scale, y: Scale, place: tuple[int, int], colour: str) -> None:
     number, of = place
-    width = min(0.8 / of, 0.45) * (x(1) - x(0))
+    width = min(0.8 * (x(1) - x(0)) / of, 30)
     for k, value in enumerate(curve.columns["error"]):
         if not math.isfinite(value):
             continue

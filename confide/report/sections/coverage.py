@@ -177,9 +177,9 @@ def _draw(view: View, curves: list[Curve], top: list[float], start: int, width: 
             f"k{view.colour(curve.model)}",
             2.6 if curve is curves[0] else 1.6,
         )
-    _perfect(canvas, focus["risk"][-1], x, y)
     canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
     _key(canvas, view, curves, 44, y(all_wrong) + 18)
+    _perfect(canvas, focus["risk"][-1], x, y, y(all_wrong) + 18 + 17 * len(curves))
     canvas.line(34, y(0), width - 10, y(0), "ax")
     px, py = number_text(x(focus["coverage"][start])), number_text(y.clip(100 * focus["risk"][start]))
     canvas.raw(
@@ -190,12 +190,13 @@ def _draw(view: View, curves: list[Curve], top: list[float], start: int, width: 
     return canvas
 
 
-def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale) -> None:
+def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale, key: float) -> None:
     """The curve of a ranking that puts every error last, for reference."""
     shares = [1 - errors + errors * k / 40 for k in range(41)]
     points = [(x(0), y(0)), *((x(c), y(100 * (c - 1 + errors) / c)) for c in shares if c > 0)]
     canvas.path("M" + "L".join(f"{number_text(a)} {number_text(b)}" for a, b in points), "ref")
-    canvas.text(x(0.5), y(0) - 6, "perfect ranking (dashed)", "m")
+    canvas.line(44, key, 64, key, "ref")
+    canvas.text(71, key + 4, "perfect ranking", "l")
 
 
 def _key(canvas: Canvas, view: View, curves: list[Curve], left: float, y: float) -> None:

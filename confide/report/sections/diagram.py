@@ -57,8 +57,11 @@ def bins_table(bins: list[Bin]) -> Table:
     return table(header, rows)
 
 
-def finding(bins: list[Bin]) -> str:
-    """What the dots show, in words: weighed by the samples whose bins lie outside the band."""
+def finding(bins: list[Bin], p_value: float | None = None) -> str:
+    """What the dots show, in words: weighed by the samples whose bins lie outside the band.
+
+    No direction is claimed where the calibration test does not reject.
+    """
     drawn = [b for b in bins if b.count >= FEWEST]
     over = sum(b.count for b in drawn if b.side == "w")
     under = sum(b.count for b in drawn if b.side == "1")
@@ -69,7 +72,7 @@ def finding(bins: list[Bin]) -> str:
         return "accuracy against confidence"
     if over + under == 0:
         return "within chance"
-    if (over + under) / total <= 0.25:
+    if (over + under) / total <= 0.25 or (p_value is not None and p_value >= 0.05):
         return "mostly within chance"
     return (
         "confidence runs ahead"

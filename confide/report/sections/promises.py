@@ -22,6 +22,7 @@ class Promise:
     seen: str
     spared: str
     value: float | None
+    broken: bool = False  # the error rate seen lies above the promised one
 
 
 def points_of(view: View) -> list[dict[str, Any]]:
@@ -62,6 +63,7 @@ def promises(view: View) -> tuple[Promise, ...]:
                 percent(seen, 1) if seen is not None else "–",
                 spared,
                 threshold,
+                seen is not None and seen > risk,
             )
         )
     return tuple(rows)

@@ -86,7 +86,7 @@ def _figure(view: View, curve: Curve, kind: str, number: int) -> Figure:
     size = f"; calibration error {points(error.value)} points" if error else f"; {finding(bins)}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
-    title = order + finding(bins)
+    title = order + finding(bins, error.p_value if error else None)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],

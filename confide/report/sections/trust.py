@@ -11,7 +11,7 @@ from confide.report.figure import Empty, Figure, table
 from confide.report.glossary import term
 from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
-from confide.report.view import PLAIN_SCORES, View
+from confide.report.view import View
 from confide.report.words import between, code, fixed, score_name, shorten, tip, when
 
 RANKING = ("auroc", "aurc", "fpr95")
@@ -57,9 +57,14 @@ def _scores(view: View) -> list[str]:
 
 
 def _stage(view: View) -> str:
-    """The calibrated stage if trust scores were measured there, else as trained."""
-    stages = {m.stage for m in view.measurements if m.metric in RANKING and m.score not in PLAIN_SCORES}
-    return view.final if view.final in stages or not stages else view.before
+    """The stage at which most scores were measured; the calibrated one where they are equal."""
+    scores = {
+        stage: {
+            m.score for m in view.measurements if m.metric in RANKING and m.model == view.focus and m.stage == stage
+        }
+        for stage in (view.final, view.before)
+    }
+    return max(scores, key=lambda stage: len(scores[stage]))
 
 
 def _compared(view: View, scores: list[str]) -> Figure:
