@@ -144,7 +144,7 @@ def train(
         uses=settings.as_dict(),
         after=("data", "difficulty:train"),
         file=f"models/{choice.name}/model.safetensors",
-        make=lambda: training.fit(dataset, settings, scores=scores, folder=home),
+        make=lambda: training.fit(dataset, settings, scores=scores, folder=home, if_other="restart"),
         write=lambda trained, path: trained.save(path.parent),
         read=training.Trained.load,
         also=lambda: [home / "log.parquet"],

@@ -115,6 +115,11 @@ def joined(device_type: str) -> Iterator[World]:
         dist.destroy_process_group()
 
 
+def leads() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def local_device(word: str) -> str:
     """`cuda` as the GPU of this process where torchrun says which."""
     rank = os.environ.get("LOCAL_RANK")
@@ -148,12 +153,13 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
             return super().forward(input)
         channels = input.shape[1]
         axes = [axis for axis in range(input.ndim) if axis != 1]
-        count = input.new_tensor([input.numel() / channels])
-        sums: Tensor = SumOverProcesses.apply(  # type: ignore[no-untyped-call]
-            torch.cat([input.sum(axes), input.square().sum(axes), count])
-        )
+        # In float64: a difference of large sums must not lose what one process keeps.
+        count = torch.tensor([input.numel() / channels], dtype=torch.float64)
+        parts = [input.sum(axes, dtype=torch.float64), input.square().sum(axes, dtype=torch.float64), count]
+        sums: Tensor = SumOverProcesses.apply(torch.cat(parts))  # type: ignore[no-untyped-call]
         mean = sums[:channels] / sums[-1]
         variance = (sums[channels : 2 * channels] / sums[-1] - mean.square()).clamp_min(0)
+        mean, variance = mean.to(input.dtype), variance.to(input.dtype)
         self._remember(mean.detach(), variance.detach(), float(sums[-1].detach()))
         shape = [1, channels] + [1] * (input.ndim - 2)
         scaled: Tensor = (input - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)

@@ -28,6 +28,7 @@ def predict(
     average: str = "logits",
     batch_size: int = 1000,
     device: str = "auto",
+    foreign: bool = False,
 ) -> Predictions:
     """Predictions of a trained model on a split.
 
@@ -36,11 +37,16 @@ def predict(
         dataset: a dataset that has the split, or a split of its own, then called `split`.
         passes: of Monte-Carlo dropout; 0 is one pass without dropout.
         average: of these passes, over logits or over probs.
+        foreign: the samples are of other classes: labels become 0 and their own are kept in a column.
     """
     trained = Trained.load(model) if isinstance(model, (str, Path)) else model
     samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     trained.preparation.check(samples, f"split '{split}'")
-    _check_classes(trained, dataset, samples)
+    if foreign:
+        kept = {**samples.columns, "foreign_label": samples.labels}
+        samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, kept)
+    else:
+        _check_classes(trained, dataset, samples)
     where = Device.of(trained.settings.changed(device=device))
     feed = Feed(samples, trained.preparation, where.device)
     network = where.place(trained.model).eval()
@@ -86,7 +92,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
     if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
         raise InputError(
             f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
-            f"got {int(np.max(samples.labels))}; for data of foreign classes set the labels to 0"
+            f"got {int(np.max(samples.labels))}; for data of other classes say foreign=True (--foreign)"
         )
     names = getattr(dataset, "class_names", None)
     if names is not None and len(names) == trained.num_classes and tuple(names) != trained.class_names:

@@ -1,0 +1,209 @@
+"""`confide train DATA`: train a classifier with any loss."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = """\
+  confide train fashion-sample --loss adafocal --epochs 10 --out runs/adafocal
+  confide train cifar10 --preset paper-adafocal --members 3 --out runs/ensemble
+  confide train fashion-sample --grid loss=cross_entropy,focal --grid seed=0,1,2 --workers 2 --out runs/grid
+  torchrun --nproc-per-node 2 -m confide train fashion-sample --out runs/two"""
+
+# Flag -> (field of the settings, kind).
+FLAGS: dict[str, tuple[str, Any]] = {
+    "model": ("model", str),
+    "loss": ("loss", str),
+    "epochs": ("epochs", int),
+    "batch-size": ("batch_size", int),
+    "optimizer": ("optimizer", str),
+    "learning-rate": ("learning_rate", float),
+    "weight-decay": ("weight_decay", float),
+    "schedule": ("schedule", str),
+    "augment": ("augment", str),
+    "label-noise": ("label_noise", float),
+    "choose": ("choose", str),
+    "seed": ("seed", int),
+    "device": ("device", str),
+    "precision": ("precision", str),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
+    parser.add_argument("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
+    parser.add_argument(
+        "--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle"
+    )
+    for flag, (field, kind) in FLAGS.items():
+        parser.add_argument(f"--{flag}", type=kind, default=None, help=f"setting '{field}'")
+    parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3"
+    )
+    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    parser.add_argument("--scores", default=None, help="difficulty scores of the training samples (confide score)")
+    parser.add_argument("--members", type=int, default=1, help="train so many seeds as an ensemble")
+    parser.add_argument("--record", default=None, metavar="SPLIT", help="record this split's predictions every epoch")
+    parser.add_argument("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
+    parser.add_argument("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where the work runs")
+    parser.add_argument("--track", choices=("tensorboard", "mlflow"), default=None, help="also log there")
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="least time between checkpoints")
+
+
+def run(args: argparse.Namespace) -> int:
+    jobs = plan(args)
+    answers = _on_several(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
+    show(answers, args.json)
+    return 0
+
+
+def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One payload for each training of the grid; all settings are checked before any work."""
+    from confide import losses, models
+    from confide.core.files import plain
+    from confide.training import preset
+
+    changes = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _) in FLAGS.items()}
+    changes = {field: value for field, value in changes.items() if value is not None}
+    if args.deterministic:
+        changes["deterministic"] = True
+    if args.record:
+        changes["record"] = args.record
+    base = preset(args.preset, **changes).as_dict()
+    base = with_changes(base, args.set)
+    jobs = []
+    for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
+        settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
+        losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
+        models.method(settings.model)[0].check_options(settings.model_options)
+        name = "_".join(text.rpartition(".")[2] for text in combination)
+        jobs.append(
+            {
+                "data": args.data,
+                "data_options": dict(_pair(text) for text in args.data_option),
+                "settings": plain(settings.as_dict()),
+                "scores": args.scores,
+                "members": args.members,
+                "record": bool(args.record),
+                "track": args.track,
+                "checkpoint_seconds": args.checkpoint_seconds,
+                "out": str(Path(args.out) / name),
+            }
+        )
+    return jobs
+
+
+def train_job(job: dict[str, Any]) -> dict[str, Any]:
+    """Train as a payload says; returns what a person wants to see of it."""
+    from confide.core.records import Scores
+    from confide.data import load_dataset
+    from confide.training import Settings, fit, fit_members
+    from confide.training.trackers import tracker
+
+    dataset = load_dataset(job["data"], **job["data_options"])
+    settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
+    scores = Scores.load(job["scores"]) if job["scores"] else None
+    recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
+    if job["members"] > 1:
+        trained = fit_members(dataset, settings, members=job["members"], scores=scores, folder=out, recorder=recorder)
+    else:
+        told = tracker(job["track"], out, settings) if job["track"] else None
+        seconds = job["checkpoint_seconds"]
+        trained = (
+            fit(
+                dataset,
+                settings,
+                scores=scores,
+                folder=out,
+                recorder=recorder,
+                on_epoch=told,
+                checkpoint_seconds=seconds,
+            ),
+        )
+    last = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
+    return {
+        "folder": str(out),
+        "settings": job["settings"],
+        "members": [{**row, "notes": list(t.notes)} for row, t in zip(last, trained, strict=True)],
+        "train_seconds": sum(float(t.timings["train_seconds"].sum()) for t in trained if t.timings),
+        "val_seconds": sum(float(t.timings["val_seconds"].sum()) for t in trained if "val_seconds" in t.timings),
+    }
+
+
+def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
+    from confide.difficulty import Recorder
+
+    split = dataset.split(settings.record)
+    return Recorder(split.ids, split.labels, folder=out / "recorded", members=members)
+
+
+def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
+    from confide.core.progress import Progress
+    from confide.scale import Job, run_jobs, train_workers
+
+    work = [Job(Path(job["out"]).name or "train", "confide.cli.train:train_job", job) for job in jobs]
+    if len(jobs) == 1:
+        return [train_workers(work[0], args.workers, storage=str(Path(args.out).resolve() / "ray"))]
+    with Progress("grid", len(work)) as progress:
+        return run_jobs(
+            work, engine=args.engine, workers=args.workers, on_done=lambda job, answer: progress.step(1, job.name)
+        )
+
+
+def show(answers: list[dict[str, Any]], as_json: bool) -> None:
+    """A row per trained model, at its chosen epoch."""
+    from confide.cli.tables import print_json, text_table
+    from confide.training.distributed import leads
+
+    if not leads():
+        return
+    if as_json:
+        print_json(answers[0] if len(answers) == 1 else answers)
+        return
+    rows = []
+    for answer in answers:
+        for number, row in enumerate(answer["members"]):
+            name = answer["settings"]["loss"] + (f" #{number}" if len(answer["members"]) > 1 else "")
+            shown = [_percent(row.get(key)) for key in ("train_accuracy", "val_accuracy", "val_ece")]
+            nll = f"{row['val_nll']:.3f}" if "val_nll" in row else "-"
+            rows.append((name, f"{row['epoch'] + 1:.0f}", *shown, nll, answer["folder"]))
+    print(text_table(("loss", "epoch", "train acc %", "val acc %", "val ECE %", "val NLL", "folder"), rows))
+    for answer in answers:
+        seconds = f"trained in {answer['train_seconds']:.1f} s, validation {answer['val_seconds']:.1f} s"
+        notes = "; ".join(dict.fromkeys(note for row in answer["members"] for note in row["notes"]))
+        print(seconds + (f"; {notes}" if notes else ""))
+    print(f"next: confide predict {answers[0]['folder']} DATA --split test --out predictions.parquet")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    import yaml
+
+    from confide.core.door import InputError
+
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InputError(f"an option must be NAME=VALUE, got '{text}'")
+    return name.strip(), yaml.safe_load(value)
+
+
+def _grid_values(text: str) -> list[str]:
+    name, _ = _pair(text)
+    return [f"{name}={value.strip()}" for value in text.partition("=")[2].split(",")]
+
+
+def with_changes(settings: dict[str, Any], changes: list[str]) -> dict[str, Any]:
+    """Settings with `field=value` or `field.inner=value` changed; values are read as YAML."""
+    for text in changes:
+        path, value = _pair(text)
+        outer, dot, inner = path.partition(".")
+        settings[outer] = {**(settings.get(outer) or {}), inner: value} if dot else value
+    return settings

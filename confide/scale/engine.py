@@ -1,0 +1,48 @@
+"""Runs one function over many items: one after the other here, or as a Ray Data job on any number of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confide.core.door import InputError, check_choice
+from confide.core.progress import Progress
+from confide.scale.ray import connect
+
+
+def run_all(function: Callable[[Any], None], items: Sequence[Any], *, engine: str, workers: int, what: str) -> None:
+    """Call `function` on every item; it writes its own result, so a stopped job goes on with what is missing.
+
+    Args:
+        engine: "local", or "ray" for a Ray Data job (the cluster of RAY_ADDRESS, or one started here).
+        workers: tasks at a time on Ray.
+    """
+    check_choice(engine, ("local", "ray"), "engine")
+    if not items:
+        return
+    if engine == "local":
+        with Progress(what, len(items)) as progress:
+            for item in items:
+                function(item)
+                progress.step()
+        return
+    _run_ray(function, items, workers)
+
+
+def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int) -> None:
+    connect(workers)
+    from ray import data as ray_data
+
+    def task(row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            function(items[int(row["place"])])
+        except InputError as error:
+            return {"place": row["place"], "error": str(error)}
+        return {"place": row["place"], "error": ""}
+
+    places = [{"place": i} for i in range(len(items))]
+    # One block per item: Ray gives each to a free worker and repeats it elsewhere when a machine is lost.
+    data = ray_data.from_items(places, override_num_blocks=len(places)).map(task, concurrency=workers)
+    failed = [row["error"] for row in data.take_all() if row["error"]]
+    if failed:
+        raise InputError(f"{failed[0]} ({len(failed)} of {len(items)} parts failed; the rest is kept, run it again)")

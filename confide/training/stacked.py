@@ -1,0 +1,193 @@
+"""Members of an ensemble as one stacked model: every weight has one more dimension, and one pass trains them all."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from confide import models
+from confide.core.door import InputError
+from confide.core.progress import Progress
+from confide.core.records import Dataset, Scores
+from confide.training import schedules
+from confide.training.device import Device
+from confide.training.distributed import World
+from confide.training.feed import Feed
+from confide.training.loop import Recorder, add_row
+from confide.training.run import Run, start
+from confide.training.settings import Settings
+from confide.training.state import make_optimizer
+from confide.training.step import set_rate
+from confide.training.trained import Trained, build_model
+from confide.training.validation import rows_in_batches, summary
+
+LARGEST = 2_000_000
+"""Parameters of a model that gains from stacking: beyond, one member alone keeps a GPU busy."""
+
+
+def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
+    """Why members cannot be stacked, or None."""
+    if settings.clip_norm is not None:
+        return "clip_norm is of each member's own gradient"
+    if settings.choose != "last":
+        return "each member chooses its own epoch"
+    if settings.precision == "float16":
+        return "float16 scales each member's loss on its own"
+    if settings.label_noise or "val" not in dataset.splits:
+        return "noise and validation split are drawn by each member's seed"
+    word = models.method(settings.model)[0].word
+    if word in ("timm", "hf", "text_cnn"):
+        return f"model '{settings.model}' is not made of stackable layers"
+    return None
+
+
+class Stack:
+    """The members' runs (data order, feeds, objectives are each one's own) over one set of stacked weights."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        members = [run.state.model for run in runs]
+        parameters, buffers = stack_module_state(members)
+        self.parameters: dict[str, Tensor] = {k: nn.Parameter(v.detach()) for k, v in parameters.items()}
+        self.buffers = {k: v.detach() for k, v in buffers.items()}
+        self.shell = members[0]
+        self.device = runs[0].state.device
+
+    def forward(self, inputs: Tensor, *, training: bool) -> Tensor:
+        """Logits of every member on its own inputs, members x n x c."""
+        self.shell.train(training)
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Tensor:
+            logits: Tensor = functional_call(self.shell, (parameters, buffers), (batch,))
+            return logits
+
+        with self.device.autocast():
+            logits: Tensor = torch.func.vmap(one, randomness="different")(self.parameters, self.buffers, inputs)
+        return logits.float()
+
+    def weights(self, number: int) -> dict[str, Tensor]:
+        """The weights of one member."""
+        joined = {**self.parameters, **self.buffers}
+        return {k: v[number].detach().cpu().clone() for k, v in joined.items()}
+
+
+def fit_stacked(
+    dataset: Dataset,
+    settings: Settings,
+    members: int,
+    scores: Scores | None,
+    folders: Sequence[Path | None],
+    recorder: Recorder | None,
+) -> tuple[Trained, ...]:
+    """Train all members at once."""
+    device = Device.of(settings)
+    runs = [
+        _start(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device) for k in range(members)
+    ]
+    if models.parameter_count(runs[0].state.model) > LARGEST:
+        runs[0].notes.append("stacked although the model is large: one member after another may be as fast")
+    stack = Stack(runs)
+    optimizer = _optimizer(stack, settings, device)
+    steps = runs[0].order.steps
+    rates, momenta = schedules.learning_rates(settings, steps), schedules.momenta(settings, steps)
+    with device.seeded(settings.seed, settings.deterministic), Progress("train members", settings.epochs) as progress:
+        for epoch in range(settings.epochs):
+            began = time.monotonic()
+            batches = [run.order.batches(epoch) for run in runs]
+            for run in runs:
+                run.feed.start_epoch(epoch)
+                run.state.sums.zero_()
+            for step in range(steps):
+                position = epoch * steps + step
+                set_rate(optimizer, rates[position], None if momenta is None else momenta[position])
+                _step(stack, optimizer, [rows[step] for rows in batches])
+            _end_epoch(stack, dataset, epoch, float(rates[(epoch + 1) * steps - 1]), recorder)
+            for run in runs:
+                add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
+            progress.step(1, f"{members} members, loss {runs[0].state.log['train_loss'][-1]:.3f}")
+    return tuple(_finished(stack, number, dataset) for number in range(members))
+
+
+def _start(dataset: Dataset, settings: Settings, scores: Scores | None, folder: Path | None, device: Device) -> Run:
+    with device.seeded(settings.seed, settings.deterministic):
+        return start(dataset, settings, scores, folder, device, World(), math.inf)
+
+
+def _optimizer(stack: Stack, settings: Settings, device: Device) -> torch.optim.Optimizer:
+    return make_optimizer(nn.ParameterList(list(stack.parameters.values())), settings, device)
+
+
+def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any]) -> None:
+    at = [torch.from_numpy(own).to(stack.device.device) for own in rows]
+    inputs = torch.stack([run.feed.gather(own) for run, own in zip(stack.runs, at, strict=True)])
+    logits = stack.forward(inputs, training=True)
+    total = logits.new_zeros(())
+    for run, own, said in zip(stack.runs, at, logits, strict=True):
+        labels = run.feed.labels[own]
+        target, mean = run.state.objective(said, labels, own)
+        total = total + target
+        hits = (said.detach().argmax(dim=1) == labels).sum()
+        mean = mean.double()
+        run.state.sums += torch.stack([mean * len(own), hits.double(), torch.full_like(mean, len(own))])
+    optimizer.zero_grad(set_to_none=True)
+    total.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+
+
+def _end_epoch(stack: Stack, dataset: Dataset, epoch: int, rate: float, recorder: Recorder | None) -> None:
+    feed = stack.runs[0].val_feed
+    assert feed is not None
+    said = _forward_all(stack, feed)
+    for number, (run, logits) in enumerate(zip(stack.runs, said, strict=True)):
+        loss, hits, count = run.state.sums.tolist()
+        if not math.isfinite(loss):
+            raise InputError(f"the loss of member {number} became NaN or infinite in epoch {epoch + 1}; lower the rate")
+        if run.state.objective.learns_from_validation:
+            run.state.objective.update(logits, feed.labels)
+        row = {"epoch": epoch, "learning_rate": rate, "train_loss": loss / count, "train_accuracy": hits / count}
+        row |= {f"val_{k}": v for k, v in summary(logits, feed.labels).items()}
+        add_row(run.state.log, row | run.state.objective.log())
+        run.state.objective.end_epoch()
+    if recorder is not None:
+        name = stack.runs[0].settings.record
+        if name != "val":
+            said = _forward_all(stack, Feed(dataset.split(name), feed.preparation, stack.device.device))
+        for number, logits in enumerate(said):
+            recorder.record(epoch, dataset.split(name).ids, logits.cpu().numpy(), member=number)
+
+
+@torch.no_grad()
+def _forward_all(stack: Stack, feed: Feed) -> Tensor:
+    parts = []
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), 1000)):
+        parts.append(stack.forward(inputs.expand(len(stack.runs), *inputs.shape), training=False))
+    return torch.cat(parts, dim=1)
+
+
+def _finished(stack: Stack, number: int, dataset: Dataset) -> Trained:
+    run = stack.runs[number]
+    model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
+    model.load_state_dict(stack.weights(number))
+    trained = Trained(
+        model.eval(),
+        run.settings,
+        run.feed.preparation,
+        tuple(dataset.class_names),
+        {k: np.array(v) for k, v in run.state.log.items()},
+        {k: v.cpu() for k, v in run.state.objective.loss.state_dict().items()},
+        {k: np.array(v) for k, v in run.timings.items()},
+        run.settings.epochs - 1,
+        (*run.notes, f"trained as member {number} of a stack of {len(stack.runs)}"),
+        run.identity,
+    )
+    if run.folder is not None:
+        trained.save(run.folder)
+    return trained

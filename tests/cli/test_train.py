@@ -1,0 +1,91 @@
+"""`confide train` and `confide predict`, called as a person would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide.cli.main import main
+from confide.core.predictions import Predictions
+
+SMALL = ["--epochs", "1", "--set", "model_options.width=4", "--set", "model_options.hidden=8", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 300)
+    values = generator.integers(0, 150, (300, 8, 8))
+    values[np.arange(300), :, labels * 2] += 90
+    path = tmp_path_factory.mktemp("data") / "images.npz"
+    np.savez(path, images=values.astype(np.uint8), labels=labels)
+    return str(path)
+
+
+def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(tmp_path / "run"), str(tmp_path / "predictions.parquet")
+    assert main(["train", images, "--loss", "focal", "--set", "loss_options.gamma=2", "--out", run, *SMALL]) == 0
+    assert "next: confide predict" in capsys.readouterr().out
+    assert main(["predict", run, images, "--out", out, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    predictions = Predictions.load(out)
+    assert len(predictions) == told["samples"]
+    assert predictions.split == "test"
+    assert float(predictions.facts.correct.float().mean()) == pytest.approx(told["accuracy"])
+
+
+def test_an_ensemble_is_recorded_and_predicts_together(images: str, tmp_path: Path) -> None:
+    run, out = str(tmp_path / "run"), str(tmp_path / "together.npz")
+    assert main(["train", images, "--members", "2", "--record", "test", "--out", run, *SMALL]) == 0
+    assert len(list((tmp_path / "run" / "recorded").rglob("epoch-*.npy"))) == 2
+    assert main(["predict", run, images, "--out", out]) == 0
+    assert Predictions.load(out).from_probabilities
+
+
+def test_dropout_passes_and_foreign_data(images: str, tmp_path: Path) -> None:
+    run, out = str(tmp_path / "run"), str(tmp_path / "out.parquet")
+    assert main(["train", images, "--out", run, *SMALL, "--set", "model_options.dropout=0.4"]) == 0
+    assert main(["predict", run, images, "--passes", "4", "--out", out]) == 0
+    assert "mc_entropy" in Predictions.load(out).columns
+    assert main(["predict", run, images, "--foreign", "--out", out]) == 0
+    foreign = Predictions.load(out)
+    assert set(foreign.labels.tolist()) == {0}
+    assert len(set(foreign.columns["foreign_label"].tolist())) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--loss", "fokal"], "no loss named 'fokal'; did you mean 'focal'?"),
+        (["--model", "resnet81"], "no model named 'resnet81'; did you mean"),
+        (["--preset", "paper-cifr"], "did you mean 'paper-cifar'?"),
+        (["--set", "epoch=3"], "training has no setting 'epoch'; did you mean 'epochs'?"),
+        (["--set", "loss_options.gama=3", "--loss", "focal"], "loss 'focal' has no option 'gama'"),
+        (["--loss", "difficulty_entropy"], "no scores came"),
+        (["--model", "text_cnn"], "takes text inputs"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    assert main(["train", images, "--out", str(tmp_path / "run"), "--device", "cpu", *words]) == 1
+    error = capsys.readouterr().err.strip()
+    assert line in error
+    assert "\n" not in error
+
+
+def test_predicting_without_a_model(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(tmp_path), images]) == 1
+    assert "must be a trained model" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_grid_in_local_processes(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--grid", "loss=cross_entropy,focal", "--grid", "seed=0,1", "--workers", "2"]
+    assert main(["train", images, "--out", str(tmp_path), *words, *SMALL, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert len(answers) == 4
+    assert (tmp_path / "loss=focal_seed=1" / "model.safetensors").exists()

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide import difficulty
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.records import Scores
+from confide.scale.difficulty import Scoring, score_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four parquet files of features, unequal in size; the last class is met only in the last file."""
+    draw = np.random.default_rng(0)
+    labels = np.sort(draw.integers(0, 6, 700))
+    rows = (draw.normal(size=(700, 12)) + 3 * draw.normal(size=(6, 12))[labels]).astype(np.float32)
+    ids = np.array([f"s{i}" for i in range(700)])
+    for k, part in enumerate(np.split(np.arange(700), [100, 350, 360])):
+        files.write_table(
+            tmp_path / "in" / f"part-{k}.parquet", {"id": ids[part], "label": labels[part], "features": rows[part]}
+        )
+    return tmp_path, rows, labels, ids
+
+
+def joined(summary):
+    parts = [Scores.load(path) for path in sorted(Path(summary["scores"]).glob("*.parquet"))]
+    return np.concatenate([p.ids for p in parts]), np.concatenate([p.values for p in parts])
+
+
+@pytest.mark.parametrize("method", ["rmd", "md"])
+def test_same_numbers_as_in_memory(folder, method):
+    where, rows, labels, ids = folder
+    summary = score_folder(Scoring(where / "in", where / "out", method, engine="local"))
+    found, values = joined(summary)
+    np.testing.assert_array_equal(found, ids)
+    np.testing.assert_allclose(values, difficulty.score(method, rows, labels).values, atol=1e-5)
+    assert summary["n"] == 700
+
+
+def test_a_stopped_job_does_only_what_is_missing(folder):
+    where, *_ = folder
+    job = Scoring(where / "in", where / "out", engine="local")
+    first = score_folder(job)
+    assert first["made"] == 4
+    path = Path(first["scores"]) / "part-2.parquet"
+    before = joined(first)[1]
+    path.unlink()
+    again = score_folder(job)
+    assert again["made"] == 1
+    np.testing.assert_array_equal(joined(again)[1], before)
+
+
+def test_features_are_extracted_from_the_files_inputs(folder, tmp_path):
+    draw = np.random.default_rng(1)
+    rows = draw.normal(size=(90, 5)).astype(np.float32)
+    labels = draw.integers(0, 3, 90)
+    for k in range(3):
+        part = slice(30 * k, 30 * k + 30)
+        files.write_table(tmp_path / "rows" / f"{k}.parquet", {"label": labels[part], "row": rows[part]})
+    summary = score_folder(Scoring(tmp_path / "rows", tmp_path / "made", features="pixels", engine="local"))
+    ids, values = joined(summary)
+    assert ids[0] == "0-0"
+    np.testing.assert_allclose(values, difficulty.score("rmd", rows, labels).values, atol=1e-5)
+
+
+def test_rank_deficient_data_is_shrunk_alike(tmp_path):
+    draw = np.random.default_rng(0)
+    rows, labels = draw.normal(size=(30, 50)), draw.integers(0, 3, 30)
+    for k in range(2):
+        part = slice(15 * k, 15 * k + 15)
+        files.write_table(tmp_path / "in" / f"{k}.parquet", {"label": labels[part], "features": rows[part]})
+    summary = score_folder(Scoring(tmp_path / "in", tmp_path / "out", engine="local"))
+    np.testing.assert_allclose(joined(summary)[1], difficulty.score("rmd", rows, labels).values, atol=1e-8)
+    assert any("Ledoit-Wolf" in note for note in summary["notes"])
+
+
+def test_bad_input_gets_one_line(folder, tmp_path):
+    where, *_ = folder
+    with pytest.raises(InputError, match="the methods are rmd and md"):
+        score_folder(Scoring(where / "in", where / "out", "kmeans", engine="local"))
+    with pytest.raises(InputError, match="folder of parquet files"):
+        score_folder(Scoring(where / "nowhere", where / "out", engine="local"))
+    files.write_table(tmp_path / "bare" / "0.parquet", {"label": np.zeros(3, dtype=np.int64)})
+    with pytest.raises(InputError, match="must have columns features"):
+        score_folder(Scoring(tmp_path / "bare", where / "out", engine="local"))
+    (where / "in" / "part-1.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError):
+        score_folder(Scoring(where / "in", where / "other", engine="local"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_ray_workers_give_the_same_numbers(folder):
+    ray = pytest.importorskip("ray", reason="engine 'ray' needs the extra confide[ray]")
+    where, rows, labels, ids = folder
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        summary = score_folder(Scoring(where / "in", where / "out", engine="ray", workers=2))
+        (where / "in" / "part-0.parquet").write_bytes(b"PAR1 no")
+        with pytest.raises(InputError, match=r"part-0\.parquet"):
+            score_folder(Scoring(where / "in", where / "broken", engine="ray", workers=2))
+    finally:
+        ray.shutdown()
+    found, values = joined(summary)
+    np.testing.assert_array_equal(found, ids)
+    np.testing.assert_allclose(values, difficulty.score("rmd", rows, labels).values, atol=1e-5)

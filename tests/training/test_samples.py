@@ -1,0 +1,84 @@
+"""Validation split, label noise, order and group sampling: drawn by seed and id."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from confide.core.door import InputError
+from confide.core.records import Dataset, Scores, Split
+from confide.training.objective import groups_of
+from confide.training.samples import EpochOrder, choose_samples, hold_out, noisy_labels
+from confide.training.settings import Settings
+
+
+def split_of(n: int, classes: int = 4) -> Split:
+    return Split(np.zeros((n, 2)), np.arange(n) % classes, np.array([f"s{i}" for i in range(n)]))
+
+
+def test_held_out_share_is_stratified_and_keyed_by_id() -> None:
+    train = split_of(400)
+    rest, held = hold_out(train, 0.25, seed=3)
+    assert np.bincount(held.labels).tolist() == [25] * 4
+    assert not set(rest.ids) & set(held.ids)
+    backwards = hold_out(train.take(np.arange(400)[::-1]), 0.25, seed=3)[1]
+    assert set(backwards.ids) == set(held.ids)
+    assert set(hold_out(train, 0.25, seed=4)[1].ids) != set(held.ids)
+
+
+def test_label_noise_flips_the_share_asked_for_to_other_classes() -> None:
+    train = split_of(20_000)
+    noisy = noisy_labels(train, 4, 0.3, seed=0)
+    flipped = noisy != train.labels
+    # Standard error of the share is 0.0032.
+    assert abs(flipped.mean() - 0.3) < 0.015
+    away = np.bincount((noisy - train.labels)[flipped] % 4, minlength=4) / flipped.sum()
+    assert np.abs(away[1:] - 1 / 3).max() < 0.03
+    assert (noisy_labels(train, 4, 0.0, seed=0) == train.labels).all()
+    assert (noisy_labels(train, 4, 1.0, seed=0) != train.labels).all()
+
+
+def test_noise_spares_validation_and_keeps_the_clean_labels() -> None:
+    dataset = Dataset("rows", "rows", {"train": split_of(100), "val": split_of(40)}, tuple("abcd"))
+    samples = choose_samples(dataset, Settings(label_noise=0.5))
+    assert samples.val is not None
+    assert (samples.val.labels == dataset.val.labels).all()
+    assert (samples.clean_labels == dataset.train.labels).all()
+    assert (samples.train.labels != samples.clean_labels).any()
+
+
+def test_every_sample_once_an_epoch_and_small_last_batches_left_out() -> None:
+    order = EpochOrder(split_of(103), Settings(batch_size=20), None)
+    assert order.steps == 6
+    assert sorted(np.concatenate(order.batches(0)).tolist()) == list(range(103))
+    assert EpochOrder(split_of(101), Settings(batch_size=20), None).steps == 5
+    assert EpochOrder(split_of(103), Settings(batch_size=20), None, world=2).steps == 5
+    assert EpochOrder(split_of(3), Settings(batch_size=20), None).steps == 1
+
+
+def test_groups_are_drawn_equally_often() -> None:
+    groups = np.r_[np.zeros(900, dtype=np.int64), np.ones(100, dtype=np.int64)]
+    order = EpochOrder(split_of(1000), Settings(batch_size=100), groups)
+    drawn = np.concatenate([np.concatenate(order.batches(epoch)) for epoch in range(5)])
+    # Standard error of the share at 5,000 draws is 0.007.
+    assert abs(groups[drawn].mean() - 0.5) < 0.035
+
+
+def test_groups_by_difficulty_label_and_column() -> None:
+    train = split_of(100)
+    scores = Scores(train.ids, np.arange(100.0), "rmd")
+    halves = groups_of(Settings(loss_options={"num_groups": 2}), train, scores)
+    assert halves.tolist() == [0] * 50 + [1] * 50
+    assert (groups_of(Settings(group_by="label"), train, None) == train.labels).all()
+    coloured = Split(train.inputs, train.labels, train.ids, {"colour": np.array(["red", "blue"] * 50)})
+    assert groups_of(Settings(group_by="colour"), coloured, None).tolist() == [1, 0] * 50
+    with pytest.raises(InputError, match="group_by must be one of difficulty, label, colour"):
+        groups_of(Settings(group_by="shape"), coloured, None)
+    with pytest.raises(InputError, match="need scores"):
+        groups_of(Settings(), train, None)
+
+
+def test_labels_outside_the_classes_are_refused() -> None:
+    dataset = Dataset("rows", "rows", {"train": split_of(20, classes=6)}, tuple("abcd"))
+    with pytest.raises(InputError, match=r"labels must lie in \[0, 4\), got 4 at training sample 4"):
+        choose_samples(dataset, Settings())
