@@ -1,0 +1,1 @@
+"""Thin adapters for other people's trainers; their packages are optional."""
