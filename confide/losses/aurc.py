@@ -14,7 +14,7 @@ SCORES = ("msp", "margin", "entropy")
 
 @loss(
     "aurc",
-    paper="Zhou et al., 2025, A Novel Characterization of the Population AURC, arXiv:2410.15361; Han et al., 2025",
+    paper="Zhou et al., 2025, Revisiting Reweighted Risk for Calibration: AURC, Focal and Inverse Focal Loss",
     corners=({"score": "margin"}, {"score": "entropy"}, {"weights_form": "log"}, {"form": "released"}),
     choices={"score": SCORES, "weights_form": ("harmonic", "log"), "form": ("paper", "released")},
     batch=True,

@@ -28,7 +28,7 @@ def kde_xe(
     """Cross-entropy plus weight times the Dirichlet-kernel calibration error; the penalty alone is `penalties.kde_xe`.
 
     Args:
-        weight: of the penalty. Default: CIFAR-10 of Han et al., 2025; CIFAR-100 there: 0.5.
+        weight: of the penalty. Default: CIFAR-10 of Zhou et al., 2025; CIFAR-100 there: 0.5.
         bandwidth: of the kernels; chosen for each batch by leave-one-out likelihood where none is given.
         power: of the gap; no root is taken. Default: the paper's 1.
         form: `original` divides the likelihood by the bandwidth once more when choosing it, as the authors' code does;

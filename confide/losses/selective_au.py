@@ -18,7 +18,7 @@ SMALLEST_COUNT = 1e-12
 
 @stateful_loss(
     "selective_au",
-    paper="Han et al., 2025, calibration by weighting the risk (official code: han678/CalibWeightedRisk)",
+    paper="Zhou et al., 2025, Revisiting Reweighted Risk for Calibration: AURC, Focal and Inverse Focal Loss",
     corners=(
         {"score": "margin"},
         {"score": "entropy", "coverage": 0.4},

@@ -11,7 +11,7 @@ from confide.metrics.view import View
 
 @metric(
     "separability_kl",
-    paper="Luo et al., 2021, arXiv:2106.00302",
+    paper="Luo et al., 2021, arXiv:2110.00054",
     better="higher",
     range=(0.0, math.inf),
     meaning="How far apart the scores of correct and of wrong samples lie, if both were normal; 0 if alike.",

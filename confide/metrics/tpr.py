@@ -11,7 +11,7 @@ from confide.metrics.view import View
 
 @metric(
     "tpr",
-    paper="Luo et al., 2021, arXiv:2106.00302",
+    paper="Luo et al., 2021, arXiv:2110.00054",
     better="higher",
     range=(0.0, 1.0),
     meaning="The share of correct samples that the threshold accepts.",
