@@ -66,5 +66,5 @@ def as_row(method: Method) -> dict[str, Any]:
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in method.options.items()
         },
         "needs": list(method.needs),
-        **({"facts": dict(method.facts)} if method.facts else {}),
+        **({"facts": told} if (told := {k: v for k, v in method.facts.items() if not callable(v)}) else {}),
     }

@@ -191,12 +191,13 @@ def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
 
 def _read_parquet(path: Path) -> tuple[Table, dict[str, str]]:
     table = pq.read_table(path)
-    metadata = {
-        k.decode(): v.decode()
-        for k, v in (table.schema.metadata or {}).items()
-        if k not in (b"pandas", b"ARROW:schema")
-    }
+    metadata = _text_metadata(table.schema.metadata)
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
+
+
+def _text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    own = (metadata or {}).items()
+    return {k.decode(): v.decode() for k, v in own if k not in (b"pandas", b"ARROW:schema")}
 
 
 def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
@@ -260,3 +261,21 @@ def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
         if value.numel():
             digest.update(value.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def table_batches(path: str | Path, rows: int) -> Iterator[tuple[Table, dict[str, str]]]:
+    """A table in parts of about so many rows: parquet is read part by part, other formats whole."""
+    path = Path(path)
+    if path.suffix != ".parquet":
+        yield read_table(path)
+        return
+    if not path.exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = _text_metadata(file.schema_arrow.metadata)
+            for batch in file.iter_batches(batch_size=rows):
+                table = pa.Table.from_batches([batch])
+                yield {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
+    except pa.ArrowException as error:
+        raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None

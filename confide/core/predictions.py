@@ -219,7 +219,10 @@ class Predictions:
         if self.top1 is not None:
             columns |= {"pred_label": self.top1[0].cpu().numpy(), "confidence": self.top1[1].cpu().numpy()}
         elif str(path).endswith(".csv"):
-            columns["p"] = torch.softmax(self.logits.double(), dim=1).cpu().numpy()
+            given = self.probs if self.probs is not None else torch.softmax(self.logits.double(), dim=1)
+            columns["p"] = given.cpu().numpy()
+        elif self.probs is not None:
+            columns["probs"] = self.probs.cpu().numpy()
         else:
             wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
             columns["logits"] = wide.cpu().numpy()

@@ -17,6 +17,7 @@ from confide.core.results import Curve, Evaluation
 from confide.evaluation.curves import all_curves
 from confide.evaluation.groups import MOST_GROUPS, Grouping, class_groups, difficulty_groups, groupings
 from confide.evaluation.measuring import Asked, Tag, group_measurements, measurements
+from confide.evaluation.streaming import gather
 from confide.metrics.family import CORE, METRICS, parse
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import View, base_of
@@ -28,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 def evaluate(
-    predictions: Predictions,
+    predictions: Any,
     metrics: str | Sequence[str] = "core",
     intervals: bool = True,
     by: Any = None,
@@ -44,6 +45,8 @@ def evaluate(
     """Metrics with 95 % intervals, the calibration test beside every calibration error, curves and groups.
 
     Args:
+        predictions: a record, a file, a folder of shards, or an iterator of records or of (logits, labels); from the
+            last two only the facts of each shard are kept, so memory stays bounded.
         metrics: "core", "all", or a list of words; `ece_mass` is `ece` in equal-mass bins.
         intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
         by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
@@ -53,8 +56,10 @@ def evaluate(
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
         about: what the report says of it: title, unit, class_names, ...
     """
+    wanted = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
+    predictions = gather(predictions, columns=wanted, ids=scores is not None)
     base = base_of(predictions)
-    if predictions.top1 is None and "classwise_ece" in words_of(metrics):
+    if predictions.top1 is None and predictions.given is None and "classwise_ece" in words_of(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)

@@ -1,5 +1,6 @@
 """Reliability metrics: `(predictions, *, options) -> Measurement`, all from one pass over the logits."""
 
+from confide.metrics.accumulator import Accumulator, create
 from confide.metrics.accuracy import accuracy
 from confide.metrics.augrc import augrc
 from confide.metrics.aupr_error import aupr_error

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from confide.core.binning import bin_of, width_edges
 from confide.core.predictions import Predictions
+from confide.metrics.draws import bernoulli_sums
 
 RESAMPLES = 200
 LARGEST = 50_000
@@ -110,7 +111,7 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     table = predictions.class_table(bins, closed)
     n, num_classes = len(predictions), predictions.num_classes
     if len(predictions) > LARGEST:
-        return _normal_draws(predictions, table.confidence, width_edges(bins), closed, rng)
+        return cell_draws(predictions, table.confidence, width_edges(bins), closed, rng)
     cells = np.empty((n, RESAMPLES), dtype=np.int32)
     for start, probs in blocks(predictions):
         drawn = draw_labels(probs, RESAMPLES, rng)
@@ -123,19 +124,15 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     return draws
 
 
-def _normal_draws(
-    predictions: Predictions, mean: Floats, edges: Floats, closed: str, rng: np.random.Generator
-) -> Floats:
-    """Hits of a cell are a sum of many Bernoulli draws: normal, or Poisson where the probabilities are all small."""
+def cell_draws(predictions: Predictions, mean: Floats, edges: Floats, closed: str, rng: np.random.Generator) -> Floats:
+    """Hits of a cell, drawn at once; that a row has one label only is left out of account."""
     squares, bins = np.zeros(mean.size), len(edges) - 1
     for _, probs in blocks(predictions):
         cell = np.arange(probs.shape[1]) * bins + bin_of(probs, edges, closed)
         squares += np.bincount(cell.reshape(-1), (probs * probs).reshape(-1), minlength=mean.size)
     flat = np.maximum(mean.reshape(-1), 0)
-    variance = np.maximum(flat - squares, 0)
-    rare = flat < 100
     draws = np.empty(RESAMPLES)
     for b in range(RESAMPLES):
-        hits = np.where(rare, rng.poisson(flat), flat + np.sqrt(variance) * rng.standard_normal(len(flat)))
+        hits = bernoulli_sums(flat, np.maximum(flat - squares, 0), rng)
         draws[b] = np.abs(flat - hits).sum() / (len(predictions) * len(mean))
     return draws

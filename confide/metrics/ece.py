@@ -31,6 +31,7 @@ def binned_error(sums: BinSums, norm: int | str) -> float:
     range=(0.0, 1.0),
     meaning="How far confidence is from accuracy, on average over bins of confidence.",
     kind="calibration",
+    binned=True,
     corners=(
         {"bins": 1},
         {"bins": 1000},

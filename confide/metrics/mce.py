@@ -14,6 +14,7 @@ from confide.metrics.view import View
     range=(0.0, 1.0),
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
     kind="calibration",
+    binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:

@@ -13,8 +13,9 @@ import numpy as np
 
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
+from confide.metrics.draws import bernoulli_sums
 from confide.metrics.ordering import Floats
-from confide.metrics.view import Base, View
+from confide.metrics.view import Base, BinSums, View
 
 RESAMPLES = 1000
 CHUNK = 25
@@ -171,6 +172,8 @@ def nulls(
 ) -> list[Null]:
     """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
     values = [float(method.facts["value"](View(base), **options)) for method, options in asked]
+    if base.n > EXACT_DRAWS:
+        return [null_from(v, large_null(base, *one, resamples, seed)) for v, one in zip(values, asked, strict=True)]
     sure = base.ordered("msp").values.astype(np.float64)
     base.running()
     draws = np.empty((len(asked), resamples))
@@ -183,6 +186,36 @@ def nulls(
 
     run_chunks(chunk, resamples)
     return [null_from(value, row) for value, row in zip(values, draws, strict=True)]
+
+
+class BinnedView:
+    """Bins of confidence whose errors are drawn at once."""
+
+    def __init__(self, base: Base, rng: np.random.Generator) -> None:
+        self.base, self.rng = base, rng
+
+    def bins(self, binning: str = "width", bins: int = 15, closed: str = "right") -> BinSums:
+        """Sums per bin with errors drawn from the confidences."""
+        sure, spread = self.base.running()[1], self.base.running_variance()
+        at = self.base.positions(binning, bins, closed)
+        total = np.diff(at)[::-1].astype(np.float64)
+        confidence, variance = (np.diff(np.where(at > 0, v[at - 1], 0.0))[::-1] for v in (sure, spread))
+        errors = bernoulli_sums(total - confidence, variance, self.rng)
+        return BinSums(total, confidence, total - np.minimum(errors, total))
+
+
+def large_null(base: Base, method: Method, options: dict[str, Any], resamples: int, seed: int) -> Floats:
+    """Null draws beyond 200,000 samples: per bin where the metric is binned, else from some samples, shrunk.
+
+    The noise of a calibration error falls with the square root of the number of samples.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 37]))
+    if method.facts.get("binned"):
+        view = BinnedView(base, rng)
+        return np.array([method.facts["value"](view, **options) for _ in range(resamples)])
+    rows = np.sort(rng.choice(base.n, EXACT_DRAWS, replace=False))
+    part = nulls(Base(base.predictions.take(rows)), [(method, options)], resamples=resamples, seed=seed)[0]
+    return part.draws * math.sqrt(EXACT_DRAWS / base.n)
 
 
 def null_from(value: float, draws: Floats) -> Null:

@@ -40,6 +40,7 @@ class Base:
     _sorted: dict[str, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _running: tuple[Floats, Floats] | None = None
+    _variance: Floats | None = None
     _held: dict[str, Any] = field(default_factory=dict)  # scores given as vectors, so that no id is used twice
 
     @property
@@ -84,6 +85,13 @@ class Base:
         if self._running is None:
             self._running = np.arange(1.0, self.n + 1), np.cumsum(self.ordered("msp").values, dtype=np.float64)
         return self._running
+
+    def running_variance(self) -> Floats:
+        """Sums of c (1 - c) from the most confident on."""
+        if self._variance is None:
+            sure = self.ordered("msp").values.astype(np.float64)
+            self._variance = np.cumsum(sure * (1 - sure))
+        return self._variance
 
     def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
         """How many samples lie in the bins above each edge, from 1 down to 0: positions in the sorted order."""

@@ -124,7 +124,8 @@ def test_kernel_errors(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "smooth", "augrc"), [("A", 0.0875816, 0.16223145), ("B", 0.3264106, 0.11244202), ("C", 0.0751559, 0.196905)]
+    ("name", "smooth", "augrc"),
+    [("A", 0.0875816, 0.16223145), ("B", 0.3264106, 0.11244202), ("C", 0.0751559, 0.196905)],
 )
 def test_published_worked_numbers(name, smooth, augrc):
     data = load(f"inputs_{name}")

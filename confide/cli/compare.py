@@ -1,0 +1,69 @@
+"""`confide compare A B ...`: paired tests between predictions on the same samples."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from confide.cli.tables import print_json, text_table
+
+EXAMPLE = (
+    "  confide compare before.parquet after.parquet\n"
+    "  confide compare first.npz second.npz third.npz --metrics nll ece aurc --json"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
+    parser.add_argument("--names", nargs="+", default=None, help="names of the files in the table (default: their own)")
+    parser.add_argument(
+        "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
+    )
+    parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
+    parser.add_argument(
+        "--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide.core.door import InputError
+    from confide.core.predictions import Predictions
+    from confide.evaluation.compare import compare
+
+    names = args.names or unique_names(args.files)
+    if len(names) != len(args.files):
+        raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
+    records = {name: Predictions.load(path) for name, path in zip(names, args.files, strict=True)}
+    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    found = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
+    if args.json:
+        print_json([asdict(c) for c in found])
+        return 0
+    for pair in dict.fromkeys((c.a, c.b) for c in found):
+        rows = [
+            [
+                c.metric,
+                f"{c.difference:+.4f}",
+                f"{c.low:+.4f} to {c.high:+.4f}",
+                f"{c.p_value:.4f}",
+                f"{c.p_holm:.4f}",
+                {"a": c.a, "b": c.b}.get(c.better or "", "-"),
+            ]
+            for c in found
+            if (c.a, c.b) == pair
+        ]
+        print(
+            text_table([f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"], rows)
+        )
+        print()
+    print(f"{len(next(iter(records.values()))):,} samples; better only where the Holm-corrected p is below 0.05")
+    return 0
+
+
+def unique_names(paths: list[str]) -> list[str]:
+    """Names of the files; with their folder where that is needed to tell them apart."""
+    short = [Path(p).name.split(".")[0] for p in paths]
+    return short if len(set(short)) == len(short) else list(paths)

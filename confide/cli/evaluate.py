@@ -1,0 +1,141 @@
+"""`confide evaluate FILE`: metrics, intervals, evaluation.json and a report from a file of predictions."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.cli.tables import print_json, text_table
+
+if TYPE_CHECKING:
+    from confide.core.results import Evaluation, Measurement
+
+EXAMPLE = (
+    "  confide evaluate predictions.parquet\n"
+    "  confide evaluate shards/ --metrics accuracy ece aurc --no-intervals\n"
+    "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="FILE", help=".parquet, .npz or .csv of predictions, or a folder of such shards"
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
+    )
+    parser.add_argument("--by", nargs="+", default=None, help="full metrics per group: class, difficulty, or a column")
+    parser.add_argument(
+        "--score", nargs="+", default=None, help="what ranks the samples: msp entropy margin max_logit ..."
+    )
+    parser.add_argument("--scores", metavar="FILE", default=None, help="difficulty of the samples, joined by id")
+    parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
+    parser.add_argument(
+        "--out", metavar="DIR", default=None, help="where to write (default: FILE's name + -evaluation)"
+    )
+    parser.add_argument("--title", default=None, help="title of the report")
+    parser.add_argument("--split", default=None, help="name of the split, if the file does not say it")
+    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide.core.records import Scores
+    from confide.evaluation.evaluate import evaluate
+    from confide.evaluation.streaming import gather
+    from confide.report import write_report
+
+    columns = [word for word in args.by or () if word not in ("class", "difficulty")]
+    predictions = gather(args.source, columns=columns, ids=args.scores is not None, split=args.split)
+    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    name = Path(args.source).name.split(".")[0]
+    evaluation = evaluate(
+        predictions,
+        metrics,
+        not args.no_intervals,
+        args.by,
+        model=name,
+        scores=_scores(args.scores, Scores) if args.scores else None,
+        score=args.score,
+        seed=args.seed,
+        title=args.title or name,
+        commands=[f"confide evaluate {args.source}"],
+    )
+    out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
+    evaluation.save(out / "evaluation.json")
+    write_report(evaluation, out / "report.html")
+    if args.json:
+        print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
+        return 0
+    print(table_of(evaluation))
+    for word, reason in (evaluation.about.get("missing") or {}).items():
+        print(f"{word}: {reason}")
+    print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
+    return 0
+
+
+def _scores(path: str, make: Any) -> Any:
+    from confide.core import files
+    from confide.core.door import InputError
+
+    columns, metadata = files.read_table(path)
+    if "id" not in columns or "score" not in columns:
+        raise InputError(
+            f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
+        )
+    return make(columns["id"], columns["score"].astype("float64"), metadata.get("method", "difficulty"))
+
+
+def table_of(evaluation: Evaluation) -> str:
+    """Metrics of all samples with interval, chance level and p-value; groups below."""
+    whole = [m for m in evaluation.measurements if m.group is None]
+    rows = [[name_of(m), number(m.value), interval(m), number(m.chance), p_value(m.p_value)] for m in whole]
+    text = text_table(["metric", "value", "95 % interval", "by chance", "p calibrated"], rows)
+    n = whole[0].n if whole else 0
+    return f"{n:,} samples\n\n{text}{groups_of(evaluation)}"
+
+
+def groups_of(evaluation: Evaluation) -> str:
+    """Accuracy and confidence gap of the groups, at most 20 of a kind."""
+    found: dict[str, dict[str, Measurement]] = {}
+    for m in evaluation.measurements:
+        if m.group is not None:
+            found.setdefault(m.group, {}).setdefault(m.metric, m)
+    kinds: dict[str, list[str]] = {}
+    for group in found:
+        kinds.setdefault(group.split("=", 1)[0], []).append(group)
+    parts = []
+    for kind, groups in kinds.items():
+        words = ("accuracy", "confidence_gap", "ece_mass")
+        shown = [w for w in words if any(w in found[g] for g in groups)]
+        rows = []
+        for group in groups[:20]:
+            cells = [f"{number(found[group][w].value)} {interval(found[group][w])}".strip() for w in shown]
+            first = next(iter(found[group].values()))
+            rows.append([group.split("=", 1)[1], f"{first.n:,}", *cells])
+        more = f"\n... and {len(groups) - 20} more in evaluation.json" if len(groups) > 20 else ""
+        parts.append("\n\n" + text_table([f"by {kind}", "samples", *shown], rows) + more)
+    return "".join(parts)
+
+
+def name_of(measurement: Measurement) -> str:
+    """The metric's word with its score where that is not the plain confidence."""
+    plain = measurement.score in (None, "msp")
+    return measurement.metric if plain else f"{measurement.metric} ({measurement.score})"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, a dash for what is not defined."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def interval(measurement: Measurement) -> str:
+    """`0.0123 to 0.0456`, or nothing."""
+    low, high = measurement.bounds or (math.nan, math.nan)
+    return "" if math.isnan(low) or math.isnan(high) else f"{low:.4f} to {high:.4f}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value as it is read."""
+    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,111 @@
+"""`confide operating-point FILE`: a confidence threshold with a guaranteed risk, and what it accepts."""
+
+from __future__ import annotations
+
+import argparse
+
+from confide.cli.tables import print_json, text_table
+
+EXAMPLE = (
+    "  confide operating-point val.parquet --risk 0.01 --confidence 0.95 --out point.json\n"
+    "  confide operating-point val.parquet --coverage 0.8\n"
+    "  confide operating-point test.parquet --apply point.json --out accepted.csv"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="labelled predictions, not used to train or calibrate")
+    parser.add_argument("--risk", type=float, default=None, help="error rate allowed among accepted samples")
+    parser.add_argument("--coverage", type=float, default=None, help="instead: the share to accept")
+    parser.add_argument("--confidence", type=float, default=0.95, help="how sure the promise must be (default: 0.95)")
+    parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
+    parser.add_argument("--method", default="fixed_sequence", help="fixed_sequence, fallback or sgr")
+    parser.add_argument("--per-class", action="store_true", help="one threshold per predicted class")
+    parser.add_argument("--apply", metavar="POINT", default=None, help="apply a saved point to FILE instead")
+    parser.add_argument(
+        "--out", default=None, help="write the point (.json), or with --apply what is accepted (.csv ...)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide.core.predictions import Predictions
+    from confide.evaluation.operating import operating_point
+
+    predictions = Predictions.load(args.file)
+    if args.apply:
+        return apply(args, predictions)
+    point = operating_point(
+        predictions,
+        args.risk,
+        args.confidence,
+        coverage=args.coverage,
+        score=args.score,
+        method=args.method,
+        per_class=args.per_class,
+    )
+    if args.out:
+        point.save(args.out)
+    if args.json:
+        print_json(point.to_dict())
+    else:
+        print(told(point))
+        if args.out:
+            print(f"saved: {args.out}")
+    return 0
+
+
+def told(point: object) -> str:
+    """The point in words: what to accept, what it covers, what it promises."""
+    from confide.evaluation.operating import OperatingPoint
+
+    assert isinstance(point, OperatingPoint)
+    if point.classes:
+        rows = [
+            [
+                class_name(point.class_names, k),
+                "-" if own["threshold"] is None else f"{own['threshold']:.6f}",
+                f"{own['accepted']} of {own['n']}",
+                str(own["errors"]),
+                "-" if own["bound"] is None else f"{own['bound']:.4f}",
+            ]
+            for k, own in point.classes.items()
+        ]
+        table = text_table(
+            ["predicted class", f"accept from {point.score}", "accepted", "errors", "risk at most"], rows
+        )
+        return table + (f"\n{point.note}" if point.note else "")
+    if point.threshold is None:
+        return point.note
+    return (
+        f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
+        f"coverage {point.coverage:.1%} ({point.accepted:,} of {point.n:,}), {point.errors:,} errors among them\n"
+        f"with confidence {point.confidence:g} the risk is at most {point.bound:.4f}, for samples like these"
+    )
+
+
+def class_name(names: tuple[str, ...] | None, key: str) -> str:
+    """The name of a class where it is known."""
+    return names[int(key)] if names and int(key) < len(names) else key
+
+
+def apply(args: argparse.Namespace, predictions: object) -> int:
+    """What a saved point accepts of a file, and how it does there."""
+    from confide.core import files
+    from confide.core.predictions import Predictions
+    from confide.evaluation.operating import OperatingPoint, apply_operating_point, observed
+
+    assert isinstance(predictions, Predictions)
+    point = OperatingPoint.load(args.apply)
+    accepted = apply_operating_point(point, predictions)
+    seen = observed(point, predictions)
+    if args.out:
+        files.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
+    if args.json:
+        print_json({"observed": seen, "point": point.to_dict(), "out": args.out})
+        return 0
+    print(
+        f"accepted {seen['accepted']:,} of {len(predictions):,} ({seen['coverage']:.1%}), error rate {seen['risk']:.4f}"
+    )
+    if point.bound is not None:
+        print(f"promised: at most {point.bound:.4f} with confidence {point.confidence:g}")
+    return 0

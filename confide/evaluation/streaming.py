@@ -1,0 +1,133 @@
+"""Predictions that do not fit into memory: shards are read one by one, and only the facts of each are kept.
+
+What stays is a few numbers per sample and the class-wise sums, so every metric of the facts is exact; only metrics
+that need all probabilities at once cannot be had from a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.facts import ClassTable, Facts, join_facts
+from confide.core.predictions import Predictions, from_columns
+from confide.core.progress import Progress
+
+ROWS = 65_536
+FORMATS = (".parquet", ".npz", ".csv", ".csv.gz")
+
+
+def gather(source: Any, *, columns: Iterable[str] = (), ids: bool = False, split: str | None = None) -> Predictions:
+    """Predictions of a record, a file, a folder of shards, or an iterator of records or (logits, labels).
+
+    Args:
+        columns: user columns to keep from a stream, for groups.
+        ids: keep the ids of a stream, for joining difficulty.
+        split: overrides the split that files name.
+    """
+    if isinstance(source, Predictions):
+        return source
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if not path.is_dir():
+            return Predictions.load(path, split)
+        return stream(from_folder(path, split), columns, ids)
+    if not isinstance(source, Iterable) or isinstance(source, (dict, np.ndarray, torch.Tensor)):
+        raise InputError(
+            f"evaluate needs Predictions, a path, or an iterator of Predictions, got {type(source).__name__}; "
+            "make Predictions(logits, labels)"
+        )
+    return stream(map(as_record, source), columns, ids)
+
+
+def as_record(shard: Any) -> Predictions:
+    """A shard of an iterator as a record."""
+    if isinstance(shard, Predictions):
+        return shard
+    if isinstance(shard, (tuple, list)) and len(shard) == 2:
+        return Predictions(shard[0], shard[1])
+    raise InputError(f"a shard must be Predictions or (logits, labels), got {type(shard).__name__}")
+
+
+def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
+    """Records of all table files of a folder, in the order of their names, large ones in parts."""
+    paths = sorted(p for p in folder.iterdir() if p.name.endswith(FORMATS) and not p.name.startswith("."))
+    if not paths:
+        raise InputError(f"{folder} must hold .parquet, .npz or .csv files of predictions, got none; check the path")
+    with Progress("read shards", len(paths)) as progress:
+        for path in paths:
+            for columns, metadata in files.table_batches(path, ROWS):
+                yield from_columns(columns, metadata, split, str(path))
+            progress.step(1, path.name)
+
+
+def stream(shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool = False) -> Predictions:
+    """One record that keeps the facts of all shards and none of their logits."""
+    kept = Kept(tuple(columns), ids)
+    for shard in shards:
+        if len(shard):
+            kept.add(shard)
+    return kept.record()
+
+
+class Kept:
+    """Facts, labels, class-wise sums and chosen columns of the shards so far."""
+
+    def __init__(self, columns: tuple[str, ...], ids: bool) -> None:
+        self.columns, self.keep_ids = columns, ids
+        self.facts: list[Facts] = []
+        self.labels: list[torch.Tensor] = []
+        self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
+        self.table: ClassTable | None = None
+        self.first: Predictions | None = None
+
+    def add(self, shard: Predictions) -> None:
+        """Keep what is needed of a shard."""
+        if self.first is not None and (shard.num_classes != self.first.num_classes and shard.top1 is None):
+            raise InputError(
+                f"all shards must have {self.first.num_classes} classes, got {shard.num_classes} in shard "
+                f"{len(self.facts)}; check that file"
+            )
+        if shard.top1 is None and shard.given is None:
+            table = shard.class_table()
+            self.table = table if self.table is None else self.table + table
+        self.facts.append(shard.facts)
+        self.labels.append(shard.labels.cpu())
+        for name in self.columns:
+            if name in shard.columns:
+                self.others[name].append(shard.columns[name])
+        if shard.trust is not None:
+            self.others["trust"].append(shard.trust)
+        if self.keep_ids:
+            self.others["ids"].append(shard.ids)
+        if self.first is None:
+            self.first = shard.take(np.arange(min(1, len(shard))))
+
+    def record(self) -> Predictions:
+        """All shards as one record of facts."""
+        if self.first is None:
+            raise InputError("a stream of predictions must hold at least one sample, got none; check the shards")
+        labels = torch.cat(self.labels)
+        facts, self.facts = join_facts(self.facts), []
+        complete = {k: v for k, v in self.others.items() if sum(map(len, v)) == len(labels)}
+        classes = self.first.num_classes
+        if self.first.top1 is not None:
+            classes = int(max(labels.max(), facts.prediction.max())) + 1
+        return Predictions.from_facts(
+            facts,
+            labels,
+            classes,
+            self.table,
+            ids=np.concatenate(complete["ids"]) if complete.get("ids") else None,
+            split=self.first.split,
+            trust=torch.cat(complete["trust"]) if complete.get("trust") else None,
+            columns={k: np.concatenate(complete[k]) for k in self.columns if k in complete},
+            class_names=self.first.class_names,
+            from_probabilities=self.first.from_probabilities,
+        )

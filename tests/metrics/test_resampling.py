@@ -1,0 +1,178 @@
+"""Intervals and the calibration test: worked numbers, level and coverage by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from test_golden_vectors import load
+
+from confide import Predictions, metrics
+from confide.metrics import calibration_test
+from confide.metrics.family import METRICS
+from confide.metrics.resampling import EXACT_DRAWS, bootstrap, large_null, nulls, wilson_interval
+from confide.metrics.view import Base, View
+
+
+def calibrated(n, seed, gap=0.0):
+    """Top-1 predictions whose accuracy lies `gap` below the confidence, everywhere."""
+    rng = np.random.default_rng(seed)
+    confidence = 0.3 + 0.7 * rng.beta(3, 1.2, size=n)
+    correct = rng.random(n) < np.clip(confidence - gap, 0, 1)
+    labels = rng.integers(0, 3, size=n)
+    return Predictions.from_top1(labels, np.where(correct, labels, (labels + 1) % 3), confidence)
+
+
+def test_worked_numbers_of_the_calibration_test():
+    data = load("inputs_A")
+    found = calibration_test(Predictions(data["logits"], data["labels"]), resamples=4000)
+    assert found.mean == pytest.approx(0.185, abs=0.002)
+    assert found.high == pytest.approx(0.242, abs=0.004)
+    assert found.p_value == pytest.approx(0.67, abs=0.03)
+    data = load("inputs_C")
+    found = calibration_test(Predictions(data["logits"], data["labels"]))
+    assert found.mean == pytest.approx(0.0443, abs=0.001)
+    assert found.high == pytest.approx(0.0598, abs=0.002)
+    assert found.p_value == 1 / 1001
+
+
+def test_sure_predictions_are_rejected_by_a_single_error():
+    right = Predictions.from_top1([0] * 20, [0] * 20, np.ones(20))
+    wrong = Predictions.from_top1([0] * 20, [1] + [0] * 19, np.ones(20))
+    assert calibration_test(right, resamples=99).p_value == 1.0
+    assert calibration_test(wrong, resamples=99).p_value == 1 / 100
+
+
+def test_the_calibration_test_keeps_its_level():
+    rejected = [calibration_test(calibrated(150, seed), resamples=99).p_value < 0.05 for seed in range(150)]
+    # 150 draws at level .04 (4 of 100): more than 14 has probability below 0.003
+    assert sum(rejected) <= 14
+
+
+def test_a_gap_is_found():
+    assert calibration_test(calibrated(2000, 0, gap=0.1), resamples=99).p_value == 1 / 100
+
+
+def test_resamples_are_the_same_for_the_same_seed_and_differ_for_another():
+    base = Base(calibrated(200, 0))
+    first, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
+    again, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
+    other, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=2)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("word", ["ece", "ece_mass", "aurc", "auroc", "augrc", "fpr95", "nll_free"])
+def test_a_resample_has_the_value_of_its_copies(word):
+    """Weights on sorted samples give what the metric says of the drawn rows themselves."""
+    predictions = calibrated(60, 4)
+    base = Base(predictions, resampled=True)
+    rng = np.random.default_rng(0)
+    weights = np.bincount(rng.integers(0, 60, 60), minlength=60).astype(float)
+    rows = np.repeat(np.arange(60), weights.astype(int))
+    copied = predictions.take(np.arange(60))
+    copies = Predictions.from_top1(copied.labels[rows], copied.facts.prediction[rows], copied.facts.confidence[rows])
+    if word == "nll_free":
+        assert View(base, weights).mean("correct") == pytest.approx(View(Base(copies)).mean("correct"))
+        return
+    from confide.metrics.family import parse, value_of
+
+    method, options = parse(word)
+    assert value_of(method, View(base, weights), options) == pytest.approx(
+        value_of(method, View(Base(copies)), options), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize(("word", "truth"), [("accuracy", None), ("aurc", None), ("auroc", None)])
+def test_intervals_cover_the_true_value(word, truth):
+    population = calibrated(200_000, 999)
+    true = float(getattr(metrics, word)(population))
+    covered = 0
+    for seed in range(60):
+        found = getattr(metrics, word)(calibrated(300, seed))
+        from confide.metrics.resampling import percentile_interval
+
+        method = METRICS.get(word)
+        draws, _ = bootstrap(
+            Base(calibrated(300, seed)), [lambda view, m=method: m.facts["value"](view)], resamples=200, seed=seed
+        )
+        low, high = percentile_interval(float(found), draws[0])
+        covered += low <= true <= high
+    # 60 draws at 0.95: fewer than 50 has probability below 1e-4
+    assert covered >= 50
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.15])
+def test_calibration_intervals_cover_small_and_large_errors(gap):
+    from confide.metrics.resampling import calibration_interval
+
+    population = calibrated(400_000, 999, gap)
+    true = float(metrics.ece(population, binning="mass"))
+    covered = 0
+    method, options = METRICS.get("ece"), {"binning": "mass"}
+    for seed in range(40):
+        predictions = calibrated(400, seed, gap)
+        base = Base(predictions)
+        draws, _ = bootstrap(base, [lambda v: method.facts["value"](v, **options)], resamples=150, seed=seed)
+        null = nulls(base, [(method, options)], resamples=150, seed=seed)[0]
+        low, high = calibration_interval(float(metrics.ece(predictions, **options)), draws[0], null)
+        covered += low - 0.002 <= true <= high
+    assert covered >= 33
+
+
+def test_all_correct_has_an_interval_of_some_width():
+    found = metrics.accuracy(Predictions.from_top1([0] * 20, [0] * 20, np.full(20, 0.9)))
+    assert found.high == 1.0
+    assert found.low == pytest.approx(wilson_interval(1.0, 20)[0])
+    assert 0.8 < found.low < 0.9
+
+
+def test_binned_draws_agree_with_single_draws():
+    """Beyond 200,000 samples the errors of a bin are drawn at once."""
+    base = Base(calibrated(3000, 5))
+    for options in ({"binning": "width"}, {"binning": "mass"}):
+        exact = nulls(base, [(METRICS.get("ece"), options)], resamples=400)[0]
+        quick = large_null(base, METRICS.get("ece"), options, 400, 0)
+        assert quick.mean() == pytest.approx(exact.mean, rel=0.05)
+        assert np.quantile(quick, 0.95) == pytest.approx(exact.high, rel=0.08)
+    assert EXACT_DRAWS == 200_000
+
+
+def test_beyond_a_million_rows_a_part_is_resampled_and_the_spread_shrunk(monkeypatch):
+    from confide.metrics import resampling
+
+    predictions = calibrated(4000, 6)
+    whole = metrics.accuracy(predictions)
+    wide = whole.high - whole.low
+    monkeypatch.setattr(resampling, "LARGEST", 3000)
+    monkeypatch.setattr(resampling, "SUBSAMPLE", 1000)
+    part = metrics.accuracy(calibrated(4000, 6))
+    assert part.low < float(whole) < part.high
+    assert part.high - part.low == pytest.approx(wide, rel=0.25)
+
+
+def test_classwise_null_and_interval():
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.standard_normal((500, 4))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = np.array([rng.choice(4, p=p) for p in probs])
+    good = metrics.classwise_ece(Predictions(logits, labels))
+    sharp = metrics.classwise_ece(Predictions(3 * logits, labels))
+    test = metrics.classwise.null_draws(Predictions(logits, labels), {}, 0)
+    assert float(good) < np.quantile(test, 0.99)
+    assert good.low == 0.0
+    assert sharp.low > 0.03
+    large = metrics.classwise.cell_draws(
+        Predictions(logits, labels),
+        Predictions(logits, labels).class_table().confidence,
+        np.linspace(0, 1, 16),
+        "right",
+        rng,
+    )
+    assert large.mean() == pytest.approx(test.mean(), rel=0.1)
+
+
+def test_undefined_values_have_undefined_intervals():
+    found = metrics.auroc(Predictions.from_top1([0, 0], [0, 0], np.array([0.8, 0.9])))
+    assert math.isnan(float(found))
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
