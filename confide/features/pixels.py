@@ -23,7 +23,7 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
     def prepare(item: Any) -> Tensor:
         array = np.asarray(item)
         if array.ndim <= 1 and array.dtype.kind in "fiub":
-            return torch.as_tensor(array, dtype=torch.float32).reshape(-1)
+            return torch.from_numpy(array.astype(np.float32)).reshape(-1)
         image = torch.from_numpy(np.ascontiguousarray(as_image_array(item))).to(torch.float32) / 255
         if size is not None:
             image = torch.nn.functional.adaptive_avg_pool2d(image, size)

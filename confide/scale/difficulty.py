@@ -21,7 +21,7 @@ from confide import difficulty, features
 from confide.core import files
 from confide.core.door import InputError
 from confide.core.gaussians import gaussians_from
-from confide.core.moments import Moments, fourth_moment, moments_of, pilot_means
+from confide.core.moments import Moments, fourth_moment, moments_of
 from confide.core.records import Split, default_ids
 from confide.difficulty.gaussian import GaussianDifficulty
 from confide.scale.engine import run_all
@@ -133,12 +133,10 @@ def _largest_label(path: Path) -> int:
 
 
 def _fit(job: Scoring, rows: list[Path], num_classes: int) -> GaussianDifficulty:
-    """Pilot means from the first file, moments of groups of files, merged here; Gaussians of the merged moments."""
-    values, labels, _ = _read_rows(rows[0])
-    pilots = pilot_means(values, labels, num_classes)
+    """Moments of groups of files, merged here, and the Gaussians they give."""
     groups = [rows[k : k + GROUP_FILES] for k in range(0, len(rows), GROUP_FILES)]
     moments: Moments | None = None
-    for part in _moments_of_groups(job, groups, num_classes, pilots):
+    for part in _moments_of_groups(job, groups, num_classes):
         moments = part if moments is None else moments.merge(part)
     assert moments is not None
 
@@ -149,9 +147,7 @@ def _fit(job: Scoring, rows: list[Path], num_classes: int) -> GaussianDifficulty
     return GaussianDifficulty(gaussians_from(moments, fourth, shrinkage=shrinkage), job.method == "rmd")
 
 
-def _moments_of_groups(
-    job: Scoring, groups: list[list[Path]], num_classes: int, pilots: NDArray[np.float64]
-) -> list[Moments]:
+def _moments_of_groups(job: Scoring, groups: list[list[Path]], num_classes: int) -> list[Moments]:
     folder = job.out / f"moments-{job.key('features')}"
     targets = [folder / f"{_names_key(group)}.npz" for group in groups]
     todo = [i for i, target in enumerate(targets) if not target.exists()]
@@ -160,7 +156,8 @@ def _moments_of_groups(
         total: Moments | None = None
         for path in groups[i]:
             values, labels, _ = _read_rows(path)
-            part = moments_of(values, labels, num_classes, pilots)
+            # Every file has its own pilots: files sorted by class would leave shared ones far from most classes.
+            part = moments_of(values, labels, num_classes)
             total = part if total is None else total.merge(part)
         assert total is not None
         names = ("pilots", "counts", "sums", "scatter")
