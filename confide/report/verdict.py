@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from confide.core.results import Measurement
 from confide.report.view import View
-from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase
+from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
 
 LEVEL = 0.05
 
@@ -160,21 +160,21 @@ def _errors(view: View) -> Markup | None:
     before = calibration_error(view, view.before)
     if before is None:
         return None
-    chance = ""
     after = calibration_error(view, view.after) if view.after else None
-    last = after or before
-    if last.chance is not None:
-        chance = f"; a perfectly calibrated model of this size would show {points(last.chance)}"
+    chance = (after or before).chance
+    tail = f"; a perfectly calibrated model of this size would show {points(chance)}" if chance is not None else ""
     if after is None or view.after is None:
-        return Markup("The calibration error is {} points{}.").format(points(before.value), chance)
+        return Markup("The calibration error is {} points{}.").format(points(before.value), tail)
+    sizes = points(before.value), points(after.value)
     note = view.stage_note(view.focus, view.after)
-    how = f"{stage_phrase(view.after)} ({note})" if note else stage_phrase(view.after)
-    moves = ("falls from {} to {}" if after.value < before.value else "rises from {} to {}").format(
-        points(before.value), points(after.value)
-    )
-    if points(before.value) == points(after.value):
-        moves = f"stays at {points(after.value)}"
-    return Markup("After {} the calibration error {} points{}.").format(how, moves, chance)
+    how = f"{when(view.after)} ({note})" if note else when(view.after)
+    if sizes[0] == sizes[1] or (_within_chance(before) and _within_chance(after)):
+        # Both are noise: neither rose nor fell.
+        words = "The calibration error is {} points {} and {} {}{}."
+        return Markup(words).format(sizes[0], when(view.before), sizes[1], how, tail)
+    moves = "falls" if after.value < before.value else "rises"
+    start = how[0].upper() + how[1:]
+    return Markup("{} the calibration error {} from {} to {} points{}.").format(start, moves, *sizes, tail)
 
 
 def _halving(view: View) -> Markup | None:

@@ -43,7 +43,7 @@ MOST_GROUPS = 2000
 NO_CLASSES = Empty(
     "No class-wise view",
     "The evaluation was not split by class.",
-    "confide evaluate predictions.parquet --by class -o evaluation.json",
+    "confide evaluate predictions.parquet --by class",
 )
 NO_PROMISE = Empty(
     "No promised thresholds",

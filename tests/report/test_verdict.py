@@ -160,3 +160,12 @@ def test_lead_says_error_before_after_chance_then_halving_then_best_model(evalua
     assert "would show 1.1" in lead[0]
     assert lead[1] == f"Rejecting the least trusted 14.5{THIN}% halves the error rate."
     assert lead[2] == "Of the three models, <code>difficulty_entropy</code> has the best probabilities."
+
+
+def test_two_errors_within_chance_neither_rise_nor_fall():
+    view = build(0.9, (0.002, -0.006, 0.010), 0.4, after={"gap": 0.003, "ece": 0.012}, ece=0.010)
+    expected = (
+        "The calibration error is 1.0 points as trained and 1.2 after temperature scaling; "
+        "a perfectly calibrated model of this size would show 1.2."
+    )
+    assert str(verdict(view).lead[0]) == expected

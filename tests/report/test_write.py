@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -192,9 +194,13 @@ def test_headings_never_skip_a_level(html):
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_commands_of_empty_states_are_verbs_of_the_command_line():
+def test_commands_of_empty_states_can_be_given():
     html = render_report(Evaluation((Measurement("accuracy", 0.9, 100, "test"),)))
     commands = re.findall(r"<code>(confide [^<]*)</code>", html)
     assert len(commands) >= 6
     for command in commands:
-        assert command.split()[1] in VERBS, command
+        verb, *rest = command.split()[1:]
+        assert verb in VERBS, command
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        import_module(f"confide.cli.{verb.replace('-', '_')}").configure(parser)
+        parser.parse_args(rest)

@@ -38,7 +38,7 @@ def coverage_section(view: View) -> Coverage:
     curves = _curves(view)
     if not curves or curves[0].model != view.focus:
         why = view.why_missing("coverage") or "The evaluation holds no risk-coverage curve."
-        command = "confide evaluate predictions.parquet -o evaluation.json"
+        command = "confide evaluate predictions.parquet"
         return Coverage(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
     focus = curves[0]
     start = _start(view, focus)

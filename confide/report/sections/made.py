@@ -38,6 +38,7 @@ SHOWN_APART = (
 )
 LONGEST = 6  # stages whose time is shown
 MOST_NAMES = 30
+LONGEST_TEXT = 320
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,17 @@ def _timings(seconds: Any) -> str:
 
 
 def _words(value: Any) -> str:
+    """A value in plain words: nothing for what is empty, inner parts by semicolons, no more than a paragraph."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_words(v)}" for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_words(v) for v in value)
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
+        parts = [(str(k).replace("_", " "), _words(v)) for k, v in value.items()]
+        text = "; ".join(f"{k} {v}" for k, v in parts if v)
+    elif isinstance(value, (list, tuple)):
+        text = ", ".join(words for v in value if (words := _words(v)))
+    elif isinstance(value, float):
+        text = f"{value:.4g}"
+    else:
+        text = "" if value is None else str(value)
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
 def _yaml(config: Any) -> str:

@@ -10,6 +10,7 @@ from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.view import PLAIN_SCORES, View
 from confide.report.words import code, count, fixed, percent, score_name, when
 
+SAME = ("msp", "trust:mcp")  # the maximum softmax probability under both its names
 COLUMNS = ("low", "high", "right", "wrong")
 
 
@@ -73,9 +74,10 @@ def _two_histograms(view: View, curve: Curve) -> Canvas:
 
 
 def cuts(view: View, scores: list[str], stage: str) -> list[tuple[Figure, dict[str, str]]]:
-    """For confidence and the first trust score that has curves: what the same share set aside leaves."""
+    """For confidence and the best other score that has curves: what the same share set aside leaves."""
     found = []
-    for score in ("msp", *(s for s in scores if s != "msp")):
+    areas = {s: m.value for s in scores if s not in SAME and (m := view.find("auroc", stage=stage, score=s))}
+    for score in ("msp", *sorted(areas, key=lambda s: -areas[s])):
         words = PLAIN_SCORES if score == "msp" else (score,)
         pair = [
             next((c for w in words if (c := view.curve(kind, view.focus, (stage,), group=None, score=w))), None)

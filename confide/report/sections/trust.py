@@ -36,9 +36,7 @@ def trust_section(view: View) -> Trust:
     figures = tuple(f for f in (histogram and right_and_wrong(view, histogram), compared) if f)
     if not figures:
         why = view.why_missing("trust") or "The evaluation holds neither confidence histograms nor trust scores."
-        return Trust(
-            empty=Empty("Nothing to show on trust", why, "confide evaluate predictions.parquet -o evaluation.json")
-        )
+        return Trust(empty=Empty("Nothing to show on trust", why, "confide evaluate predictions.parquet"))
     missing = None
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
