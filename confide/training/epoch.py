@@ -13,7 +13,7 @@ from confide.core.progress import Progress
 from confide.training import resume
 from confide.training.graph import GraphStep
 from confide.training.run import Run
-from confide.training.step import note_bad, set_rate, train_step
+from confide.training.step import forward_backward, note_bad, set_rate, train_step
 from confide.training.validation import learn_from_validation
 
 
@@ -30,8 +30,9 @@ def train_epoch(run: Run, progress: Progress) -> None:
     if run.feed.resident:
         for rows in batches[state.step :]:
             if not run.graph.replay(len(rows)):
-                at = torch.from_numpy(rows).to(state.device.device)
-                eager_step(run, run.feed.gather(at[run.world.own(len(rows))]), at)
+                with run.graph.around():
+                    at = torch.from_numpy(rows).to(state.device.device)
+                    eager_step(run, run.feed.gather(at[run.world.own(len(rows))]), at)
             after_step(run, progress)
     else:
         own = [rows[run.world.own(len(rows))] for rows in batches[state.step :]]
@@ -57,8 +58,10 @@ def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
         if finite:
             raise
         raise diverged(run, state.step) from None
-    except torch.OutOfMemoryError:
-        raise out_of_memory(run, len(rows)) from None
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        raise out_of_memory(run, inputs, rows) from None
     if not state.device.on_gpu:
         if not math.isfinite(mean.item()):
             raise diverged(run, state.step)
@@ -119,13 +122,20 @@ def diverged(run: Run, step: int) -> InputError:
     )
 
 
-def out_of_memory(run: Run, batch_size: int) -> InputError:
-    """The one clear line when a batch does not fit, with a batch size that would."""
-    device = run.state.device.device
-    fixed = sum(p.numel() * p.element_size() for p in run.state.model.parameters()) * 4
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
-    # Activations grow with the batch: what was reached before the failure bounds the share that fits.
-    share = 0.5 if peak <= fixed else min(0.75, (peak - fixed + free) / (2 * (peak - fixed)))
-    fits = max(1, 1 << int(math.log2(max(batch_size * share, 1))))
-    return InputError(f"a batch of {batch_size} does not fit into the memory of {device}; a batch_size of {fits} would")
+def out_of_memory(run: Run, inputs: Tensor, rows: Tensor) -> InputError:
+    """The one clear line when a batch does not fit, with the largest power of two below it that was seen to fit."""
+    where, whole = run.state.device.device, len(rows)
+    said = f"a batch of {whole} does not fit into the memory of {where}"
+    size = 1 << (whole - 1).bit_length() >> 1
+    while size >= 1:
+        run.state.optimizer.zero_grad(set_to_none=True)
+        if where.type == "cuda":
+            torch.cuda.empty_cache()
+        own = run.world.own(size)
+        try:
+            forward_backward(run.state, inputs[: own.stop - own.start], run.feed.labels[rows[:size]], rows[:size])
+        except RuntimeError:
+            size //= 2
+            continue
+        return InputError(f"{said}; a batch_size of {size} does")
+    return InputError(f"{said}, nor does one sample; use a smaller model")

@@ -6,7 +6,9 @@ no input from the host. The first steps run eagerly, as real steps; a model that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ class GraphStep:
         self.place = torch.zeros(1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.stale = True
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     @staticmethod
     def of(run: Run) -> GraphStep | NoGraph:
@@ -40,6 +43,19 @@ class GraphStep:
         if run.state.device.on_gpu:
             run.notes.append(f"steps run eagerly: {reason}")
         return NoGraph()
+
+    def around(self) -> AbstractContextManager[None]:
+        """Context of an eager step: while warming up, a stream of its own, as capture asks for."""
+        return self._warm_stream() if self.graph is None else nullcontext()
+
+    @contextmanager
+    def _warm_stream(self) -> Iterator[None]:
+        device = self.run.state.device.device
+        current = torch.cuda.current_stream(device)
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            yield
+        current.wait_stream(self.stream)
 
     def start_epoch(self, batches: Sequence[NDArray[np.int64]], epoch: int) -> None:
         """Put the order of an epoch where the graph reads it."""
@@ -83,7 +99,7 @@ class GraphStep:
             with torch.cuda.graph(graph):
                 self._step()
             self.graph = graph
-        except (RuntimeError, torch.AcceleratorError) as error:
+        except RuntimeError as error:
             # Nothing was executed during capture, so the run goes on from the same state.
             torch.cuda.synchronize(state.device.device)
             reason = str(error).splitlines()[0]
@@ -106,6 +122,10 @@ class GraphStep:
 
 class NoGraph:
     """Every step is run eagerly."""
+
+    def around(self) -> AbstractContextManager[None]:
+        """Nothing special."""
+        return nullcontext()
 
     def start_epoch(self, batches: Sequence[NDArray[np.int64]], epoch: int) -> None:
         """Nothing to prepare."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +34,8 @@ class StepSource(Protocol):
     def start_epoch(self, batches: Sequence[NDArray[np.int64]], epoch: int) -> None: ...
 
     def replay(self, rows: int) -> bool: ...
+
+    def around(self) -> AbstractContextManager[None]: ...
 
 
 @dataclass

@@ -1,0 +1,86 @@
+"""The step that a CUDA graph captures, replayed here without capture: the same order, rates and sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from confide.core.door import InputError
+from confide.core.records import Dataset
+from confide.training import Settings, epoch, fit, graph, run, state
+
+QUICK: dict[str, Any] = {
+    "epochs": 3,
+    "batch_size": 50,
+    "model_options": {"width": 4, "hidden": 8},
+    "augment": "crop_flip",
+    "device": "cpu",
+}
+
+
+class Replayed:
+    """Stands for a captured graph: a replay runs the step."""
+
+    def __init__(self, step: graph.GraphStep) -> None:
+        self.step, self.count = step, 0
+
+    def replay(self) -> None:
+        self.count += 1
+        self.step._step()
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "crl", "selective_au"])
+def test_replayed_steps_equal_eager_ones(bars: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
+    settings = Settings(**QUICK, loss=loss)
+    eager = fit(bars, settings)
+    made: list[graph.GraphStep] = []
+    real_optimizer = state.make_optimizer
+
+    def with_rate_tensor(*args: Any) -> torch.optim.Optimizer:
+        optimizer = real_optimizer(*args)
+        optimizer.param_groups[0]["lr"] = torch.tensor(settings.learning_rate)
+        return optimizer
+
+    def capture(self: graph.GraphStep) -> bool:
+        self.graph = Replayed(self)  # type: ignore[assignment]
+        made.append(self)
+        return True
+
+    monkeypatch.setattr(run, "make_optimizer", with_rate_tensor)
+    monkeypatch.setattr(graph, "_reason_against", lambda run: None)
+    monkeypatch.setattr(graph.GraphStep, "_capture", capture)
+    monkeypatch.setattr(graph.GraphStep, "around", graph.NoGraph.around)
+    replayed = fit(bars, settings)
+    # 240 samples: 4 whole batches and one of 40 an epoch; the first three steps warm up.
+    assert made[0].graph.count == 3 * 4 - 3  # type: ignore[union-attr]
+    for name, weights in eager.model.state_dict().items():
+        assert_close(replayed.model.state_dict()[name], weights, rtol=1e-4, atol=1e-5, msg=name)
+    assert_close(torch.tensor(replayed.log["train_loss"]), torch.tensor(eager.log["train_loss"]), rtol=1e-5, atol=0)
+
+
+def test_a_bad_step_is_found_after_the_fact(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(run_: Any, inputs: Any, rows: Any) -> None:
+        mean = torch.tensor(float("nan") if run_.state.step == 2 else 0.5, dtype=torch.float64)
+        run_.state.sums += torch.stack([mean, mean, mean])
+        epoch.note_bad(run_.state, mean, torch.tensor(run_.state.step))
+
+    monkeypatch.setattr(epoch, "eager_step", spoiled)
+    with pytest.raises(InputError, match=r"epoch 1, step 3, batch with ids"):
+        fit(bars, Settings(**QUICK))
+
+
+def test_a_batch_too_large_names_one_that_fits(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = epoch.forward_backward
+
+    def small_memory(state_: Any, inputs: Any, labels: Any, rows: Any) -> Any:
+        if len(rows) > 20:
+            raise torch.OutOfMemoryError("out of memory")
+        return real(state_, inputs, labels, rows)
+
+    monkeypatch.setattr(epoch, "forward_backward", small_memory)
+    monkeypatch.setattr("confide.training.step.forward_backward", small_memory)
+    with pytest.raises(InputError, match=r"a batch of 50 does not fit .*; a batch_size of 16 does"):
+        fit(bars, Settings(**QUICK))
