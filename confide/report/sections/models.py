@@ -128,7 +128,8 @@ def _tables(view: View, shown: list[str]) -> list[tuple[str, Table]]:
 def _difference(c: Comparison) -> tuple[str, str]:
     kind = term(c.metric)
     value = fixed(kind.scale * c.difference, kind.digits, sign=True)
-    return f"{value} {kind.unit}".strip(), between(c.low, c.high, kind.digits, kind.scale)
+    unit = "pts" if kind.unit == "%" else kind.unit  # a difference of percentages is in points
+    return f"{value} {unit}".strip(), between(c.low, c.high, kind.digits, kind.scale)
 
 
 def _better(c: Comparison) -> str:
