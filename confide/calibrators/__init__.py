@@ -2,9 +2,11 @@
 
 from confide.calibrators.beta import beta
 from confide.calibrators.calibrator import CALIBRATORS, Calibrator
+from confide.calibrators.choice import Candidate, Choice, choose
 from confide.calibrators.dirichlet import dirichlet
 from confide.calibrators.ensemble_temperature import ensemble_temperature
 from confide.calibrators.family import fit, load, names
+from confide.calibrators.groups import GroupCalibrator
 from confide.calibrators.histogram import histogram
 from confide.calibrators.isotonic import isotonic
 from confide.calibrators.matrix import matrix
@@ -17,7 +19,11 @@ from confide.calibrators.vector import vector
 __all__ = [
     "CALIBRATORS",
     "Calibrator",
+    "Candidate",
+    "Choice",
+    "GroupCalibrator",
     "beta",
+    "choose",
     "dirichlet",
     "ensemble_temperature",
     "fit",

@@ -21,6 +21,7 @@ STRENGTH = 200.0
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 1, 1),
+    linear=True,
 )
 def dirichlet(
     logits: Logits,

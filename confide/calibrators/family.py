@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from confide.calibrators import saving
 from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Calibrator
+from confide.calibrators.groups import fit_groups, from_state
 from confide.calibrators.threads import one_thread
-from confide.core.door import InputError, check_finite
+from confide.core.door import InputError, check_finite, check_range
 from confide.core.facts import SMALLEST_PROBABILITY
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
@@ -24,11 +26,29 @@ def names() -> tuple[str, ...]:
     return CALIBRATORS.names()
 
 
-def fit(word: str, predictions: Predictions, **options: Any) -> Calibrator:
-    """Fit the calibrator of that word on held-out predictions; a split called `test` is refused."""
+def fit(
+    word: str, predictions: Predictions, *, by: str | None = None, shrinkage: float | None = None, **options: Any
+) -> Calibrator:
+    """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
+
+    Args:
+        by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
+        shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
+        options: those of the method.
+    """
     method = CALIBRATORS.get(word)
     method.check_options(options)
-    logits, labels = checked(word, predictions)
+    if by is None:
+        return fit_one(method, predictions, options)
+    if shrinkage is not None:
+        check_range(shrinkage, "shrinkage", 0.0)
+    checked(word, predictions)
+    return fit_groups(lambda part: fit_one(method, part, options), predictions, by, shrinkage)
+
+
+def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
+    """The method's fit on all of the predictions, with everything that should be noted about it."""
+    logits, labels = checked(method.word, predictions)
     with one_thread():
         try:
             found = method.function(logits, labels, **options)
@@ -36,18 +56,18 @@ def fit(word: str, predictions: Predictions, **options: Any) -> Calibrator:
             check_all_finite(logits)
             raise
         notes = (*set_notes(method, predictions), *found.notes)
-        calibrator = Calibrator(word, found.values, predictions.num_classes, len(predictions), options, notes)
-        return with_outcome(calibrator, predictions)
+        n, num_classes = len(predictions), predictions.num_classes
+        return with_outcome(Calibrator(method.word, found.values, num_classes, n, options, notes), predictions)
 
 
 def load(path: str | Path) -> Calibrator:
     """The calibrator that `save` wrote."""
-    plain, values = saving.read(path)
-    return from_state(plain, values)
+    plain, tensors = saving.read(path)
+    return from_state(plain, tensors, one_from_state) if "groups" in plain else one_from_state(plain, tensors)
 
 
-def from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
-    """The calibrator of a saved state."""
+def one_from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
+    """The calibrator of a saved state without groups."""
     word = CALIBRATORS.get(plain["word"]).word
     return Calibrator(word, values, plain["num_classes"], plain["n"], plain["options"], tuple(plain["notes"]))
 

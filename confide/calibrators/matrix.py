@@ -18,6 +18,7 @@ from confide.core.shapes import Labels, Logits
     keeps_argmax=False,
     yields="logits",
     parameters=(0, 1, 1),
+    linear=True,
 )
 def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: float | None = None) -> Fitted:
     """Matrix scaling, softmax(W z + b), mean NLL + lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2.

@@ -22,6 +22,7 @@ GRID = tuple(k / 10 for k in range(1, 101))
     keeps_argmax=True,
     yields="logits",
     parameters=(1, 0, 0),
+    linear=True,
     finds_nan=True,
 )
 def temperature(

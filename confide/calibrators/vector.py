@@ -24,6 +24,7 @@ ITERATIONS = 300
     keeps_argmax=False,
     yields="logits",
     parameters=(0, 2, 0),
+    linear=True,
 )
 def vector(logits: Logits, labels: Labels) -> Fitted:
     """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL."""

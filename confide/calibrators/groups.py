@@ -1,0 +1,219 @@
+"""Calibration by group: each group's map drawn towards the overall one by how few samples the group has.
+
+A group of n samples counts n / (n + k), the overall map the rest; k is chosen by cross-validated likelihood. Where the
+logits are linear in the parameters (temperature, vector, matrix, dirichlet) the mean of both logits is the map with the
+mean parameters; for the other methods the probabilities are averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from confide.calibrators import saving
+from confide.calibrators.calibrator import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
+from confide.core.door import InputError, did_you_mean
+from confide.core.predictions import Predictions
+from confide.core.random import bits, sample_keys
+from confide.core.shapes import Logits
+
+CANDIDATES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
+FOLDS = 5
+Fit = Callable[[Predictions], Calibrator]
+Names = NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCalibrator(Calibrator):
+    """A calibrator per value of the column `by`; values that were not there at the fit get the overall one."""
+
+    by: str = ""
+    overall: Calibrator = None  # type: ignore[assignment]  # given by every constructor call
+    groups: Mapping[str, Calibrator] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    shrinkage: float = math.inf
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        names = group_names(predictions, self.by)
+        logits = predictions.need_logits(f"calibrator '{self.word}'")
+        moved = self.overall.calibrated(logits)
+        for name, calibrator in self.groups.items():
+            rows = torch.from_numpy(np.flatnonzero(names == name)).to(logits.device)
+            if len(rows) and self.weights[name] > 0:
+                own = blended(self.word, calibrator.calibrated(logits[rows]), moved[rows], self.weights[name])
+                moved[rows] = with_argmax_of(logits[rows], own) if self.keeps_argmax else own
+        from_probabilities = predictions.from_probabilities or gives_probabilities(self.word)
+        return replace(predictions.with_logits(moved), from_probabilities=from_probabilities)
+
+    def calibrated(self, logits: Logits) -> Logits:
+        """Logits alone do not know their group: the overall map."""
+        return self.overall.calibrated(logits)
+
+    def module(self, group: str | None = None) -> nn.Module:
+        """The torch.nn.Module of one group, or of the overall map."""
+        if group is None or group not in self.groups or not self.weights[group]:
+            return self.overall.module()
+        return _BlendModule(self.word, self.groups[group].module(), self.overall.module(), self.weights[group])
+
+    def state(self) -> saving.State:
+        """Everything as plain data and tensors, for a file."""
+        plain, values = self.overall.state()
+        tensors = {f"overall/{name}": value for name, value in values.items()}
+        groups = []
+        for k, (name, calibrator) in enumerate(self.groups.items()):
+            own, values = calibrator.state()
+            groups.append({"group": name, "weight": self.weights[name], "calibrator": own})
+            tensors |= {f"{k}/{part}": value for part, value in values.items()}
+        shrinkage = None if math.isinf(self.shrinkage) else self.shrinkage
+        plain = {**plain, "notes": list(self.notes), "by": self.by, "shrinkage": shrinkage, "groups": groups}
+        return plain, tensors
+
+
+class _BlendModule(nn.Module):
+    def __init__(self, word: str, own: nn.Module, overall: nn.Module, weight: float) -> None:
+        super().__init__()
+        self.word, self.own, self.overall, self.weight = word, own, overall, weight
+
+    def forward(self, logits: Logits) -> Logits:
+        return blended(self.word, self.own(logits), self.overall(logits), self.weight)
+
+
+def blended(word: str, own: Logits, overall: Logits, weight: float) -> Logits:
+    """weight * own + (1 - weight) * overall, of logits where the method is linear in them, else of probabilities."""
+    if weight >= 1.0:
+        return own
+    if CALIBRATORS.get(word).facts.get("linear", False):
+        return torch.lerp(overall, own, weight)
+    parts = [torch.log_softmax(own, dim=1) + math.log(weight), torch.log_softmax(overall, dim=1) + math.log1p(-weight)]
+    return torch.logaddexp(*parts)
+
+
+def group_names(predictions: Predictions, by: str) -> Names:
+    """The group of every sample, as text."""
+    if by not in predictions.columns:
+        hint = did_you_mean(by, predictions.columns) if predictions.columns else "these predictions have no columns"
+        raise InputError(f"predictions have no column '{by}' to group by; {hint}")
+    return predictions.columns[by].astype(np.str_)
+
+
+def fit_groups(fit: Fit, predictions: Predictions, by: str, shrinkage: float | None) -> GroupCalibrator:
+    """Overall fit, a fit per group, and the weights of the groups.
+
+    Args:
+        fit: fits one set of predictions.
+        shrinkage: the k of n / (n + k); None chooses it by cross-validated likelihood.
+    """
+    overall, groups = fit(predictions), group_fits(fit, predictions, by)
+    sizes = {name: int((group_names(predictions, by) == name).sum()) for name in groups}
+    k = best_shrinkage(fit, predictions, by) if shrinkage is None else shrinkage
+    weights = {name: weight_of(size, k) for name, size in sizes.items()}
+    notes = [*overall.notes, *_group_notes(predictions, by, groups, k)]
+    return GroupCalibrator(
+        overall.word,
+        overall.values,
+        overall.num_classes,
+        overall.n,
+        overall.options,
+        tuple(notes),
+        by=by,
+        overall=overall,
+        groups=groups,
+        weights=weights,
+        shrinkage=k,
+    )
+
+
+def weight_of(size: int, k: float) -> float:
+    """n / (n + k)."""
+    return 0.0 if math.isinf(k) or not size else size / (size + k)
+
+
+def group_fits(fit: Fit, predictions: Predictions, by: str) -> dict[str, Calibrator]:
+    """A calibrator for every group that the method can be fitted on."""
+    names, found = group_names(predictions, by), {}
+    for name in np.unique(names):
+        try:
+            found[str(name)] = fit(predictions.take(names == name))
+        except InputError:
+            # Too few samples for this method: the group keeps the overall map, and a note says so.
+            continue
+    return found
+
+
+def best_shrinkage(fit: Fit, predictions: Predictions, by: str) -> float:
+    """The k with the smallest held-out NLL; of equals the largest, which stays nearest to the overall fit."""
+    fold = folds_of(predictions, FOLDS, 0)
+    losses = np.zeros(len(CANDIDATES))
+    for k in range(FOLDS):
+        train, held = predictions.take(fold != k), predictions.take(fold == k)
+        if not len(train) or not len(held):
+            continue
+        losses += _held_out_losses(fit, train, held, by)
+    best = float(losses.min())
+    return CANDIDATES[int(np.flatnonzero(losses <= best + 1e-12 * abs(best))[-1])]
+
+
+def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: str) -> NDArray[np.float64]:
+    overall, groups = fit(train), group_fits(fit, train, by)
+    names, train_names = group_names(held, by), group_names(train, by)
+    losses = np.zeros(len(CANDIDATES))
+    for name in np.unique(names):
+        part = held.take(names == name)
+        plain = overall.calibrated(part.logits).double()
+        own = groups[str(name)].calibrated(part.logits).double() if str(name) in groups else plain
+        size = int((train_names == name).sum())
+        for c, k in enumerate(CANDIDATES):
+            weight = weight_of(size, k)
+            mixed = plain if weight == 0 else blended(overall.word, own, plain, weight)
+            losses[c] += float(functional.cross_entropy(mixed, part.labels, reduction="sum"))
+    return losses
+
+
+def folds_of(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold of every sample: drawn from its id and the seed, balanced within labels."""
+    draw = bits(seed, sample_keys(predictions.ids), "calibrator folds")
+    order = np.lexsort((draw, predictions.labels.cpu().numpy()))
+    fold = np.empty(len(order), np.int64)
+    fold[order] = np.arange(len(order)) % folds
+    return fold
+
+
+def _group_notes(predictions: Predictions, by: str, groups: Mapping[str, Any], k: float) -> list[str]:
+    notes = []
+    unfitted = sorted(set(group_names(predictions, by).tolist()) - set(groups))
+    if unfitted:
+        notes.append(f"groups with too few samples keep the overall map: {', '.join(unfitted[:5])}")
+    if math.isinf(k):
+        notes.append(f"groups of '{by}' do not predict better than the overall map, so all use that one")
+    return notes
+
+
+def from_state(plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[..., Calibrator]) -> GroupCalibrator:
+    """The record of a saved state; `one` makes a plain calibrator of its own state."""
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
+
+    overall = one({**plain, "notes": []}, part("overall"))
+    rows = plain["groups"]
+    return GroupCalibrator(
+        overall.word,
+        overall.values,
+        overall.num_classes,
+        overall.n,
+        overall.options,
+        tuple(plain["notes"]),
+        by=plain["by"],
+        overall=overall,
+        groups={row["group"]: one(row["calibrator"], part(str(k))) for k, row in enumerate(rows)},
+        weights={row["group"]: row["weight"] for row in rows},
+        shrinkage=math.inf if plain["shrinkage"] is None else plain["shrinkage"],
+    )

@@ -1,0 +1,196 @@
+"""`confide calibrate --fit A --apply B`: fit on A, choose by cross-validation on A, show before and after on B."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.cli.evaluate import p_value
+from confide.cli.tables import print_json, text_table
+
+if TYPE_CHECKING:
+    from confide.calibrators import Choice
+    from confide.core.predictions import Predictions
+    from confide.core.results import Comparison, Evaluation
+
+EXAMPLE = (
+    "  confide calibrate --fit val.parquet --apply test.parquet\n"
+    "  confide calibrate --fit val.npz --apply test.npz --methods temperature --save t.json --out b.parquet\n"
+    "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json"
+)
+METRICS = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'"
+    )
+    parser.add_argument("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    parser.add_argument(
+        "--methods", nargs="+", default=None, help="words to choose from (see: confide list calibrators); one is taken"
+    )
+    parser.add_argument("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
+    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
+    parser.add_argument(
+        "--by", default=None, metavar="COLUMN", help="a fit per value of this column, shrunk to the whole"
+    )
+    parser.add_argument("--save", default=None, metavar="FILE", help="write the calibrator, .json or .safetensors")
+    parser.add_argument("--out", default=None, metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the choice did to the predictions it was applied to."""
+
+    before: Evaluation
+    after: Evaluation | None
+    comparisons: tuple[Comparison, ...]
+    warnings: tuple[str, ...]
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide.calibrators.choice import USUAL, choose
+    from confide.core.predictions import Predictions
+
+    _check_paths(args)
+    fitted_on, applied_to = Predictions.load(args.fit), Predictions.load(args.apply)
+    words = args.methods or USUAL
+    choice = choose(
+        fitted_on,
+        words,
+        score=args.score,
+        folds=args.folds,
+        seed=args.seed,
+        by=args.by,
+        may_decline=len(words) > 1,
+    )
+    after = choice.calibrator(applied_to) if choice.calibrator else None
+    verdict = judge(choice, fitted_on, applied_to, after, args.seed)
+    written = []
+    if args.save and choice.calibrator:
+        choice.calibrator.save(args.save)
+        written.append(args.save)
+    if args.out:
+        (after or applied_to).save(args.out)
+        written.append(args.out)
+    if args.json:
+        print_json(as_json(choice, verdict, written))
+    else:
+        show(choice, verdict, written)
+    return 0
+
+
+def _check_paths(args: argparse.Namespace) -> None:
+    from confide.core.door import InputError
+
+    if Path(args.fit).resolve() == Path(args.apply).resolve():
+        raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
+    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, (".parquet", ".npz", ".csv"))):
+        if path and Path(path).suffix not in suffixes:
+            raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
+
+
+def judge(
+    choice: Choice, fitted_on: Predictions, applied_to: Predictions, after: Predictions | None, seed: int
+) -> Verdict:
+    """Before and after on the applied predictions, with intervals, the paired test and warnings."""
+    from confide.evaluation.compare import compare
+    from confide.evaluation.evaluate import evaluate
+
+    warnings = [*choice.warnings, *shared_samples(fitted_on, applied_to)]
+    before = evaluate(applied_to, METRICS, seed=seed)
+    if after is None:
+        return Verdict(before, None, (), tuple(warnings))
+    found = compare(applied_to, after, names=("raw", choice.word), metrics=METRICS, seed=seed)
+    test = next(c for c in found if c.metric == choice.score)
+    if test.better != "b":
+        outcome = "makes it worse" if test.better == "a" else "does not help for certain"
+        warnings.append(
+            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
+            f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
+        )
+    changed = int((after.facts.prediction != applied_to.facts.prediction).sum())
+    if changed:
+        gain = float(after.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
+        warnings.append(
+            f"the predicted class changes on {changed} of {len(after)} applied samples, accuracy by {gain:+.4f}"
+        )
+    return Verdict(before, evaluate(after, METRICS, stage=choice.word, seed=seed), found, tuple(warnings))
+
+
+def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
+    """A warning where rows that were fitted on are judged on."""
+    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
+        return []
+    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
+    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
+    if not shared:
+        return []
+    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
+
+
+def show(choice: Choice, verdict: Verdict, written: list[str]) -> None:
+    """Tables for a person."""
+    rows = [
+        [
+            ("> " if c.word == choice.word else "  ") + c.word,
+            f"{c.score:.4f}",
+            "" if c.word == "none" else f"{c.difference:+.4f}",
+            "" if c.word == "none" else f"{c.low:+.4f} to {c.high:+.4f}",
+            "" if c.word == "none" else f"{c.p_value:.2g}",
+            f"{c.accuracy:.4f}",
+            f"{c.changed:,}",
+        ]
+        for c in sorted(choice.candidates, key=lambda c: c.score)
+    ]
+    header = ["calibrator", choice.score, "to none", "95 % interval", "p", "accuracy", "changed"]
+    print(f"cross-validated on the {choice.n:,} fitted predictions\n\n{text_table(header, rows)}")
+    for word, reason in choice.failed.items():
+        print(f"  {word}: {reason}")
+    print(
+        f"\non the {verdict.before.measurements[0].n:,} applied predictions\n\n{before_and_after(choice.word, verdict)}"
+    )
+    for warning in verdict.warnings:
+        print(f"warning: {warning}")
+    for path in written:
+        print(f"wrote {path}")
+
+
+def before_and_after(word: str, verdict: Verdict) -> str:
+    """A row per metric: before, after, difference with interval, Holm-corrected p."""
+    rows = []
+    for before in (m for m in verdict.before.measurements if m.group is None and m.score in (None, "msp")):
+        row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
+        if verdict.after is not None:
+            after = next(m for m in verdict.after.measurements if m.metric == before.metric and m.group is None)
+            test = next((c for c in verdict.comparisons if c.metric == before.metric), None)
+            row.append(f"{after.value:.4f} ({after.low:.4f} to {after.high:.4f})")
+            row += ["", "", ""] if test is None else _test_cells(test, word)
+        rows.append(row)
+    header = ["metric", "before"] + ([] if verdict.after is None else ["after", "difference", "p (Holm)", "better"])
+    return text_table(header, rows)
+
+
+def _test_cells(test: Comparison, word: str) -> list[str]:
+    better = {"a": "before", "b": word}.get(test.better or "", "-")
+    return [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})", p_value(test.p_holm), better]
+
+
+def as_json(choice: Choice, verdict: Verdict, written: list[str]) -> dict[str, Any]:
+    """Everything for a machine."""
+    calibrator = choice.calibrator
+    return {
+        "score": choice.score,
+        "chosen": choice.word,
+        "candidates": [asdict(c) for c in choice.candidates],
+        "failed": choice.failed,
+        "calibrator": None if calibrator is None else calibrator.state()[0],
+        "before": [m.as_row() for m in verdict.before.measurements if m.group is None],
+        "after": [] if verdict.after is None else [m.as_row() for m in verdict.after.measurements if m.group is None],
+        "comparisons": [asdict(c) for c in verdict.comparisons],
+        "warnings": list(verdict.warnings),
+        "files": written,
+    }

@@ -1,0 +1,76 @@
+"""choose: the best held-out score, warnings where calibration does not help or changes the answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from confide import Predictions, calibrators
+from confide.calibrators.choice import USUAL
+from confide.calibrators.groups import folds_of
+from confide.core.door import InputError
+
+
+def test_an_overconfident_model_is_calibrated(made):
+    logits, labels = made(3000, 4, seed=0)
+    choice = calibrators.choose(Predictions(3 * logits, labels, split="val"), ("temperature", "matrix", "histogram"))
+    assert choice.word == "temperature"
+    assert choice.calibrator.temperature == pytest.approx(3.0, rel=0.1)
+    assert choice.candidate("temperature").p_value < 1e-6
+    assert choice.candidate("temperature").changed == 0
+    assert not choice.warnings
+
+
+def test_a_calibrated_model_is_left_alone_or_warned_about(made):
+    logits, labels = made(1500, 4, seed=1)
+    choice = calibrators.choose(Predictions(logits, labels, split="val"), USUAL)
+    assert any("does not help for certain" in w or "no calibrator improves" in w for w in choice.warnings)
+
+
+def test_one_word_is_taken_even_if_it_does_not_help(made):
+    logits, labels = made(200, 6, seed=2)
+    choice = calibrators.choose(Predictions(logits, labels, split="val"), ("matrix",), may_decline=False)
+    assert choice.word == "matrix"
+    assert any("does not help for certain" in w for w in choice.warnings)
+    assert any("200 validation samples are few for the 42 parameters" in w for w in choice.warnings)
+    assert any("changes the predicted class of" in w for w in choice.warnings)
+    assert any("changes the order of classes behind the first" in w for w in choice.warnings)
+
+
+def test_the_score_is_that_of_samples_not_fitted_on(made):
+    logits, labels = made(120, 6, seed=3)
+    predictions = Predictions(logits, labels, split="val")
+    held_out = calibrators.choose(predictions, ("matrix",)).candidate("matrix").score
+    fitted = float(calibrators.fit("matrix", predictions)(predictions).facts.need("nll").mean())
+    assert held_out > fitted + 0.3
+
+
+def test_brier_chooses_too(made):
+    logits, labels = made(1000, 4, seed=4)
+    predictions = Predictions(4 * logits, labels, split="val")
+    choice = calibrators.choose(predictions, ("temperature",), score="brier")
+    assert choice.candidate("none").score == pytest.approx(float(predictions.facts.need("brier").mean()))
+    assert choice.word == "temperature"
+
+
+def test_folds_follow_the_ids_and_balance_the_labels(made):
+    logits, labels = made(500, 4, seed=5)
+    predictions = Predictions(logits, labels, ids=[f"sample {k}" for k in range(500)])
+    fold = folds_of(predictions, 5, seed=0)
+    turned = predictions.take(range(499, -1, -1))
+    assert (folds_of(turned, 5, seed=0)[::-1] == fold).all()
+    for k in range(4):
+        counts = [int((fold[labels == k] == f).sum()) for f in range(5)]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_what_cannot_be_fitted_is_listed_and_bad_requests_are_refused(made, test):
+    logits, labels = made(40, 4, seed=6)
+    wrong = Predictions(logits, logits.argmin(dim=1), split="val")
+    choice = calibrators.choose(wrong, ("temperature", "metamis"))
+    assert "needs at least one right prediction" in choice.failed["metamis"]
+    with pytest.raises(InputError, match="must not be fitted on the test split"):
+        calibrators.choose(test)
+    with pytest.raises(InputError, match="5-fold cross-validation needs at least 10 predictions, got 8"):
+        calibrators.choose(Predictions(logits[:8], labels[:8]))
+    with pytest.raises(InputError, match="no calibrator named 'platt'"):
+        calibrators.choose(wrong, ("platt",))

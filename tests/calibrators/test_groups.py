@@ -1,0 +1,95 @@
+"""Calibration by group: weights, the parameters between both fits, k by cross-validation, groups never seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from confide import Predictions, calibrators
+from confide.core.door import InputError
+
+
+def two_sites(made, sizes=(3000, 3000), temperatures=(1.0, 3.0), seed=0):
+    """Site a is calibrated at the first temperature, site b at the second."""
+    logits, labels = made(sum(sizes), 4, seed=seed)
+    site = np.array(["a"] * sizes[0] + ["b"] * sizes[1])
+    scale = torch.tensor(temperatures).double()[torch.from_numpy((site == "b").astype(int))]
+    return Predictions(logits * scale[:, None], labels, split="val", columns={"site": site})
+
+
+def test_groups_that_differ_get_their_own_temperature(made):
+    predictions = two_sites(made)
+    calibrator = calibrators.fit("temperature", predictions, by="site")
+    fresh = two_sites(made, seed=5)
+    by_site = float(calibrator(fresh).facts.need("nll").mean())
+    overall = float(calibrators.fit("temperature", predictions)(fresh).facts.need("nll").mean())
+    assert by_site < overall - 0.05
+    assert calibrator.groups["a"].temperature == pytest.approx(1.0, rel=0.1)
+    assert calibrator.groups["b"].temperature == pytest.approx(3.0, rel=0.1)
+    assert calibrator.weights["a"] > 0.9
+
+
+def test_groups_that_do_not_differ_use_the_overall_fit(made):
+    predictions = two_sites(made, sizes=(150, 150), temperatures=(2.0, 2.0), seed=3)
+    calibrator = calibrators.fit("temperature", predictions, by="site")
+    assert calibrator.weights["a"] <= 0.6
+
+
+def test_the_weight_is_n_over_n_plus_k_and_the_parameters_lie_between(made):
+    predictions = two_sites(made, sizes=(100, 300))
+    calibrator = calibrators.fit("temperature", predictions, by="site", shrinkage=100.0)
+    assert calibrator.weights == {"a": 0.5, "b": 0.75}
+    between = 0.5 / calibrator.groups["a"].temperature + 0.5 / calibrator.overall.temperature
+    torch.testing.assert_close(calibrator(predictions).logits[:100], predictions.logits[:100] * between)
+
+
+def test_infinite_shrinkage_is_the_overall_fit_and_none_is_the_groups_own(made):
+    predictions = two_sites(made, sizes=(200, 200))
+    overall = calibrators.fit("vector", predictions)(predictions).logits
+    wholly = calibrators.fit("vector", predictions, by="site", shrinkage=math.inf)
+    torch.testing.assert_close(wholly(predictions).logits, overall)
+    assert any("do not predict better" in note for note in wholly.notes)
+    own = calibrators.fit("vector", predictions, by="site", shrinkage=0.0)(predictions).logits[:200]
+    alone = calibrators.fit("vector", predictions.take(np.arange(200)))
+    torch.testing.assert_close(own, alone(predictions.take(np.arange(200))).logits)
+
+
+@pytest.mark.parametrize("word", calibrators.names())
+def test_every_method_can_be_fitted_by_group_and_saved(made, word, tmp_path):
+    predictions = two_sites(made, sizes=(300, 300))
+    calibrator = calibrators.fit(word, predictions, by="site", shrinkage=50.0)
+    after = calibrator(predictions)
+    assert torch.isfinite(after.logits).all()
+    if calibrator.keeps_argmax:
+        assert torch.equal(after.facts.prediction, predictions.facts.prediction)
+    for name in ("groups.json", "groups.safetensors"):
+        calibrator.save(tmp_path / name)
+        again = calibrators.load(tmp_path / name)
+        assert torch.equal(again(predictions).logits, after.logits)
+        assert (again.by, again.weights, again.shrinkage) == ("site", calibrator.weights, 50.0)
+    module = torch.softmax(calibrator.module("a")(predictions.logits[:300]), dim=1)
+    torch.testing.assert_close(module, torch.softmax(after.logits[:300], dim=1), atol=1e-9, rtol=1e-6)
+
+
+def test_a_group_never_seen_gets_the_overall_fit(made):
+    predictions = two_sites(made)
+    calibrator = calibrators.fit("temperature", predictions, by="site")
+    fresh = Predictions(predictions.logits[:5], predictions.labels[:5], columns={"site": np.array(["c"] * 5)})
+    torch.testing.assert_close(calibrator(fresh).logits, fresh.logits / calibrator.overall.temperature)
+
+
+def test_a_group_too_small_for_the_method_is_noted(made):
+    predictions = two_sites(made, sizes=(400, 1))
+    calibrator = calibrators.fit("spline", predictions, by="site")
+    assert list(calibrator.groups) == ["a"]
+    assert any("too few samples keep the overall map: b" in note for note in calibrator.notes)
+
+
+def test_a_missing_column_is_refused(made):
+    with pytest.raises(InputError, match="no column 'sit' to group by; did you mean 'site'"):
+        calibrators.fit("temperature", two_sites(made), by="sit")
+    with pytest.raises(InputError, match="shrinkage must lie in"):
+        calibrators.fit("temperature", two_sites(made), by="site", shrinkage=-1.0)
