@@ -191,7 +191,7 @@ class Predictions:
     def take(self, rows: Any) -> Predictions:
         """The chosen rows, in the order given: an index array or a boolean mask."""
         index = np.asarray(rows)
-        index = index.nonzero()[0] if index.dtype == bool else index
+        index = index.nonzero()[0] if index.dtype == bool else index.astype(np.intp)
         at = torch.as_tensor(index, dtype=torch.int64)
         taken = replace(
             self,

@@ -16,8 +16,8 @@ from confide.core.facts import join_facts
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
 from confide.core.results import Comparison
-from confide.evaluation.evaluate import lacking, words_of
-from confide.evaluation.measuring import Asked
+from confide.evaluation.evaluate import words_of
+from confide.evaluation.measuring import Asked, lacking
 from confide.metrics.family import label_of, parse
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import Base, View, base_of

@@ -12,18 +12,16 @@ from numpy.typing import NDArray
 from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
-from confide.core.registry import Method
 from confide.core.results import Curve, Evaluation
 from confide.evaluation.curves import all_curves
 from confide.evaluation.groups import MOST_GROUPS, Grouping, class_groups, difficulty_groups, groupings
-from confide.evaluation.measuring import Asked, Tag, group_measurements, measurements
+from confide.evaluation.measuring import Asked, Tag, group_measurements, lacking, measurements
 from confide.evaluation.streaming import gather
 from confide.metrics.family import CORE, METRICS, parse
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import View, base_of
 
 GROUP_RESAMPLES = 200
-MOST_FOR_SLOW = 5_000
 
 Floats = NDArray[np.float64]
 
@@ -63,10 +61,11 @@ def evaluate(
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
+    groups = groupings(predictions, by, difficulty)
     asked, missing = requests(metrics, predictions, ranking)
     tag = Tag(model, stage, predictions.split)
     rows = measurements(base, asked, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
-    for grouping in groupings(predictions, by, difficulty):
+    for grouping in groups:
         rows += group_measurements(predictions, grouping, asked, tag, seed, GROUP_RESAMPLES if intervals else 0)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = {**about_of(predictions, scores, seed), **about}
@@ -130,20 +129,6 @@ def words_of(metrics: str | Sequence[str]) -> Sequence[str]:
     if not isinstance(metrics, str):
         return metrics
     return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
-
-
-def lacking(method: Method, predictions: Predictions) -> str:
-    """Why a metric cannot be computed from these predictions; empty where it can."""
-    if method.word in ("nll", "brier") and predictions.facts.nll is None:
-        return "needs all probabilities"
-    if method.facts.get("whole") and predictions.top1 is not None:
-        return "needs all probabilities"
-    table = method.word == "classwise_ece" and predictions.given_table is not None
-    if method.facts.get("whole") and predictions.given is not None and not table:
-        return "needs all probabilities in memory"
-    if method.facts.get("slow") and len(predictions) > MOST_FOR_SLOW:
-        return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
-    return ""
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Grouping]:

@@ -19,6 +19,7 @@ from confide.metrics.family import METRICS, label_of, value_of
 from confide.metrics.resampling import Null, Statistic, bootstrap, interval_from, nulls, whole_interval, whole_null
 from confide.metrics.view import Base, View
 
+MOST_FOR_SLOW = 5_000
 COSTLY_RESAMPLES = 200  # of sweep and smooth ECE, which are searches themselves
 
 Floats = NDArray[np.float64]
@@ -57,6 +58,20 @@ class Tag:
     model: str
     stage: str
     split: str | None
+
+
+def lacking(method: Method, predictions: Predictions) -> str:
+    """Why a metric cannot be computed from these predictions; empty where it can."""
+    if method.word in ("nll", "brier") and predictions.facts.nll is None:
+        return "needs all probabilities"
+    if method.facts.get("whole") and predictions.top1 is not None:
+        return "needs all probabilities"
+    table = method.word == "classwise_ece" and predictions.given_table is not None
+    if method.facts.get("whole") and predictions.given is not None and not table:
+        return "needs all probabilities in memory"
+    if method.facts.get("slow") and len(predictions) > MOST_FOR_SLOW:
+        return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
+    return ""
 
 
 def measurements(
@@ -182,8 +197,8 @@ def group_measurements(
         if not size:
             continue
         chosen = np.flatnonzero(grouping.index == group)
-        part = [restricted(a, chosen) for a in asked]
         base = Base(predictions.take(chosen))
+        part = [restricted(a, chosen) for a in asked if not lacking(a.method, base.predictions)]
         found = measurements(base, part, tag, seed, resamples)
         rows += [replace(m, group=grouping.label(group)) for m in found]
     return rows

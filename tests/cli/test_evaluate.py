@@ -1,0 +1,91 @@
+"""The verbs evaluate, compare and operating-point: tables, JSON, files and one clear line for bad input."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from confide import Predictions
+from confide.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("verbs")
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(300, 3, generator=generator)
+    labels = torch.multinomial(torch.softmax(logits, 1), 1, generator=generator).squeeze(1)
+    columns = {"site": np.array(["a", "b", "c"] * 100)}
+    Predictions(logits, labels, split="test", columns=columns).save(where / "fine.parquet")
+    Predictions(3 * logits, labels, split="test").save(where / "sharp.npz")
+    Predictions(logits[:50], labels[:50], ids=np.arange(100, 150)).save(where / "other.parquet")
+    right = (logits.argmax(1) == labels).numpy()
+    top = Predictions.from_top1(labels, logits.argmax(1), torch.softmax(logits, 1).amax(1))
+    top.save(where / "top.csv")
+    assert right.any()
+    return where
+
+
+def test_evaluate_prints_a_table_and_writes_evaluation_and_report(folder, capsys):
+    assert main(["evaluate", str(folder / "fine.parquet"), "--out", str(folder / "out"), "--quiet"]) == 0
+    text = capsys.readouterr().out
+    assert "300 samples" in text
+    for word in ("accuracy", "ece_mass", "auroc (entropy)", "by chance", "by class"):
+        assert word in text
+    saved = json.loads((folder / "out" / "evaluation.json").read_text())
+    assert saved["format"] == "evaluation/1"
+    assert "<html" in (folder / "out" / "report.html").read_text()
+
+
+def test_evaluate_speaks_json_and_groups_by_a_column(folder, capsys):
+    words = ["evaluate", str(folder / "fine.parquet"), "--json", "--no-intervals", "--metrics", "accuracy", "ece"]
+    assert main([*words, "--by", "site", "--out", str(folder / "json")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    groups = {m["group"] for m in found["measurements"]}
+    assert {"site=a", "site=b", "site=c"} <= groups
+
+
+def test_evaluate_of_top_one_files_says_what_needs_more(folder, capsys):
+    assert main(["evaluate", str(folder / "top.csv"), "--no-intervals", "--out", str(folder / "top")]) == 0
+    assert "nll: needs all probabilities" in capsys.readouterr().out
+
+
+def test_compare_names_the_better_one(folder, capsys):
+    files = [str(folder / "sharp.npz"), str(folder / "fine.parquet")]
+    assert main(["compare", *files, "--metrics", "nll", "ece", "--resamples", "200"]) == 0
+    text = capsys.readouterr().out
+    assert "fine minus sharp" in text
+    assert main(["compare", *files, "--metrics", "nll", "--resamples", "50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["better"] == "b"
+
+
+def test_operating_point_is_saved_and_applied(folder, capsys):
+    point, accepted = folder / "point.json", folder / "accepted.csv"
+    assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.3", "--out", str(point)]) == 0
+    assert "accept a prediction if msp >=" in capsys.readouterr().out
+    assert main(["operating-point", str(folder / "fine.parquet"), "--apply", str(point), "--out", str(accepted)]) == 0
+    assert "promised: at most" in capsys.readouterr().out
+    assert accepted.read_text().startswith("id,accepted")
+    assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.001", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["threshold"] is None
+    assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.4", "--per-class"]) == 0
+    assert "predicted class" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "{}/none.parquet"], "does not exist"),
+        (["evaluate", "{}/fine.parquet", "--metrics", "acuracy"], "did you mean 'accuracy'"),
+        (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "columns 'id' and 'score'"),
+        (["compare", "{}/fine.parquet", "{}/other.parquet"], "ids of 'other' differ"),
+        (["compare", "{}/fine.parquet"], "at least two"),
+        (["operating-point", "{}/fine.parquet"], "either risk= or coverage="),
+    ],
+)
+def test_bad_input_is_one_line_and_status_one(folder, capsys, words, message):
+    assert main([word.format(folder) for word in words]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,81 @@
+"""compare: paired differences, permutation tests and their level, Holm, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide import Predictions, metrics
+from confide.core.door import InputError
+from confide.evaluation.compare import holm, permutation_p_values, tail
+from confide.evaluation.measuring import Asked
+from confide.metrics.family import METRICS
+
+
+def pair(n=500, seed=0, sharp=2.5):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(n, 4, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(logits, 1), 1, generator=generator).squeeze(1)
+    return Predictions(sharp * logits, labels), Predictions(logits, labels)
+
+
+def test_temperature_is_better_where_it_should_be():
+    a, b = pair()
+    found = {c.metric: c for c in confide.compare(a, b, names=("net/raw", "net/temperature"), resamples=300)}
+    assert found["nll"].better == "b"
+    assert found["ece_mass"].better == "b"
+    assert (found["nll"].a, found["nll"].b) == ("net/raw", "net/temperature")
+    assert found["nll"].difference == pytest.approx(float(metrics.nll(b)) - float(metrics.nll(a)))
+    assert found["nll"].low < found["nll"].difference < found["nll"].high < 0
+    assert found["accuracy"].difference == 0
+    assert found["accuracy"].p_value == 1
+    assert found["accuracy"].better is None
+
+
+def test_holm_is_over_all_metrics_and_pairs():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, math.nan, 0.01]) == pytest.approx([0.5, math.nan, 0.02], nan_ok=True)
+    a, b = pair(n=100)
+    found = confide.compare({"a": a, "b": b, "c": b}, metrics=["nll", "brier"], resamples=50)
+    assert len(found) == 3 * 2
+    assert [c.p_holm for c in found] == pytest.approx(holm([c.p_value for c in found]))
+
+
+def test_the_permutation_test_keeps_its_level():
+    """Two networks that differ only by noise: swapping their predictions changes nothing on average."""
+    asked = [Asked(METRICS.get("aurc"), {"score": "msp"}), Asked(METRICS.get("brier"), {})]
+    rejected = np.zeros(2)
+    for seed in range(100):
+        generator = torch.Generator().manual_seed(seed)
+        common = 2 * torch.randn(80, 3, generator=generator, dtype=torch.float64)
+        labels = torch.multinomial(torch.softmax(common, 1), 1, generator=generator).squeeze(1)
+        noisy = [
+            Predictions(common + torch.randn(80, 3, generator=generator, dtype=torch.float64), labels) for _ in range(2)
+        ]
+        rejected += np.array(permutation_p_values(*noisy, asked, 39, seed)) <= 0.05
+    # 100 draws at 0.05: more than 13 has probability below 0.001
+    assert (rejected <= 13).all()
+
+
+def test_p_values_below_the_number_of_permutations_come_from_the_normal_tail():
+    null = np.abs(np.random.default_rng(0).standard_normal(200))
+    assert tail(0.5, null) == (1 + (null >= 0.5).sum()) / 201
+    assert tail(6.0, null) == pytest.approx(math.erfc(6 / math.sqrt(2)), rel=5)
+    assert tail(6.0, null) < 1e-6
+
+
+def test_other_ids_are_refused_and_another_order_is_not():
+    a, b = pair(n=50)
+    mixed = b.take(np.random.default_rng(0).permutation(50))
+    found = confide.compare(a, mixed, metrics=["nll"], resamples=20)[0]
+    assert found.difference == pytest.approx(float(metrics.nll(b)) - float(metrics.nll(a)))
+    with pytest.raises(InputError, match="ids of 'b' differ"):
+        confide.compare(a, Predictions(b.logits, b.labels, ids=np.arange(1, 51)))
+    with pytest.raises(InputError, match="same labels"):
+        confide.compare(a, Predictions(b.logits, (b.labels + 1) % 4))
+    with pytest.raises(InputError, match="at least two"):
+        confide.compare({"a": a})
+    with pytest.raises(InputError, match="cannot be compared"):
+        confide.compare(a, b, metrics=["confidence_gap"])

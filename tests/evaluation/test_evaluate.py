@@ -1,0 +1,249 @@
+"""evaluate: rows, chance levels, groups, curves, streams, and what it refuses."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide import Evaluation, Predictions, Scores, metrics
+from confide.core.door import InputError
+from confide.evaluation import join
+from confide.metrics.family import CORE
+
+
+def simulated(n=400, classes=4, seed=0, sharp=1.0, **more):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(n, classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(logits, 1), 1, generator=generator).squeeze(1)
+    return Predictions(sharp * logits, labels, split="test", **more)
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    predictions = simulated(class_names=("ant", "bee", "cat", "dog"), columns={"site": np.array(["a", "b"] * 200)})
+    scores = Scores(predictions.ids[::-1], np.linspace(1, 0, 400), "rmd")
+    trust = {"steep_slope": predictions.facts.margin}
+    return confide.evaluate(predictions, by="site", scores=scores, trust=trust, model="net", stage="temperature")
+
+
+def test_every_core_metric_has_a_row_with_an_interval(evaluation):
+    for word in CORE:
+        found = evaluation.find(word, group=None)
+        assert (found.model, found.stage, found.split, found.n) == ("net", "temperature", "test", 400)
+        assert found.low <= found.high
+        if not word.endswith(("ece", "ece_mass")):
+            assert found.low <= found.value <= found.high
+
+
+def test_every_calibration_error_stands_beside_its_chance_level(evaluation):
+    for word in ("ece", "ece_mass", "classwise_ece"):
+        found = evaluation.find(word, group=None)
+        assert 0 < found.chance < found.chance_high
+        assert 0 < found.p_value <= 1
+    assert evaluation.find("accuracy").chance is None
+
+
+def test_values_are_those_of_the_metrics(evaluation):
+    predictions = simulated()
+    assert evaluation.value("ece", group=None) == float(metrics.ece(predictions))
+    assert evaluation.value("ece_mass", group=None) == float(metrics.ece(predictions, binning="mass"))
+    assert evaluation.value("auroc", score="entropy") == float(metrics.auroc(predictions, score="entropy"))
+    found = evaluation.value("auroc", score="trust:steep_slope")
+    assert found == pytest.approx(float(metrics.auroc(predictions, score="margin")))
+
+
+def test_groups_by_class_difficulty_and_column(evaluation):
+    predictions = simulated()
+    right = predictions.facts.correct
+    bee = predictions.labels == 1
+    assert evaluation.value("accuracy", group="class=bee") == pytest.approx(float(right[bee].double().mean()))
+    assert evaluation.find("accuracy", group="difficulty=hardest fifth").n == 80
+    # scores were joined by id: the hardest are the first rows reversed twice
+    hardest = right[:80].double().mean()
+    easiest = right[-80:].double().mean()
+    values = {evaluation.value("accuracy", group=f"difficulty={name} fifth") for name in ("hardest", "easiest")}
+    assert values == {float(hardest), float(easiest)}
+    site = evaluation.find("auroc", group="site=a")
+    assert site.n == 200
+    assert site.value == pytest.approx(float(metrics.auroc(predictions.take(np.arange(0, 400, 2)))))
+
+
+def test_curves_have_the_columns_that_the_report_draws(evaluation):
+    kinds = {c.kind for c in evaluation.curves}
+    assert kinds == {
+        "reliability_width",
+        "reliability_mass",
+        "risk_coverage",
+        "confidence_histogram",
+        "error_by_difficulty",
+        "difficulty_histogram",
+    }
+    for curve in evaluation.curves:
+        assert (curve.model, curve.stage, curve.split) == ("net", "temperature", "test")
+        assert len({len(v) for v in curve.columns.values()}) == 1
+    width = next(c for c in evaluation.curves if c.kind == "reliability_width" and len(c.columns["low"]) == 15)
+    assert sum(width.columns["count"]) == 400
+    gaps = [
+        n * abs(c - a)
+        for n, c, a in zip(*(width.columns[k] for k in ("count", "confidence", "accuracy")), strict=True)
+        if n
+    ]
+    assert sum(gaps) / 400 == pytest.approx(evaluation.value("ece", group=None))
+    inside = [
+        low <= a <= high
+        for low, a, high, n in zip(
+            *(width.columns[k] for k in ("band_low", "accuracy", "band_high", "count")), strict=True
+        )
+        if n >= 5
+    ]
+    assert np.mean(inside) > 0.7  # this model is calibrated
+    risk = next(c for c in evaluation.curves if c.kind == "risk_coverage" and c.score == "msp")
+    assert len(risk.columns["coverage"]) <= 300
+    assert risk.columns["coverage"][-1] == 1.0
+    assert risk.columns["risk"][-1] == pytest.approx(1 - evaluation.value("accuracy", group=None))
+    histogram = next(c for c in evaluation.curves if c.kind == "confidence_histogram" and c.score is None)
+    assert sum(histogram.columns["right"]) + sum(histogram.columns["wrong"]) == 400
+
+
+def test_an_evaluation_is_a_json_file(evaluation, tmp_path):
+    evaluation.save(tmp_path / "evaluation.json")
+    again = Evaluation.load(tmp_path / "evaluation.json")
+    assert again.value("ece") == evaluation.value("ece")
+    assert again.find("ece").high == pytest.approx(evaluation.find("ece").high)
+    text = json.loads((tmp_path / "evaluation.json").read_text())
+    assert text["about"]["class_names"] == ["ant", "bee", "cat", "dog"]
+    assert text["about"]["num_classes"] == 4
+    assert sum(text["about"]["label_counts"].values()) == 400
+
+
+def test_values_alone_are_quick_and_have_no_intervals():
+    found = confide.evaluate(simulated(), intervals=False)
+    assert all(math.isnan(m.low) and m.p_value is None for m in found.measurements)
+
+
+def test_all_metrics_of_a_small_sample():
+    found = confide.evaluate(simulated(n=60), "all", intervals=False)
+    assert {m.metric for m in found.measurements} >= set(metrics.names())
+
+
+def test_top_one_predictions_say_what_cannot_be_had():
+    predictions = Predictions.from_top1([0, 1, 1, 0], [0, 1, 0, 0], np.array([0.9, 0.8, 0.7, 0.6]))
+    found = confide.evaluate(predictions, intervals=False)
+    assert found.about["missing"]["nll"] == "needs all probabilities"
+    assert found.value("accuracy", group=None) == 0.75
+    with pytest.raises(InputError, match="'brier' needs all probabilities"):
+        confide.evaluate(predictions, ["brier"])
+
+
+@pytest.mark.parametrize("kind", ["iterator", "folder", "pairs"])
+def test_a_stream_gives_the_values_of_the_whole(kind, tmp_path):
+    whole = simulated(n=300, columns={"site": np.array(["a", "b", "c"] * 100)})
+    parts = [whole.take(np.arange(start, min(start + 70, 300))) for start in range(0, 300, 70)]
+    if kind == "folder":
+        for k, part in enumerate(parts):
+            part.save(tmp_path / f"{k}.{'npz' if k == 1 else 'parquet'}")
+        source = tmp_path
+    else:
+        source = iter(parts) if kind == "iterator" else ((p.logits, p.labels) for p in parts)
+    by = "class" if kind == "pairs" else "site"
+    slow = kind == "iterator"
+    streamed, kept = (confide.evaluate(s, intervals=slow, by=by, seed=3) for s in (source, whole))
+    groups = [m for m in kept.measurements if m.metric != "classwise_ece" or m.group is None]
+    for one, other in zip(streamed.measurements, groups, strict=True):
+        assert (one.metric, one.group, one.score, one.n) == (other.metric, other.group, other.score, other.n)
+        assert one.value == pytest.approx(other.value, rel=1e-12, nan_ok=True)
+        if one.metric != "classwise_ece":
+            assert one.low == pytest.approx(other.low, rel=1e-9, nan_ok=True)
+
+
+def test_streamed_predictions_refuse_what_needs_all_probabilities():
+    with pytest.raises(InputError, match="all probabilities in memory"):
+        confide.evaluate(iter([simulated()]), ["kde_ece"])
+
+
+def test_join_keeps_every_row():
+    first, second = (confide.evaluate(simulated(), intervals=False, model=name) for name in ("one", "two"))
+    both = join([first, second], about={"title": "Both"})
+    assert len(both.measurements) == len(first.measurements) + len(second.measurements)
+    assert both.about["title"] == "Both"
+    assert both.find("accuracy", model="two").value == second.value("accuracy")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: confide.evaluate(p, ["aurk"]), "no metric named 'aurk'; did you mean 'aurc'"),
+        (lambda p: confide.evaluate(p, by="sight"), "cannot group by 'sight'"),
+        (lambda p: confide.evaluate(p, by="difficulty"), "needs scores="),
+        (lambda p: confide.evaluate(p, by={"site": [1, 2]}), "must have 400 values"),
+        (lambda p: confide.evaluate(p, by={"n": np.arange(400)}), "at most 100 different values"),
+        (lambda p: confide.evaluate(p, score="energetic"), "no score named"),
+        (lambda p: confide.evaluate(p, score=np.full(400, np.nan)), "score must be finite"),
+        (lambda p: confide.evaluate(p.logits), "needs Predictions"),
+        (lambda p: confide.evaluate(iter([])), "at least one sample"),
+        (lambda p: metrics.ece(p, bins=0), "bins must lie in"),
+        (lambda p: metrics.ece(p, norm=3), "norm must be one of"),
+        (lambda p: metrics.auroc(p, score="trust"), "needs predictions with trust"),
+        (lambda p: metrics.ece(p.take([])), "at least one sample"),
+        (lambda p: metrics.ece(p.logits), "need confide.Predictions"),
+        (lambda p: metrics.risk_at_coverage(p, coverage=0.0), "coverage must lie in"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(call, message):
+    with pytest.raises(InputError, match=message) as caught:
+        call(simulated())
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(TypeError, match="metric 'ece' has no option 'bin'; did you mean 'bins'"):
+        metrics.ece(simulated(), bin=3)
+
+
+def test_probabilities_are_never_guessed():
+    probs = torch.softmax(simulated().logits, dim=1)
+    labels = simulated().labels
+    as_logits, as_probs = Predictions(probs, labels), Predictions.from_probs(probs, labels)
+    assert float(metrics.nll(as_logits)) != pytest.approx(float(metrics.nll(as_probs)))
+    with pytest.raises(InputError, match="needs real logits"):
+        metrics.auroc(as_probs, score="max_logit")
+    with pytest.raises(InputError, match="sum to 1"):
+        Predictions.from_probs(probs * 0.5, labels)
+
+
+def test_nan_is_named_with_its_sample():
+    logits = simulated().logits.clone()
+    logits[7, 2] = math.nan
+    with pytest.raises(InputError, match="got NaN at sample 7 of 400"):
+        confide.evaluate(Predictions(logits, simulated().labels))
+
+
+def test_more_bins_than_samples_is_legal():
+    few = simulated().take(np.arange(5))
+    assert float(metrics.ece(few, bins=50, binning="mass")) > 0
+    assert confide.evaluate(few).find("ece_mass").p_value is not None
+
+
+class Column:
+    """A data-frame column as pandas and polars have it."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_binary_and_data_frame_input():
+    z = torch.tensor([2.0, -1.0, 0.5])
+    labels = np.array([1, 0, 0])
+    sigmoid = torch.sigmoid(z)
+    wanted = float(metrics.brier(Predictions.from_probs(sigmoid, labels)))
+    assert float(metrics.brier(Predictions.from_binary_logits(z, labels))) == pytest.approx(wanted, rel=1e-5)
+    columns = Predictions.from_probs(Column(sigmoid.numpy()), Column(labels))
+    assert float(metrics.brier(columns)) == pytest.approx(wanted, rel=1e-6)
+    two = np.stack([1 - sigmoid.numpy(), sigmoid.numpy()], axis=1)  # what predict_proba returns
+    assert float(metrics.brier(Predictions.from_probs(two, labels))) == pytest.approx(wanted, rel=1e-6)

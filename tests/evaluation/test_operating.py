@@ -1,0 +1,126 @@
+"""Operating points: worked numbers, the promise by simulation, saving and applying."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide import Predictions
+from confide.core.door import InputError
+from confide.evaluation import OperatingPoint, observed
+from confide.evaluation.operating import candidates, risk_bound
+
+
+@pytest.fixture(scope="module")
+def golden():
+    from pathlib import Path
+
+    with np.load(Path(__file__).parents[1] / "golden" / "inputs_C.npz") as data:
+        return Predictions(data["logits"], data["labels"])
+
+
+def test_worked_bounds():
+    assert risk_bound(3, 500, 0.05) == pytest.approx(0.0154337, abs=5e-8)
+    assert risk_bound(3, 500, 0.005) == pytest.approx(0.0217805, abs=5e-8)
+    assert risk_bound(0, 299, 0.05) < 0.01 < risk_bound(0, 298, 0.05)
+    assert risk_bound(7, 7, 0.05) == 1.0
+
+
+def test_worked_points(golden):
+    point = confide.operating_point(golden, risk=0.3)
+    assert (point.accepted, point.errors, round(point.threshold, 6)) == (400, 100, 0.547071)
+    assert confide.operating_point(golden, risk=0.1).threshold is None
+    point = confide.operating_point(golden, risk=0.1, method="fallback")
+    assert (point.accepted, point.errors, round(point.threshold, 6)) == (150, 5, 0.765486)
+    point = confide.operating_point(golden, risk=0.25, method="sgr")
+    assert (point.accepted, point.errors, round(point.bound, 5)) == (332, 62, 0.24773)
+
+
+def simulated(m, rng):
+    """Error probability linear in the score: the true risk above a threshold t is (1 - t) / 4."""
+    score = rng.random(m)
+    wrong = rng.random(m) < (1 - score) / 2
+    return Predictions.from_top1(np.zeros(m), wrong.astype(int), score)
+
+
+@pytest.mark.parametrize("method", ["fixed_sequence", "fallback", "sgr"])
+def test_the_promise_is_kept(method):
+    rng, broken = np.random.default_rng(0), 0
+    for _ in range(150):
+        point = confide.operating_point(simulated(1000, rng), risk=0.1, confidence=0.9, method=method)
+        broken += point.threshold is not None and (1 - point.threshold) / 4 > 0.1
+    # at most one in ten may break: 26 of 150 has probability below 0.003
+    assert broken <= 25
+
+
+def test_no_threshold_is_said_in_words(golden):
+    point = confide.operating_point(golden, risk=0.001)
+    assert not point.certified
+    assert point.coverage == 0
+    assert "no threshold can promise a risk of 0.001" in point.note
+    assert "2995 accepted samples" in point.note
+    assert int(confide.apply_operating_point(point, golden).sum()) == 0
+
+
+def test_ties_are_never_split():
+    score = np.repeat([0.9, 0.5], 50)
+    found = candidates(score, np.zeros(100, dtype=bool))
+    assert [(t, n) for t, n, _ in found] == [(0.9, 50), (0.5, 100)]
+
+
+def test_coverage_asks_for_a_share_and_bounds_its_risk(golden):
+    point = confide.operating_point(golden, coverage=0.5)
+    assert point.accepted == 500
+    assert point.bound == pytest.approx(risk_bound(point.errors, 500, 0.05))
+
+
+def test_a_saved_point_is_applied_alike(golden, tmp_path):
+    point = confide.operating_point(golden, risk=0.3)
+    point.save(tmp_path / "point.json")
+    again = OperatingPoint.load(tmp_path / "point.json")
+    assert again == point
+    accepted = confide.apply_operating_point(again, golden)
+    assert accepted.dtype == torch.bool
+    assert int(accepted.sum()) == 400
+    text = json.loads((tmp_path / "point.json").read_text())
+    assert text["score"] == "msp"
+    assert text["threshold"] == point.threshold
+    seen = observed(again, golden)
+    assert seen["coverage"] == 0.4
+    assert seen["risk"] == 0.25
+
+
+def test_thresholds_per_predicted_class(golden):
+    point = confide.operating_point(golden, risk=0.45, confidence=0.8, per_class=True)
+    accepted, said = confide.apply_operating_point(point, golden).numpy(), golden.facts.prediction.numpy()
+    confidence = golden.facts.confidence.numpy()
+    for k, own in point.classes.items():
+        mask = said == int(k)
+        wanted = confidence[mask] >= own["threshold"] if own["threshold"] is not None else np.zeros(mask.sum(), bool)
+        np.testing.assert_array_equal(accepted[mask], wanted)
+    assert int(accepted.sum()) == point.accepted > 0
+
+
+def test_scores_given_as_values_are_given_again(golden):
+    margin = golden.facts.margin
+    point = confide.operating_point(golden, risk=0.3, score=margin)
+    with pytest.raises(InputError, match="pass the same score"):
+        confide.apply_operating_point(point, golden)
+    assert int(confide.apply_operating_point(point, golden, score=margin).sum()) == point.accepted
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "either risk= or coverage="),
+        ({"risk": 0.1, "coverage": 0.5}, "either risk= or coverage="),
+        ({"risk": 0.0}, "risk must lie in"),
+        ({"risk": 0.1, "confidence": 1.0}, "confidence must lie in"),
+        ({"risk": 0.1, "method": "best"}, "method must be one of"),
+    ],
+)
+def test_bad_questions(golden, options, message):
+    with pytest.raises(InputError, match=message):
+        confide.operating_point(golden, **options)
