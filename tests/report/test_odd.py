@@ -162,3 +162,16 @@ def test_a_broken_promise_is_marked(evaluation):
     )
     assert "above the promise" in check(replace(evaluation, operating_points=points))
     assert "above the promise" not in check(evaluation)
+
+
+def test_several_calibrators_are_all_in_the_table(evaluation):
+    more = tuple(replace(m, stage="isotonic") for m in evaluation.measurements if m.stage == "temperature")
+    text = check(replace(evaluation, measurements=evaluation.measurements + more))
+    assert "After isotonic calibration" in text
+    assert View(replace(evaluation, about={**evaluation.about, "chosen_stage": "temperature"})).after == "temperature"
+    chosen = replace(
+        evaluation,
+        measurements=evaluation.measurements + more,
+        about={**evaluation.about, "chosen_stage": "isotonic", "focus": "adafocal"},
+    )
+    assert (View(chosen).after, View(chosen).focus) == ("isotonic", "adafocal")

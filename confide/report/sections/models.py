@@ -167,7 +167,9 @@ def _interval(m: Measurement) -> str:
 def _dot_plot(view: View, metric: str) -> Figure:
     """Dots with whiskers: hollow as trained, filled after calibration; the axis need not start at 0."""
     kind = term(metric)
-    found = [(m, s, x) for m in view.models for s in view.stages if (x := view.find(metric, m, s))]
+    # Before and after only: with several calibrators the table has the rest.
+    stages = [s for s in (view.before, view.after) if s]
+    found = [(m, s, x) for m in view.models for s in stages if (x := view.find(metric, m, s))]
     ends = [kind.scale * v for _, _, m in found for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(0 if metric.startswith("ece") else min(ends), max(ends), 5)
     rows = [(m, stage_phrase(s), _with_unit(x), _interval(x)) for m, s, x in found]
