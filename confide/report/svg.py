@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-PHONE, THIRD, MAIN = 343, 296, 952  # widths a chart is drawn at, in pixels
+PHONE, THIRD = 343, 296  # widths a chart is drawn at, in pixels
 
 
 @dataclass(frozen=True)

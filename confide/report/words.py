@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -130,8 +130,3 @@ def shorten(text: str, width: float, size: float = 12.0) -> str:
 def plain_text(markup: str) -> str:
     """The words of a piece of markup, for alt texts."""
     return str(Markup(markup).striptags()) if isinstance(markup, Markup) else str(markup)
-
-
-def as_markup(text: str) -> Markup:
-    """Text as markup, escaped unless it is markup already."""
-    return escape(text)

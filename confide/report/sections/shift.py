@@ -114,28 +114,13 @@ def _box_canvas(view: View, curves: list[Curve], marks: list[float], width: int,
 
 
 def _heat_map(view: View) -> Figure | None:
-    curves = [
-        c for c in view.curves("shift_cells", model=view.focus, stage=view.final) if c.group and "gap" in c.columns
-    ]
-    curves = curves or [c for c in view.curves("shift_cells", model=view.focus) if c.group and "gap" in c.columns]
+    curves = [c for c in view.curves("shift_cells", model=view.focus) if c.group and "gap" in c.columns]
+    curves = [c for c in curves if c.stage == view.final] or curves
     if not curves:
         return None
     curves = sorted(curves, key=lambda c: -c.columns["gap"][-1])
     shown = curves[:MOST_CORRUPTIONS]
-    severities = [s for s in dict.fromkeys(s for c in shown for s in c.columns["severity"]) if s > 0]
-    canvas = Canvas(PHONE, 18 + 21 * len(shown) + 44)
-    x = Scale(0, len(severities), 104, PHONE)
-    for k, severity in enumerate(severities):
-        canvas.text(x(k + 0.5), 11, _severity(severity), "m")
-    for row, curve in enumerate(shown):
-        canvas.text(96, 18 + 21 * row + 14, shorten(group_name(curve), 96), "l e")
-        for severity, gap in zip(curve.columns["severity"], curve.columns["gap"], strict=True):
-            if severity > 0 and math.isfinite(gap):
-                k, step = severities.index(severity), _step(100 * gap)
-                canvas.bars([(x(k), 18 + 21 * row, x(k + 1) - x(k) - 1, 20)], f"d{step}")
-                canvas.text(x(k + 0.5), 18 + 21 * row + 14, fixed(100 * gap, 0, sign=True), f"m nh t{step}")
-    _ramp(canvas, 18 + 21 * len(shown) + 14)
-    names = group_name(shown[0]), group_name(shown[-1])
+    (worst, most), (mildest, least) = ((group_name(c), c.columns["gap"][-1]) for c in (shown[0], shown[-1]))
     more = f"; the {len(shown)} worst of {len(curves)}" if len(curves) > len(shown) else ""
     rows = [
         (group_name(c), _severity(s), points(g, sign=True))
@@ -143,18 +128,35 @@ def _heat_map(view: View) -> Figure | None:
         for s, g in zip(c.columns["severity"], c.columns["gap"], strict=True)
     ]
     alt = (
-        f"Heat map of confidence minus accuracy by corruption and severity: {names[0]} reaches "
-        f"{points(shown[0].columns['gap'][-1], sign=True)} points, {names[1]} "
-        f"{points(shown[-1].columns['gap'][-1], sign=True)}."
+        f"Heat map of confidence minus accuracy by corruption and severity: {worst} reaches {points(most, sign=True)} "
+        f"points, {mildest} {points(least, sign=True)}."
     )
     return Figure(
         "corruptions",
-        f"{names[0].capitalize()} hurts most, {names[1]} least" if len(shown) > 1 else "Gap by severity",
+        f"{worst.capitalize()} hurts most, {mildest} least" if len(shown) > 1 else "Gap by severity",
         Markup("Gap of {} by corruption and severity, points{}").format(code(view.focus), more),
-        canvas.render(alt),
+        _cells(shown).render(alt),
         table(("Corruption", "Severity", "Gap, points"), rows),
         note=f"Colours change at ±{STEPS[0]:g}, ±{STEPS[1]:g} and ±{STEPS[2]:g} points.",
     )
+
+
+def _cells(shown: list[Curve]) -> Canvas:
+    severities = [s for s in dict.fromkeys(s for c in shown for s in c.columns["severity"]) if s > 0]
+    canvas = Canvas(PHONE, 18 + 21 * len(shown) + 30)
+    x = Scale(0, len(severities), 104, PHONE)
+    for k, severity in enumerate(severities):
+        canvas.text(x(k + 0.5), 11, _severity(severity), "m")
+    for row, curve in enumerate(shown):
+        top = 18 + 21 * row
+        canvas.text(96, top + 14, shorten(group_name(curve), 96), "l e")
+        for severity, gap in zip(curve.columns["severity"], curve.columns["gap"], strict=True):
+            if severity > 0 and math.isfinite(gap):
+                k, step = severities.index(severity), _step(100 * gap)
+                canvas.bars([(x(k), top, x(k + 1) - x(k) - 1, 20)], f"d{step}")
+                canvas.text(x(k + 0.5), top + 14, fixed(100 * gap, 0, sign=True), f"m nh t{step}")
+    _ramp(canvas, 18 + 21 * len(shown) + 14)
+    return canvas
 
 
 def _step(gap: float) -> int:
