@@ -92,9 +92,11 @@ class World:
 
 
 @contextmanager
-def joined(device_type: str) -> Iterator[World]:
+def joined(device: torch.device) -> Iterator[World]:
     """The world of a process started by torchrun (or Ray), joined for the time of a training."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if dist.is_available() and dist.is_initialized():
         yield World(dist.get_rank(), dist.get_world_size())
         return
@@ -104,7 +106,7 @@ def joined(device_type: str) -> Iterator[World]:
     rank = int(os.environ.get("RANK", "0"))
     if not 0 <= rank < size:
         raise InputError(f"RANK must lie in [0, {size}), got {rank}; start the processes with torchrun")
-    backend = "nccl" if device_type == "cuda" else "gloo"
+    backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(minutes=30))
     try:
         yield World(rank, size)

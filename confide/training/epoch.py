@@ -16,6 +16,9 @@ from confide.training.run import Run
 from confide.training.step import forward_backward, note_bad, set_rate, train_step
 from confide.training.validation import learn_from_validation
 
+STEPS_BETWEEN_LOOKS = 20
+"""Steps after which several processes ask the leading one whether a checkpoint is due."""
+
 
 def train_epoch(run: Run, progress: Progress) -> None:
     """The steps of this epoch that are still to do."""
@@ -94,6 +97,9 @@ def _note(run: Run) -> str:
 def checkpoint_if_due(run: Run) -> None:
     """Write a checkpoint when the last is older than asked; all processes do it at the same step."""
     if run.folder is None:
+        return
+    if run.world.size > 1 and run.checkpoint_seconds and run.state.step % STEPS_BETWEEN_LOOKS:
+        # Agreeing takes a message; not at every step.
         return
     due = time.monotonic() - run.saved_at >= run.checkpoint_seconds
     if not run.world.agree(due, run.state.device.device):

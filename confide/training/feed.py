@@ -115,7 +115,7 @@ class Feed:
         mirror = self.mirror[rows, None]
         x = mirror * (width - 1 - x) + (1 - mirror) * x + self.across[rows, None]
         pixels = ((places[:, None] * full_height + y) * full_width)[:, :, None] + x[:, None, :]
-        return stored.view(-1, channels)[pixels]
+        return stored.view(-1, channels).index_select(0, pixels.view(-1)).view(*pixels.shape, channels)
 
     def batches(self, rows_of_batches: list[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """(inputs, rows) of every batch, in order; read ahead where the split is not resident."""

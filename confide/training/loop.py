@@ -60,7 +60,7 @@ def fit(
     check_choice(if_other, ("refuse", "restart"), "if_other")
     where = Path(folder) if folder is not None else None
     device = Device.of(settings)
-    with joined(device.device.type) as world, device.seeded(settings.seed, settings.deterministic):
+    with joined(device.device) as world, device.seeded(settings.seed, settings.deterministic):
         run = start(dataset, settings, scores, where, device, world, checkpoint_seconds)
         # All processes must see the same files: the one that writes them must not be writing.
         world.wait()

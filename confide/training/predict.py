@@ -50,7 +50,8 @@ def predict(
     where = Device.of(trained.settings.changed(device=device))
     feed = Feed(samples, trained.preparation, where.device)
     network = where.place(trained.model).eval()
-    columns: dict[str, Any] = dict(samples.columns)
+    # What tells groups apart goes along; features and other wide columns stay with the data.
+    columns: dict[str, Any] = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
     if passes:
         check_choice(average, ("logits", "probs"), "average")
         logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)

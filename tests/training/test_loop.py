@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from confide.core.door import InputError, OptionError
 from confide.core.records import Dataset, Scores, Split
-from confide.training import Settings, Trained, fit, predict
+from confide.losses import LOSSES
+from confide.training import Settings, Trained, fit, penultimate, predict
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
 
@@ -77,6 +78,40 @@ def test_adafocal_moves_its_gammas_and_logs_them(bars: Dataset) -> None:
     assert (gammas[:, -1] != 1.0).any()
     assert_close(torch.tensor(gammas[:, -1]), trained.loss_state["gammas"])
     assert [c.kind for c in trained.curves()] == ["training", "gammas"]
+
+
+@pytest.mark.parametrize("word", LOSSES.names())
+def test_every_loss_trains(bars: Dataset, word: str) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 2}, loss=word), scores=scores_of(bars))
+    assert np.isfinite(trained.log["train_loss"]).all()
+    assert np.isfinite(trained.log["val_nll"]).all()
+
+
+def test_a_loss_may_adapt_within_the_epoch(bars: Dataset) -> None:
+    once, often = (
+        fit(bars, Settings(**QUICK, loss="adafocal", loss_options={"update_every": every})) for every in (0, 3)
+    )
+    # Eight batches an epoch: updates after 3 and 6 of them, none at its end.
+    assert once.log["gamma14"][0] != often.log["gamma14"][0]
+    assert once.log["train_loss"][0] != often.log["train_loss"][0]
+
+
+def test_wide_columns_stay_with_the_data(bars: Dataset) -> None:
+    test = bars.test
+    columns = {"features": np.zeros((60, 4)), "camera": np.arange(60) % 2}
+    rich = Dataset("rich", "image", {"test": Split(test.inputs, test.labels, test.ids, columns)}, bars.class_names)
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    assert list(predict(trained, rich).columns) == ["camera"]
+
+
+def test_penultimate_features(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    features = penultimate(trained, bars, "val")
+    assert features.values.shape == (60, 128)
+    head = trained.model.head
+    assert isinstance(head, torch.nn.Linear)
+    logits = torch.from_numpy(features.values) @ head.weight.T + head.bias
+    assert_close(logits, predict(trained, bars, "val").logits, rtol=1e-4, atol=1e-4)
 
 
 def test_weighing_by_difficulty_changes_the_loss(bars: Dataset) -> None:

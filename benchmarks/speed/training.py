@@ -1,0 +1,192 @@
+"""How fast training is: on a GPU with CIFAR-10 against a plain loop, on the CPU against a hand-written one.
+
+    python -m benchmarks.speed.training cpu
+    python -m benchmarks.speed.training gpu --cifar FOLDER [--models resnet18 resnet34] [--losses ...]
+    python -m benchmarks.speed.training accuracy --cifar FOLDER
+
+`FOLDER` holds CIFAR-10 as its official binary archive unpacks. Each mode prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+
+from confide import models
+from confide.core.progress import Progress
+from confide.core.records import Dataset, Scores
+from confide.data import load_dataset
+from confide.training import Settings, fit, predict
+from confide.training.validation import summary
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "cross_entropy": {},
+    "adafocal": {},
+    "difficulty_entropy": {"alpha": 0.6},
+    "selective_au": {},
+    "crl": {},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("cpu", "gpu", "accuracy"))
+    parser.add_argument("--cifar", type=Path, default=None)
+    parser.add_argument("--models", nargs="+", default=["resnet18", "resnet34"])
+    parser.add_argument("--losses", nargs="+", default=list(LOSSES))
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    Progress.quiet = True
+    if args.mode == "cpu":
+        cpu(args.repeats)
+        return
+    if args.cifar is None:
+        parser.error("--cifar FOLDER is needed: CIFAR-10 in the layout of its binary archive")
+    dataset = load_dataset(str(args.cifar), val_fraction=0.1)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {len(dataset.train)} training images\n")
+    if args.mode == "gpu":
+        gpu(dataset, args)
+    else:
+        accuracy(dataset, args)
+
+
+def gpu(dataset: Dataset, args: argparse.Namespace) -> None:
+    """Seconds an epoch: the plain loop, then every loss; the first epoch (capture, tuning) is left out."""
+    scores = Scores(dataset.train.ids, np.linspace(-5, 50, len(dataset.train)), "rmd")
+    print("| model | loss | epoch s | validation s | step ms | over cross_entropy | notes |")
+    print("|---|---|---|---|---|---|---|")
+    for model in args.models:
+        plain = plain_epoch(dataset, model, args.batch_size)
+        steps = math.ceil(len(dataset.train) / args.batch_size)
+        print(f"| {model} | plain eager loop | {plain:.2f} | - | {1e3 * plain / steps:.2f} | - | |", flush=True)
+        base = None
+        for loss in args.losses:
+            settings = Settings(
+                model=model,
+                loss=loss,
+                loss_options=LOSSES.get(loss, {}),
+                epochs=args.epochs,
+                batch_size=args.batch_size,
+                augment="crop_flip",
+                device="cuda",
+            )
+            trained = fit(dataset, settings, scores=scores)
+            train = statistics.median(trained.timings["train_seconds"][1:])
+            val = statistics.median(trained.timings["val_seconds"][1:])
+            whole = train + val
+            base = base or whole
+            notes = "; ".join(trained.notes)
+            cells = (f"{whole:.2f}", f"{val:.3f}", f"{1e3 * train / steps:.2f}", f"{whole / base:.3f}", notes)
+            print(f"| {model} | {loss} | {' | '.join(cells)} |", flush=True)
+
+
+def plain_epoch(dataset: Dataset, word: str, batch_size: int) -> float:
+    """An eager bfloat16 channels-last loop on resident images without augmentation, as one writes it by hand."""
+    device = torch.device("cuda")
+    images = torch.from_numpy(np.ascontiguousarray(dataset.train.inputs)).to(device)
+    labels = torch.from_numpy(dataset.train.labels).to(device)
+    model = models.create(word, tuple(images.shape[1:]), dataset.num_classes).to(device)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
+    took = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        order = torch.randperm(len(images), device=device)
+        for rows in order.split(batch_size):
+            inputs = images[rows].float().div_(255).contiguous(memory_format=torch.channels_last)
+            with torch.autocast("cuda", torch.bfloat16):
+                logits = model(inputs)
+            loss = functional.cross_entropy(logits.float(), labels[rows])
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+        took.append(time.perf_counter() - began)
+    return min(took)
+
+
+def accuracy(dataset: Dataset, args: argparse.Namespace) -> None:
+    """Test accuracy of ResNet-18 with cross-entropy within a minute of training."""
+    epochs = args.epochs if args.epochs > 5 else 38
+    settings = Settings(
+        model="resnet18",
+        epochs=epochs,
+        batch_size=args.batch_size,
+        learning_rate=0.1,
+        nesterov=True,
+        weight_decay=5e-4,
+        augment="crop_flip",
+        device="cuda",
+    )
+    began = time.perf_counter()
+    trained = fit(dataset, settings)
+    wall = time.perf_counter() - began
+    found = summary(*(lambda p: (p.logits, p.labels))(predict(trained, dataset, "test")))
+    train = float(trained.timings["train_seconds"].sum())
+    said = f"accuracy {100 * found['accuracy']:.2f} %, ECE {100 * found['ece']:.2f} %"
+    print(f"resnet18, cross_entropy, {epochs} epochs: {said}")
+    print(f"training {train:.1f} s, with validation and set-up {wall:.1f} s")
+
+
+def cpu(repeats: int) -> None:
+    """The loop against a hand-written one, one thread, CPU time, epochs of both in turn; the median of the ratios."""
+    torch.set_num_threads(1)
+    dataset = load_dataset("fashion-sample")
+    settings = Settings(epochs=1, device="cpu")
+    ratios, ours, theirs = [], [], []
+    for _ in range(repeats):
+        hand = hand_written(dataset)
+        began = time.process_time()
+        fit(dataset, settings)
+        mine = time.process_time() - began
+        ours.append(mine)
+        theirs.append(hand)
+        ratios.append(mine / hand)
+    print(f"{platform.processor() or platform.machine()}, one thread, torch {torch.__version__}\n")
+    print("| small_cnn, 8,000 images, one epoch with validation | CPU s |\n|---|---|")
+    print(
+        f"| hand-written | {statistics.median(theirs):.2f} |\n| confide.training.fit | {statistics.median(ours):.2f} |"
+    )
+    print(f"\nratio {statistics.median(ratios):.3f} (least {min(ratios):.3f}, largest {max(ratios):.3f})")
+
+
+def hand_written(dataset: Dataset) -> float:
+    """CPU seconds of the shortest honest loop: set-up, shuffle, one-cycle, one pass over val."""
+    began = time.process_time()
+    torch.manual_seed(0)
+    images, labels = torch.from_numpy(dataset.train.inputs).float(), torch.from_numpy(dataset.train.labels)
+    mean, std = images.mean(), images.std()
+    images = (images - mean) / std
+    model = models.create("small_cnn", (1, 28, 28), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
+    steps = math.ceil(len(images) / 128)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps + 1, cycle_momentum=False)
+    for rows in torch.randperm(len(images)).split(128):
+        loss = functional.cross_entropy(model(images[rows]), labels[rows])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+    model.eval()
+    with torch.no_grad():
+        val = (torch.from_numpy(dataset.val.inputs).float() - mean) / std
+        logits = torch.cat([model(part) for part in val.split(1000)])
+        functional.cross_entropy(logits, torch.from_numpy(dataset.val.labels))
+        (logits.argmax(dim=1) == torch.from_numpy(dataset.val.labels)).float().mean()
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()
