@@ -14,12 +14,6 @@ Indices = NDArray[np.int64]
 GROUP = 32
 
 
-def centred_squares(points: Rows, centre: Rows) -> tuple[Rows, Rows]:
-    """Points minus the centre, and their squared lengths: small numbers lose fewer digits in the product."""
-    centred = points - centre
-    return centred, np.einsum("nd,nd->n", centred, centred)
-
-
 def smallest_of_rows(table: Rows, k: int) -> Indices:
     """Column numbers of the k smallest values of every row, in no order.
 
@@ -52,9 +46,7 @@ def pair_distances(rows: Rows, points: Rows, indices: Indices) -> Rows:
     return out
 
 
-def kth_of_classes(
-    block: Rows, centred: Rows, squares: Rows, bounds: NDArray[np.int64], k: int
-) -> tuple[Rows, Indices]:
+def kth_of_classes(block: Rows, points: Rows, squares: Rows, bounds: NDArray[np.int64], k: int) -> tuple[Rows, Indices]:
     """Squared distance (less |a|^2, the same for a whole row) and row number of every class's k-th nearest point.
 
     Both are `n classes`; a class with fewer points gives its farthest, one without any is infinitely far.
@@ -64,7 +56,7 @@ def kth_of_classes(
     place = np.zeros((len(block), classes), dtype=np.int64)
     for c in np.flatnonzero(np.diff(bounds)):
         low, high = bounds[c], bounds[c + 1]
-        table = block @ centred[low:high].T
+        table = block @ points[low:high].T
         table *= -2
         table += squares[low:high]
         columns = smallest_of_rows(table, min(k, high - low))

@@ -15,19 +15,20 @@ from confide.core.neighbours import nearest
 from confide.core.predictions import Predictions
 from confide.core.progress import Progress
 from confide.core.shapes import FeatureRows, PerSample
-from confide.trust.class_neighbours import Rows, centred_squares, kth_of_classes, pair_distances
+from confide.trust.class_neighbours import Rows, kth_of_classes, pair_distances
 from confide.trust.family import TRUST, State
 
 SMALLEST_DISTANCE = 1e-12
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 24
 FILTERS = ("none", "density", "uncertainty", "uncertainty_released")
 
 
 @dataclass(frozen=True, eq=False)
 class TrustScore:
-    """The kept points, sorted by class: class c has the rows `bounds[c]` to `bounds[c + 1]`."""
+    """The kept points less their centre, sorted by class: class c has the rows `bounds[c]` to `bounds[c + 1]`."""
 
     points: Rows
+    centre: Rows
     bounds: NDArray[np.int64]
     neighbour: int
 
@@ -35,20 +36,19 @@ class TrustScore:
         assert features is not None
         rows = features.cpu().numpy().astype(self.points.dtype, copy=False)
         said = predictions.facts.prediction.cpu().numpy()
-        centre = self.points.mean(axis=0, dtype=np.float64).astype(self.points.dtype)
-        centred, squares = centred_squares(self.points, centre)
+        squares = np.einsum("nd,nd->n", self.points, self.points)
         height = int(np.clip(BLOCK_BYTES // (self.points.itemsize * int(np.diff(self.bounds).max())), 64, 4096))
         score = np.empty(len(rows), dtype=self.points.dtype)
         with Progress("trust score", len(rows)) as progress:
             for start in range(0, len(rows), height):
                 part = slice(start, start + height)
-                score[part] = self._block(rows[part], said[part], rows[part] - centre, centred, squares)
+                score[part] = self._block(rows[part] - self.centre, said[part], squares)
                 progress.step(height)
         return torch.from_numpy(score)
 
-    def _block(self, rows: Rows, said: NDArray[Any], block: Rows, centred: Rows, squares: Rows) -> Rows:
+    def _block(self, rows: Rows, said: NDArray[Any], squares: Rows) -> Rows:
         """d_other / (d_predicted + 1e-12) of one block; a class without points is infinitely far."""
-        far, place = kth_of_classes(block, centred, squares, self.bounds, self.neighbour)
+        far, place = kth_of_classes(rows, self.points, squares, self.bounds, self.neighbour)
         n = np.arange(len(rows))
         own_missing = np.isinf(far[n, said])
         own = place[n, said]
@@ -61,13 +61,14 @@ class TrustScore:
         return result
 
     def state(self) -> State:
-        tensors = {"points": torch.from_numpy(self.points), "bounds": torch.from_numpy(self.bounds)}
-        return {"neighbour": self.neighbour}, tensors
+        arrays = {"points": self.points, "centre": self.centre, "bounds": self.bounds}
+        return {"neighbour": self.neighbour}, {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
     """The scorer of a saved state."""
-    return TrustScore(tensors["points"].numpy(), tensors["bounds"].numpy(), int(numbers["neighbour"]))
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    return TrustScore(**arrays, neighbour=int(numbers["neighbour"]))
 
 
 @TRUST.add(
@@ -104,6 +105,8 @@ def trust_score(
     check_choice(filtering, FILTERS, "filtering")
     labels = predictions.labels.cpu().numpy()
     points = features.cpu().numpy()
+    if filtering == "none" or (alpha == 0.0 and filtering != "uncertainty_released"):
+        return class_index(points, labels, predictions.num_classes, neighbour)
     kept = _kept_rows(points, labels, predictions.num_classes, filtering, k, alpha)
     return class_index(points[kept], labels[kept], predictions.num_classes, neighbour)
 
@@ -114,14 +117,15 @@ def class_index(points: Rows, labels: NDArray[np.int64], num_classes: int, neigh
         raise InputError("trust_score needs samples of two classes or more, got one; fit it on the training split")
     counts = np.bincount(labels, minlength=num_classes)
     ordered = points[np.argsort(labels, kind="stable")]
-    return TrustScore(ordered, np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
+    # Small numbers lose fewer digits in the products; taken off once, in place.
+    centre = ordered.mean(axis=0, dtype=np.float64).astype(ordered.dtype)
+    ordered -= centre
+    return TrustScore(ordered, centre, np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
 
 
 def _kept_rows(
     points: Rows, labels: NDArray[np.int64], num_classes: int, filtering: str, k: int, alpha: float
 ) -> NDArray[np.int64]:
-    if filtering == "none" or (alpha == 0.0 and filtering != "uncertainty_released"):
-        return np.arange(len(points))
     if filtering == "density":
         rows = [np.flatnonzero(labels == c) for c in np.unique(labels)]
         return np.concatenate([one[_dense(points[one], k, alpha)] for one in rows])
