@@ -16,6 +16,7 @@ VERBS = {
     "operating-point": "a confidence threshold with a guaranteed risk",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
+    "harden": "a hard benchmark from scores, and errors by difficulty",
     "train": "train a classifier with any loss",
     "predict": "predictions of a trained checkpoint",
     "trust": "fit and compare trust predictors",

@@ -6,6 +6,8 @@ from confide.difficulty.bands import groups as groups
 from confide.difficulty.confusion import confusion as confusion
 from confide.difficulty.correctness import correctness as correctness
 from confide.difficulty.entropy import entropy as entropy
+from confide.difficulty.explain import explain as explain
+from confide.difficulty.explain import read_vocabulary as read_vocabulary
 from confide.difficulty.family import DIFFICULTY as DIFFICULTY
 from confide.difficulty.family import Fitted as Fitted
 from confide.difficulty.family import fit as fit

@@ -36,7 +36,7 @@ class LabelFit:
 
 
 def label_fit(
-    values: Any, labels: Labels, *, rounds: int = 2, shrinkage: Any = "ledoit_wolf", member_log_probs: Any = None
+    values: Any, labels: Labels, *, rounds: int = 3, shrinkage: Any = "ledoit_wolf", member_log_probs: Any = None
 ) -> LabelFit:
     """Posterior of every class for every sample, leave-one-out, after dropping suspects from the fit.
 

@@ -60,7 +60,7 @@ def verdicts(
     predictions: Predictions | None = None,
     inputs: Any = None,
     hardest: float = 0.2,
-    rounds: int = 2,
+    rounds: int = 3,
     shrinkage: Any = "ledoit_wolf",
 ) -> Verdicts:
     """What every sample looks like, each judged by the class Gaussians of all the others.

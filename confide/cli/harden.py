@@ -1,0 +1,107 @@
+"""`confide harden`: from scores to a hard benchmark with its card, and errors by difficulty."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from confide.cli.tables import print_json, text_table
+
+EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 0.1 -o hard/
+  confide harden photos/ --scores scores.parquet --stratify --features photos.features/train -o hard.parquet
+  confide harden --scores scores.parquet --predictions predictions.parquet --bands 3 --groups groups.parquet"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", nargs="?", help="dataset word or path, to export its hard samples")
+    parser.add_argument("--scores", required=True, help="scores of `confide score`")
+    parser.add_argument("--split", default="train", help="split that was scored (default: train)")
+    parser.add_argument("--fraction", type=float, default=0.1, help="share of the samples to keep (default: 0.1)")
+    parser.add_argument("--stratify", action="store_true", help="the same share of every class")
+    parser.add_argument("--features", default=None, help="features to leave near-duplicates out by")
+    parser.add_argument("--similarity", type=float, default=0.99, help="cosine of a near-duplicate (default: 0.99)")
+    parser.add_argument("--licence", default="", help="licence note for the card")
+    parser.add_argument("-o", "--out", default=None, help="folder, or .parquet file, for the hard samples")
+    parser.add_argument("--predictions", default=None, help="evaluate these on easy, medium and hard bands")
+    parser.add_argument("--bands", type=int, default=3, help="equal parts from easy to hard (default: 3)")
+    parser.add_argument("--groups", default=None, help="write GroupDRO groups (id, group) to this file")
+    parser.add_argument("--threshold", type=float, default=None, help="two groups, cut at this score (paper: 5 bits)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide import difficulty
+    from confide.core import files
+    from confide.core.door import InputError
+    from confide.core.records import Scores
+
+    scores = Scores.load(args.scores)
+    if not (args.out or args.predictions or args.groups):
+        raise InputError("nothing to do: give -o for hard samples, --predictions for bands, or --groups")
+    summary: dict[str, Any] = {"n": len(scores), "method": scores.method}
+    if args.out:
+        summary["benchmark"] = _export(args, scores)
+    if args.predictions:
+        summary["bands"] = _bands(args, scores)
+    if args.groups:
+        found = difficulty.groups(scores, threshold=args.threshold, groups=max(2, args.bands))
+        files.write_table(args.groups, {"id": scores.ids, "group": found})
+        summary["groups"] = {"file": args.groups, "counts": [int((found == g).sum()) for g in range(found.max() + 1)]}
+    if args.json:
+        print_json(summary)
+    else:
+        _show(summary)
+    return 0
+
+
+def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
+    from confide import data, difficulty
+    from confide.cli.harden_export import export
+    from confide.core.door import InputError
+    from confide.core.feature_files import load_features
+
+    if not args.data:
+        raise InputError("exporting hard samples needs the data they come from; give DATA before the options")
+    dataset = data.load_dataset(args.data)
+    rows = load_features(args.features) if args.features else None
+    hard = difficulty.harden(
+        scores, fraction=args.fraction, stratify=args.stratify, features=rows, similarity=args.similarity
+    )
+    card = hard.card(dataset.name, args.licence, dataset.class_names)
+    export(Path(args.out), dataset, args.split, hard, card)
+    return {"out": args.out, "samples": len(hard.rows), "near_duplicates_left_out": hard.left_out}
+
+
+def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from confide import difficulty
+    from confide.core.predictions import Predictions
+
+    predictions = Predictions.load(args.predictions)
+    values = scores.of(predictions.ids)
+    correct = predictions.facts.correct.cpu().numpy()
+    found = difficulty.error_by_difficulty(values, correct, bands=args.bands)
+    fine = difficulty.error_by_difficulty(values, correct, bands=min(10, len(values)))
+    return {"rows": [asdict(band) for band in found.bands], "pearson_of_tenths": fine.pearson}
+
+
+def _show(summary: dict[str, Any]) -> None:
+    if "bands" in summary:
+        rows = [
+            [
+                band["name"],
+                f"{band['low']:.4g} to {band['high']:.4g}",
+                f"{band['n']:,}",
+                f"{100 * band['error']:.1f}",
+                f"{100 * band['error_low']:.1f} to {100 * band['error_high']:.1f}",
+            ]
+            for band in summary["bands"]["rows"]
+        ]
+        print(text_table(("band", summary["method"], "samples", "error %", "95 % interval"), rows))
+        print(f"Pearson of score and error over tenths: {summary['bands']['pearson_of_tenths']:.3f}")
+    if "groups" in summary:
+        print(f"groups: {summary['groups']['file']} {summary['groups']['counts']}")
+    if "benchmark" in summary:
+        made = summary["benchmark"]
+        print(f"hard samples: {made['out']} ({made['samples']:,}; near-duplicates: {made['near_duplicates_left_out']})")

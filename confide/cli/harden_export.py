@@ -1,0 +1,72 @@
+"""Hard samples as a folder (pictures or texts by class, a table, a card), or as one parquet file with a card beside."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.records import Dataset, Split, rows_of
+from confide.difficulty.harden import HardBenchmark
+
+
+def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: str) -> None:
+    """Write the chosen samples; the card comes last, so its presence means the benchmark is whole."""
+    part = dataset.split(split)
+    ids = hard.scores.ids[hard.rows]
+    rows = rows_of(ids, part.ids, f"split '{split}' of the data")
+    values = hard.scores.values[hard.rows]
+    if out.suffix == ".parquet":
+        columns = {"id": part.ids[rows], "label": part.labels[rows], "score": values, **_contents(part, rows)}
+        files.write_table(out, columns, {"confide": "hard/1", "class_names": json.dumps(list(dataset.class_names))})
+        files.write_text(out.with_suffix(".md"), card)
+        return
+    if out.suffix:
+        raise InputError(f"the hard samples go to a folder or a .parquet file, got '{out}'")
+    places = _write_inputs(out, dataset, part, rows)
+    names = np.array([dataset.class_names[int(k)] for k in part.labels[rows]])
+    columns = {"file": places, "id": part.ids[rows], "label": part.labels[rows], "class": names, "score": values}
+    files.write_table(out / "samples.csv", columns)
+    files.write_text(out / "README.md", card)
+
+
+def _contents(part: Split, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    first = part.inputs[int(rows[0])]
+    if isinstance(first, str):
+        return {"text": np.array([part.inputs[int(r)] for r in rows], dtype=object)}
+    if np.asarray(first).ndim >= 2:
+        return {"image": np.array([_png(part.inputs[int(r)]) for r in rows], dtype=object)}
+    return {"row": np.stack([np.asarray(part.inputs[int(r)]) for r in rows])}
+
+
+def _write_inputs(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]) -> NDArray[np.str_]:
+    """One file per sample under its class's number; ids may hold anything, so files are numbered."""
+    places = []
+    for number, row in enumerate(rows):
+        item = part.inputs[int(row)]
+        text = isinstance(item, str)
+        if not text and np.asarray(item).ndim < 2:
+            raise InputError("rows of numbers are exported as .parquet; give -o FILE.parquet")
+        place = f"{int(part.labels[row]):04d}/{number:06d}.{'txt' if text else 'png'}"
+        with files.atomic(out / place) as temporary:
+            temporary.write_bytes(item.encode() if text else _png(item))
+        places.append(place)
+    return np.array(places)
+
+
+def _png(item: Any) -> bytes:
+    if isinstance(item, Image.Image):
+        image = item
+    else:
+        pixels = np.asarray(item)
+        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()

@@ -1,0 +1,182 @@
+"""What `confide score` and `confide harden` read: a dataset and its features, a log, predictions, options."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from confide import data, difficulty, features
+from confide.core.door import InputError, OptionError, did_you_mean
+from confide.core.feature_files import load_features
+from confide.core.predictions import Predictions
+from confide.core.records import Dataset, Features, Split
+from confide.core.registry import Method
+
+
+@dataclass(eq=False)
+class Sources:
+    """Where the samples, their features and what models said of them come from; each is read when first asked for."""
+
+    args: argparse.Namespace
+    dataset: Dataset | None
+    given: Features | None
+    notes: list[str] = field(default_factory=list)
+    features: Features | None = None
+    fit_features: Features | None = None
+    _predictions: Predictions | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.dataset.class_names if self.dataset is not None else ()
+
+    @property
+    def split(self) -> Split | None:
+        return self.dataset.split(self.args.split) if self.dataset is not None else None
+
+    @property
+    def predictions(self) -> Predictions | None:
+        if self._predictions is None and self.args.predictions:
+            self._predictions = Predictions.load(self.args.predictions)
+        return self._predictions
+
+    def name(self, label: int) -> str:
+        """Name of a class, or its number."""
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+    def named(self, labels: NDArray[Any]) -> NDArray[np.str_]:
+        """Names of classes."""
+        return np.array([self.name(int(label)) for label in labels], dtype=np.str_)
+
+    def inputs(self) -> Any:
+        """The pictures or texts themselves, where the data has them."""
+        split = self.split
+        return None if split is None or self.dataset is None or self.dataset.kind == "rows" else split.inputs
+
+    def rows(self) -> tuple[Features, Features]:
+        """Features of the split to score and of the one to fit on, extracted once."""
+        if self.features is None:
+            self.features = self.given if self.given is not None else self._extract(self.args.split, "scored")
+        if self.fit_features is None:
+            other = self.args.fit_split
+            same = other is None or other == self.args.split or self.dataset is None
+            self.fit_features = self.features if same else self._extract(other, "fitted")
+        return self.features, self.fit_features
+
+    def need_features(self) -> Features:
+        """Features of the split to score."""
+        return self.rows()[0]
+
+    def augmented(self, runs: int) -> list[Features]:
+        """Features of the split to fit on under random augmentations."""
+        if self.dataset is None:
+            raise InputError("augmentation runs need the images; give a dataset instead of features")
+        split = self.args.fit_split or self.args.split
+        return [self._extract(split, f"augmented-{k}", augment=k) for k in range(1, runs + 1)]
+
+    def log(self) -> Any:
+        """The training log, or predictions as a log of one epoch."""
+        if self.args.log:
+            log = difficulty.open_log(self.args.log)
+            if log.labels is None and self.split is not None:
+                from confide.core.records import rows_of
+
+                labels = self.split.labels[rows_of(log.ids, self.split.ids, "the data")]
+                log = difficulty.ProbabilityLog(log.shards, log.epochs, log.ids, labels)
+            return log
+        if self.predictions is not None:
+            return self.predictions
+        raise InputError("confusion, loss, correctness and entropy read a training: pass --log FOLDER or --predictions")
+
+    def embed(self, words: list[str]) -> Any:
+        """Words in the space of the features, by the extractor's text side."""
+        word = self._word()
+        extractor = None if word == "cached" else features.create(word, **plain_options(self.args.feature_option))
+        if extractor is None or extractor.encode_text is None:
+            raise InputError(f"--words needs an extractor with a text side, such as 'clip', got '{word}'")
+        return extractor.encode_text(words)
+
+    def _word(self) -> str:
+        if self.args.features:
+            return str(self.args.features)
+        assert self.dataset is not None
+        if "features" in self.dataset.split(self.args.split).columns:
+            return "cached"
+        return {"text": "minilm", "rows": "pixels"}.get(self.dataset.kind, "efficientnet_lite0")
+
+    def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
+        assert self.dataset is not None
+        word = self._word()
+        if word == "cached" and augment is None:
+            return features.extract(word, self.dataset, split)
+        if word.startswith("model:"):
+            from confide import training  # noqa: F401  (reads checkpoints)
+        cache = Path(self.args.cache) if self.args.cache else Path(self.args.out).with_suffix(".features")
+        return features.extract(
+            word,
+            self.dataset,
+            split,
+            out=cache / f"{split}-{role}" if augment is not None else cache / split,
+            batch_size=self.args.batch_size,
+            device=self.args.device,
+            workers=self.args.workers,
+            dtype="float16",
+            augment=augment,
+            **plain_options(self.args.feature_option),
+        )
+
+
+def open_sources(args: argparse.Namespace) -> Sources:
+    """A dataset by word or path, or features where DATA is a file or folder of them."""
+    path = Path(args.data)
+    if is_features(path):
+        given = load_features(path)
+        if (given.labels < 0).all():
+            raise InputError(f"{path} must have labels beside its features; add a column 'label'")
+        return Sources(args, None, given)
+    dataset = data.load_dataset(args.data)
+    notes = [f"{len(dataset.set_aside)} inputs could not be read and were set aside"] if dataset.set_aside else []
+    return Sources(args, dataset, None, notes)
+
+
+def is_features(path: Path) -> bool:
+    """Whether a path holds features rather than inputs."""
+    if path.is_dir():
+        return (path / "plan.json").exists() and any(path.glob("rows-*.npy"))
+    if not path.is_file():
+        return False
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return any(name in archive.files for name in ("features", "embeddings")) and "inputs" not in archive.files
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        names = pq.read_schema(path).names
+        return "features" in names and not {"image", "text"} & set(names)
+    return False
+
+
+def plain_options(given: list[str]) -> dict[str, Any]:
+    """NAME=VALUE words as options; values are read as YAML (numbers, true, lists)."""
+    options: dict[str, Any] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"an option must be NAME=VALUE, got '{word}'")
+        options[name.replace("-", "_")] = yaml.safe_load(value)
+    return options
+
+
+def options_for(given: list[str], method: Method, asked: list[Method]) -> dict[str, Any]:
+    """Of the options given, those this method has; one that no method asked for has is an error."""
+    options = plain_options(given)
+    known = {name for one in asked for name in one.options}
+    for name in options:
+        if name not in known:
+            raise OptionError(f"no method asked for has an option '{name}'; {did_you_mean(name, known)}")
+    return {name: value for name, value in options.items() if name in method.options}

@@ -1,0 +1,85 @@
+"""Hard samples in words: what they are closer to than the easy ones of their class, by a text encoder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.core.door import InputError, check_range
+from confide.core.records import Features, Scores
+
+
+@dataclass(frozen=True)
+class ClassWords:
+    """Words of one class: those the hard samples lean to, those the easy ones lean to, with how far."""
+
+    label: int
+    hard: tuple[str, ...]
+    hard_lean: tuple[float, ...]
+    easy: tuple[str, ...]
+    easy_lean: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def read_vocabulary(path: str | Path) -> tuple[str, ...]:
+    """Words of a text file, one a line; empty lines and repetitions are left out."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"{file} must be a text file of words, one a line, but it does not exist")
+    words = dict.fromkeys(line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    kept = tuple(word for word in words if word)
+    if not kept:
+        raise InputError(f"{file} must hold at least one word, got none")
+    return kept
+
+
+def explain(
+    features: Features, scores: Scores, vocabulary: tuple[str, ...], embedded: Any, *, each: int = 5, part: float = 0.2
+) -> tuple[ClassWords, ...]:
+    """For every class, the words whose cosine with the hard samples exceeds that with the easy ones the most.
+
+    Args:
+        embedded: the vocabulary in the features' space, one row a word (a CLIP-like text side).
+        each: words per end.
+        part: share of a class that counts as hard, and as easy.
+    """
+    check_range(part, "part", 0, 0.5, low_open=True)
+    words = np.asarray(embedded, dtype=np.float64)
+    if words.shape != (len(vocabulary), features.dim):
+        raise InputError(
+            f"words must be embedded in the features' space, {len(vocabulary)} x {features.dim}, got {words.shape}; "
+            "use the extractor that made the features"
+        )
+    words = _unit(words)
+    values = scores.of(features.ids)
+    found = []
+    for label in np.unique(features.labels):
+        rows = np.flatnonzero(features.labels == label)
+        rows = rows[np.argsort(values[rows], kind="stable")]
+        take = max(1, round(part * len(rows)))
+        easy, hard = (_unit(np.asarray(features.values[r], dtype=np.float64)) for r in (rows[:take], rows[-take:]))
+        lean = words @ (hard.mean(axis=0) - easy.mean(axis=0))
+        order = np.argsort(-lean, kind="stable")
+        top, bottom = order[:each], order[::-1][:each]
+        found.append(
+            ClassWords(
+                int(label),
+                tuple(vocabulary[k] for k in top),
+                tuple(float(lean[k]) for k in top),
+                tuple(vocabulary[k] for k in bottom),
+                tuple(float(-lean[k]) for k in bottom),
+            )
+        )
+    return tuple(found)
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return result

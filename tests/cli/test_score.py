@@ -1,0 +1,132 @@
+import json
+
+import numpy as np
+import pytest
+
+from confide.cli.main import main
+from confide.core import files
+from confide.core.predictions import Predictions
+from confide.core.records import Scores
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A small npz of features with a few wrong labels, and images of the same samples."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    truth = draw.integers(0, 3, 300)
+    rows = (draw.normal(size=(300, 6)) + 4 * draw.normal(size=(3, 6))[truth]).astype(np.float32)
+    labels = truth.copy()
+    labels[:8] = (labels[:8] + 1) % 3
+    np.savez(tmp_path / "features.npz", features=rows, labels=labels)
+    return tmp_path, rows, labels
+
+
+def test_scores_of_a_features_file(made, capsys):
+    where, _, labels = made
+    assert main(["score", "features.npz", "--method", "rmd", "--method", "kmeans", "-o", "s.parquet"]) == 0
+    text = capsys.readouterr().out
+    assert "Kendall" in text
+    assert "wrong label" in text
+    scores = Scores.load(where / "s.parquet")
+    assert scores.method == "rmd"
+    np.testing.assert_array_equal(scores.labels, labels)
+    assert {"verdict", "suspicion", "suggested", "score_kmeans"} <= set(scores.columns)
+    page = (where / "s.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "Training weights" in page
+
+
+def test_label_errors_are_exported_ranked(made, capsys):
+    where, _, _ = made
+    arguments = ["score", "features.npz", "-o", "s.parquet", "--gallery", "none", "--find-label-errors", "e.csv"]
+    assert main([*arguments, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    suspects, _ = files.read_table(where / "e.csv")
+    assert summary["label_errors"]["suspects"] == len(suspects["id"])
+    assert set(range(8)) <= set(suspects["id"].tolist())
+    assert (np.diff(suspects["suspicion"]) <= 0).all()
+    assert not (where / "s.html").exists()
+
+
+def test_the_embedded_sample_gets_a_page_with_its_pictures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["score", "fashion-sample", "--split", "val", "--fit-split", "train", "-o", "s.parquet"]) == 0
+    page = (tmp_path / "s.html").read_text()
+    assert page.count("data:image/") > 100
+    assert 'data-verdict="wrong label"' in page or 'data-verdict="ambiguous"' in page
+    assert len(Scores.load(tmp_path / "s.parquet")) == 2000
+
+
+def test_a_log_gives_confusion_scores(made, capsys):
+    from confide import difficulty
+
+    where, _, labels = made
+    draw = np.random.default_rng(0)
+    recorder = difficulty.Recorder(np.arange(300), labels, folder=where / "log", kind="probs")
+    for epoch in range(3):
+        recorder.record(epoch, np.arange(300), draw.dirichlet(np.ones(3), size=300))
+    command = [
+        "score",
+        "features.npz",
+        "--method",
+        "confusion",
+        "--log",
+        "log",
+        "--option",
+        "base=2",
+        "-o",
+        "c.parquet",
+    ]
+    assert main(command) == 0
+    assert Scores.load(where / "c.parquet").values.max() <= np.log2(3) + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score", "features.npz", "--method", "rmt"], "did you mean 'rmd'"),
+        (["score", "features.npz", "--option", "shrinkag=oas"], "did you mean 'shrinkage'"),
+        (["score", "features.npz", "--method", "confusion"], "pass --log FOLDER"),
+        (["score", "features.npz", "--option", "oas"], "NAME=VALUE"),
+        (["score", "nowhere"], "nowhere"),
+        (["harden", "--scores", "none.parquet", "--groups", "g.csv"], "does not exist"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_one(made, capsys, arguments, message):
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["score", "fashion-sample", "--split", "val", "-o", "s.parquet", "--gallery", "none"]) == 0
+    arguments = ["harden", "fashion-sample", "--split", "val", "--scores", "s.parquet", "--fraction", "0.02"]
+    assert main([*arguments, "--stratify", "-o", "hard"]) == 0
+    table, _ = files.read_table(tmp_path / "hard" / "samples.csv")
+    assert len(table["id"]) == 40
+    assert all((tmp_path / "hard" / name).exists() for name in table["file"])
+    assert "the same share of every class: 40 of 2,000" in (tmp_path / "hard" / "README.md").read_text()
+    assert main([*arguments, "-o", "hard.parquet"]) == 0
+    columns, _ = files.read_table(tmp_path / "hard.parquet")
+    assert columns["image"][0][:4] == b"\x89PNG"
+    assert (tmp_path / "hard.md").exists()
+
+
+def test_harden_shows_errors_by_band_and_writes_groups(made, capsys):
+    where, _, labels = made
+    assert main(["score", "features.npz", "-o", "s.parquet", "--gallery", "none"]) == 0
+    scores = Scores.load(where / "s.parquet")
+    wrong = scores.values > np.quantile(scores.values, 0.8)
+    said = np.where(wrong, (labels + 1) % 3, labels)
+    Predictions(np.eye(3)[said] * 3, labels, split="val").save(where / "p.parquet")
+    command = ["harden", "--scores", "s.parquet", "--predictions", "p.parquet", "--groups", "g.parquet", "--json"]
+    capsys.readouterr()
+    assert main(command) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert [band["name"] for band in summary["bands"]["rows"]] == ["easy", "medium", "hard"]
+    assert summary["bands"]["rows"][0]["error"] == 0
+    assert summary["bands"]["rows"][2]["error"] == pytest.approx(0.6)
+    assert summary["groups"]["counts"] == [100, 100, 100]
