@@ -27,8 +27,8 @@ Transform = Callable[[Values, Logits], Logits]
 TRANSFORMS: dict[str, Transform] = {}
 T = TypeVar("T", bound=Transform)
 
-BLOCK_ELEMENTS = 1 << 20
-"""Elements of one block of rows when a calibrator is applied: temporaries stay at a few megabytes."""
+BLOCK_ELEMENTS = 1 << 18
+"""Elements of one block of rows: 2 MB of float64, of which a transform may make a dozen."""
 
 
 def transform_of(word: str) -> Callable[[T], T]:
@@ -88,17 +88,22 @@ class Calibrator:
 
     def calibrated(self, logits: Logits) -> Logits:
         """Calibrated logits `n c`, by row blocks; at least float32, otherwise of the dtype that came."""
-        check_classes(self.word, self.num_classes, logits.shape[1])
         dtype = torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype
         result = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+        for start, block in self.calibrated_blocks(logits, dtype):
+            result[start : start + len(block)] = block
+        return result
+
+    def calibrated_blocks(self, logits: Logits, dtype: torch.dtype) -> Iterator[tuple[int, Logits]]:
+        """(first row, calibrated rows) by blocks."""
+        check_classes(self.word, self.num_classes, logits.shape[1])
         values = {name: value.to(logits.device) for name, value in self.values.items()}
         rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
         for start in range(0, len(logits), rows):
             block = logits[start : start + rows]
             # In float64, so that a float32 record is rounded once, at the end.
             moved = TRANSFORMS[self.word](values, block.double()).to(dtype)
-            result[start : start + rows] = with_argmax_of(block, moved) if self.keeps_argmax else moved
-        return result
+            yield start, with_argmax_of(block, moved) if self.keeps_argmax else moved
 
     def module(self) -> nn.Module:
         """A torch.nn.Module, logits -> calibrated logits, to append to a model or to export."""
@@ -136,7 +141,7 @@ class CalibratorModule(nn.Module):
 
 
 def row_blocks(logits: Logits) -> Iterator[Logits]:
-    """Rows in blocks of about a million elements, in float64."""
+    """Rows in blocks, in float64."""
     rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
     for start in range(0, len(logits), rows):
         yield logits[start : start + rows].double()

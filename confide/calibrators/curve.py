@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+from confide.calibrators.calibrator import row_blocks
 from confide.core.facts import SMALLEST_PROBABILITY
 from confide.core.shapes import Logits, Probs
 
@@ -54,10 +55,19 @@ def padded(rows: list[Vector]) -> Tensor:
 
 def interpolated(nodes: Tensor, levels: Tensor, values: Tensor) -> Tensor:
     """Piecewise linear maps, constant outside the nodes: one for all values (nodes `k`) or one per row (`m k`)."""
-    right = torch.searchsorted(nodes[..., 1:-1].contiguous(), values.contiguous()) + 1
+    right = inner_below(nodes, values) + 1
     low, high = looked_up(nodes, right - 1), looked_up(nodes, right)
     share = ((values - low) / (high - low).clamp_min(torch.finfo(nodes.dtype).tiny)).clamp(0.0, 1.0)
     return torch.lerp(looked_up(levels, right - 1), looked_up(levels, right), share)
+
+
+def inner_below(nodes: Tensor, values: Tensor) -> Tensor:
+    """How many inner nodes lie below each value: the interval (low, high] that it falls into."""
+    inner = nodes[..., 1:-1].contiguous()
+    if torch.onnx.is_in_onnx_export():
+        # ONNX has no binary search.
+        return (inner[..., None, :] < values[..., None]).sum(dim=-1)
+    return torch.searchsorted(inner, values.contiguous())
 
 
 def looked_up(table: Tensor, index: Tensor) -> Tensor:
@@ -76,6 +86,13 @@ def top_of(logits: Logits) -> tuple[Tensor, Tensor]:
     """Largest probability `n 1` and its class `n 1`, the first of equals."""
     lead = logits.argmax(dim=1, keepdim=True)
     return torch.softmax(logits, dim=1).gather(1, lead), lead
+
+
+def all_tops(logits: Logits) -> tuple[Vector, NDArray[np.int64]]:
+    """Confidence and predicted class of every row, in float64, by row blocks."""
+    tops = [top_of(block) for block in row_blocks(logits)]
+    confidence, lead = (torch.cat(part).squeeze(1).numpy() for part in zip(*tops, strict=True))
+    return confidence, lead
 
 
 def with_top(logits: Logits, lead: Tensor, confidence: Tensor) -> Logits:

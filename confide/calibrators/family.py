@@ -136,7 +136,7 @@ def number_of_parameters(method: Method, num_classes: int) -> int:
 def all_correct(predictions: Predictions) -> bool:
     """Whether every prediction is right; stops at the first block with an error."""
     logits, labels = predictions.logits, predictions.labels
-    rows = max(1, BLOCK_ELEMENTS // (16 * logits.shape[1]))
+    rows = max(1, BLOCK_ELEMENTS // (4 * logits.shape[1]))
     return all(
         bool((logits[start : start + rows].argmax(dim=1) == labels[start : start + rows]).all())
         for start in range(0, len(labels), rows)
@@ -148,7 +148,8 @@ def with_outcome(calibrator: Calibrator, predictions: Predictions) -> Calibrator
     if calibrator.keeps_argmax:
         return calibrator
     before = predictions.logits.argmax(dim=1)
-    after = calibrator.calibrated(predictions.logits).argmax(dim=1)
+    blocks = calibrator.calibrated_blocks(predictions.logits, torch.float64)
+    after = torch.cat([block.argmax(dim=1) for _, block in blocks])
     changed = int((before != after).sum())
     if not changed:
         return calibrator

@@ -6,10 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, transform_of
-from confide.calibrators.curve import Vector, looked_up, normalised, padded, top_of, with_top
+from confide.calibrators.curve import Vector, all_tops, inner_below, looked_up, normalised, padded, top_of, with_top
 from confide.calibrators.isotonic import class_columns
 from confide.core.binning import bin_of, width_edges
 from confide.core.door import check_choice, check_range
@@ -47,8 +46,8 @@ def histogram(
     check_choice(target, ("top", "classes"), "target")
     check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
-        confidence, lead = top_of(logits.double())
-        maps = [_bin_map(confidence[:, 0].numpy(), (lead[:, 0] == labels).numpy(), bins, binning, empty)]
+        confidence, lead = all_tops(logits)
+        maps = [_bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
     else:
         maps = [
             _bin_map(column, labels.numpy() == k, bins, binning, empty)
@@ -65,13 +64,8 @@ def binned(values: Values, logits: Logits) -> Logits:
     edges, levels = values["edges"], values["levels"]
     if edges.dim() == 1:
         confidence, lead = top_of(logits)
-        return with_top(logits, lead, looked_up(levels, _bins(edges, confidence)))
-    return normalised(looked_up(levels, _bins(edges, torch.softmax(logits, dim=1).T)).T, logits)
-
-
-def _bins(edges: Tensor, values: Tensor) -> Tensor:
-    # Inner edges only, closed on the right: the number of edges below a value is its bin.
-    return torch.searchsorted(edges[..., 1:-1].contiguous(), values.contiguous())
+        return with_top(logits, lead, looked_up(levels, inner_below(edges, confidence)))
+    return normalised(looked_up(levels, inner_below(edges, torch.softmax(logits, dim=1).T)).T, logits)
 
 
 def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) -> tuple[Vector, Vector]:

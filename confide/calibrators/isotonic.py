@@ -75,7 +75,7 @@ def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector
 def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
     """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64."""
     shift = torch.cat([torch.logsumexp(block, dim=1) for block in row_blocks(logits)])
-    width = max(1, BLOCK_ELEMENTS // max(len(logits), 1))
+    width = max(1, 4 * BLOCK_ELEMENTS // max(len(logits), 1))
     for first in range(0, logits.shape[1], width):
         part = logits[:, first : first + width].double()
         yield first, torch.exp(part - shift[:, None]).numpy()

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, transform_of
-from confide.calibrators.curve import Vector, interpolated, padded, top_of, with_top
+from confide.calibrators.curve import Vector, all_tops, interpolated, padded, top_of, with_top
 from confide.core.door import InputError, check_range
 from confide.core.shapes import Labels, Logits
 
@@ -28,7 +28,7 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> Fitted:
     check_range(knots, "knots", 3)
     if len(labels) < 2:
         raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(labels)}; pass those on 'val'")
-    confidence, lead = (part[:, 0].numpy() for part in top_of(logits.double()))
+    confidence, lead = all_tops(logits)
     order = np.argsort(confidence, kind="stable")
     scores, correct = confidence[order], (lead == labels.numpy())[order]
     percentile = np.linspace(0.0, 1.0, len(scores))

@@ -157,6 +157,15 @@ def test_overconfident_predictions_get_a_better_likelihood(word):
 
 
 @pytest.mark.parametrize("word", WORDS)
+def test_what_goes_to_onnx_gives_the_same(word, monkeypatch):
+    before = drawn(200, 3, seed=16)
+    module = calibrators.fit(word, before).module()
+    expected = module(before.logits)
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+    torch.testing.assert_close(module(before.logits), expected)
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_torchscript_gives_the_same(word):
     before = drawn(200, 3, seed=15, dtype=torch.float32)
     module = calibrators.fit(word, before).module()
