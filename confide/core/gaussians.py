@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,14 @@ class Gaussians:
 
     def relative(self) -> Projection:
         """The projection in which MD - MD_agnostic is exact: joint diagonalisation of both covariances."""
+        return self._relative
+
+    def whitening(self) -> Projection:
+        """The full joint diagonalisation: every direction, for MD and MD_agnostic by themselves."""
+        return self._whitening
+
+    @cached_property
+    def _relative(self) -> Projection:
         if self.intensity == (0.0, 0.0):
             factor = _white(self.within, self.moments.between_factor()[:, self.keep].T)
             # An orthonormal basis of the whitened class means; outside it both distances are the same.
@@ -71,8 +80,8 @@ class Gaussians:
             variance, turn = linalg.eigh(_white(self.within, _white(self.within, self.total).T))
         return self._projection(basis @ turn, variance)
 
-    def whitening(self) -> Projection:
-        """The full joint diagonalisation: every direction, for MD and MD_agnostic by themselves."""
+    @cached_property
+    def _whitening(self) -> Projection:
         variance, turn = linalg.eigh(_white(self.within, _white(self.within, self.total).T))
         return self._projection(turn, variance)
 

@@ -1,0 +1,103 @@
+"""Label errors of CIFAR-10N: confide's verdicts beside cleanlab's own recipe on the same features.
+
+    python benchmarks/label_errors/compare.py FEATURES cifar10n.npz [--noise aggre random1 worse] [-o results.json]
+
+FEATURES is a folder of shards of the 50,000 training images in their order (see extract.py). cleanlab's recipe is the
+one of its documentation: logistic regression on the features, probabilities out of fold by 5-fold cross-validation,
+`get_label_quality_scores` (self-confidence) to rank and `find_label_issues` to decide. Reported: AUROC of the ranking
+against the clean labels and precision at the noise rate (among as many suspects as there are errors).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+NOISE = {"aggre": "aggre_label", "random1": "random_label1", "worse": "worse_label"}
+
+
+def quality(suspicion: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """AUROC and precision at the noise rate."""
+    from sklearn.metrics import roc_auc_score
+
+    top = np.argsort(-suspicion, kind="stable")[: int(wrong.sum())]
+    return {"auroc": float(roc_auc_score(wrong, suspicion)), "precision": float(wrong[top].mean())}
+
+
+def ours(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    from confide import difficulty
+
+    began = time.perf_counter()
+    found = difficulty.verdicts(rows, labels)
+    seconds = time.perf_counter() - began
+    decided = found.fit.wrong
+    plain = difficulty.score("rmd", rows, labels).values
+    return {
+        **quality(found.fit.suspicion, wrong),
+        "found": int(decided.sum()),
+        "found_precision": float(wrong[decided].mean()),
+        "found_recall": float(decided[wrong].mean()),
+        "seconds": seconds,
+        "rmd_auroc": quality(plain, wrong)["auroc"],
+    }
+
+
+def theirs(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray, jobs: int, strength: float) -> dict[str, float]:
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    began = time.perf_counter()
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=400))
+    probs = cross_val_predict(model, rows, labels, cv=5, method="predict_proba", n_jobs=jobs)
+    scores = get_label_quality_scores(labels, probs)
+    decided = find_label_issues(labels, probs, n_jobs=1)
+    seconds = time.perf_counter() - began
+    return {
+        **quality(-scores, wrong),
+        "found": int(decided.sum()),
+        "found_precision": float(wrong[decided].mean()),
+        "found_recall": float(decided[wrong].mean()),
+        "seconds": seconds,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("features", type=Path)
+    parser.add_argument("noisy", type=Path)
+    parser.add_argument("--noise", nargs="+", default=list(NOISE), choices=list(NOISE))
+    parser.add_argument("--jobs", type=int, default=1, help="folds of logistic regression at a time")
+    parser.add_argument("--strength", type=float, nargs="+", default=[1.0, 0.01], help="C of logistic regression")
+    parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("-o", "--out", type=Path, default=None)
+    args = parser.parse_args()
+    from confide.features import open_features
+
+    rows = np.asarray(open_features(args.features).values[:], dtype=np.float32)
+    results = {}
+    with np.load(args.noisy, allow_pickle=False) as archive:
+        clean = archive["clean_label"][: len(rows)]
+        given = {name: archive[NOISE[name]][: len(rows)].astype(np.int64) for name in args.noise}
+    for name, labels in given.items():
+        wrong = labels != clean
+        results[name] = {"n": len(labels), "noise": float(wrong.mean()), "confide": ours(rows, labels, wrong)}
+        for strength in () if args.ours_only else args.strength:
+            results[name][f"cleanlab, C {strength:g}"] = theirs(rows, labels, wrong, args.jobs, strength)
+        print(json.dumps({name: results[name]}, indent=1), flush=True)
+        if args.out:
+            args.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
