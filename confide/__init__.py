@@ -21,6 +21,7 @@ _ROOMS = (
     "models",
     "penalties",
     "report",
+    "shift",
     "training",
     "trust",
 )
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         models,
         penalties,
         report,
+        shift,
         training,
         trust,
     )

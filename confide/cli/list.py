@@ -23,6 +23,7 @@ FAMILIES = {
     "features": ("confide.features", "EXTRACTORS"),
     "models": ("confide.models", "MODELS"),
     "data": ("confide.data", "DATASETS"),
+    "shift": ("confide.shift", "SHIFTS"),
 }
 
 
