@@ -18,7 +18,7 @@ test-all: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
 
 test-gpu:
-	$(PYTHON) -m pytest -m gpu tests
+	$(PYTHON) -m pytest -m gpu -W ignore::pytest.PytestConfigWarning tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from confide.core.shapes import Labels, PerSample, Probs, Scalar
+from confide.core.simplex_plain import refuse_second_derivative
 
 LARGEST_EXPONENT = 600.0
 """exp of this times any batch size is still a float64; wider ranges are summed by segments."""
@@ -34,8 +34,8 @@ class _LaplacianForm(torch.autograd.Function):
         return (sorted_r * total).sum().to(confidence.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        refuse_second_derivative("MMCE's kernel sum", "leave it out of that term")
         order, sorted_r, total, lead = ctx.saved_tensors
         by_residual = torch.empty_like(total).scatter_(0, order, 2 * total)
         by_confidence = torch.empty_like(total).scatter_(0, order, sorted_r * lead * (2 / ctx.width))

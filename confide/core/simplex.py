@@ -26,9 +26,9 @@ from torch import Tensor
 from confide.core.door import InputError, did_you_mean
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex_cpu import BlockPass
-from confide.core.simplex_plain import STATISTICS, Request, plain_statistics, read_flags, set_flag
+from confide.core.simplex_plain import STATISTICS, Request, plain_statistics, read_flags
 
-__all__ = ["STATISTICS", "Statistics", "check", "log1mexp", "one_minus_p", "simplex_statistics"]
+__all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "one_minus_p", "simplex_statistics"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
     soft = labels is not None and labels.ndim == 2
     if logits.device.type == "cuda" and not soft and request.order in (1.0, 2.0):
         cuda = _cuda()
-        if cuda is not None:
+        if cuda is not None and not torch.compiler.is_compiling():
             outputs: tuple[Tensor, ...] = cuda.statistics(logits, labels, request)
             return outputs
     if soft or logits.device.type != "cpu" or torch.compiler.is_compiling() or request.order not in (1.0, 2.0):
@@ -82,13 +82,38 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
     return block_pass(logits, labels, request)
 
 
-def _cuda() -> Any:
-    """The Triton kernels, or None where Triton is not installed."""
-    try:
-        from confide.core import simplex_cuda
-    except ImportError:
+def fused(
+    logits: Logits,
+    labels: Labels,
+    name: str,
+    vector: Tensor | None = None,
+    table: Tensor | None = None,
+    **numbers: Any,
+) -> PerSample | None:
+    """A whole loss as one GPU kernel each way, or None where there is none: not on a GPU, no Triton, soft labels.
+
+    On a GPU the vectors of length n and the formula over them cost as much in launches as the logits cost in reading;
+    on a CPU they cost nothing, so there a loss is always its formula over `simplex_statistics`.
+    """
+    if logits.device.type != "cuda" or labels.ndim == 2:
         return None
-    return simplex_cuda
+    cuda = _cuda()
+    return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
+
+
+_KERNELS: list[Any] = []
+
+
+def _cuda() -> Any:
+    """The Triton kernels, or None where Triton is not installed; looked for once."""
+    if not _KERNELS:
+        try:
+            from confide.core import simplex_cuda
+
+            _KERNELS.append(simplex_cuda)
+        except ImportError:
+            _KERNELS.append(None)
+    return _KERNELS[0]
 
 
 def log1mexp(log_p: Tensor) -> Tensor:
@@ -105,8 +130,3 @@ def check() -> None:
     """Raise if a row with a bad label or NaN has passed on a GPU since the last check; waits for the devices."""
     for problem in read_flags():
         raise InputError(problem)
-
-
-def flag_bad_rows(bad: Tensor, code: int) -> None:
-    """Set the device's flag where any row is bad, without waiting for the device."""
-    set_flag(bad, code)

@@ -122,6 +122,12 @@ class _Plain:
         return (top - self.logits - self.request.margin).clamp_min(0).mean(dim=1)
 
 
+def refuse_second_derivative(what: str, advice: str) -> None:
+    """Called in a backward that has no derivative of its own: with create_graph=True it would be silently wrong."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{what} cannot be differentiated twice (create_graph=True); {advice}")
+
+
 def device_flag(device: torch.device) -> Tensor:
     """The flag word of a device: bit 0 a bad label, bit 1 logits that are not finite."""
     if device not in _FLAGS:

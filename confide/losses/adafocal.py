@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import one_minus_p, simplex_statistics
+from confide.core.simplex import fused, one_minus_p, simplex_statistics
 from confide.losses.family import LossModule, one_call, stateful_loss
-from confide.losses.validation_bins import bin_of_samples, equal_width_edges, validation_bins
+from confide.losses.validation_bins import FUSED_BINS, bin_of_samples, equal_width_edges, validation_bins
 
 
 @stateful_loss(
@@ -62,6 +62,10 @@ class AdaFocal(LossModule):
         self.register_buffer("edges", equal_width_edges(int(bins)))
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+        if len(self.gammas) <= FUSED_BINS:
+            whole = fused(logits, labels, "gammas", self.gammas, self.edges, bins=len(self.gammas))
+            if whole is not None:
+                return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         gamma = self.gammas.to(log_p)[bin_of_samples(log_p.detach().exp(), self.edges)]
         base = torch.where(gamma >= 0, one_minus_p(log_p), 1 + log_p.exp())

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import fused, simplex_statistics
 from confide.losses.family import LossModule, one_call, stateful_loss
 from confide.losses.focal import focal_of
-from confide.losses.validation_bins import bin_of_samples, equal_width_edges, validation_bins
+from confide.losses.validation_bins import FUSED_BINS, bin_of_samples, equal_width_edges, validation_bins
 
 LARGEST_EXPONENT = 80.0
 """exp of more overflows float32; such a gamma already silences every sample."""
@@ -38,6 +38,7 @@ class CalFocal(LossModule):
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.
     """
 
+    gammas: Tensor
     edges: Tensor
     accuracy: Tensor
     confidence: Tensor
@@ -47,17 +48,15 @@ class CalFocal(LossModule):
     ) -> None:
         super().__init__()
         self.case, self.rate, self.detach_gamma, self.update_every = case, float(rate), detach_gamma, int(update_every)
+        self.register_buffer("gammas", torch.ones(int(bins), dtype=torch.float64))
         self.register_buffer("edges", equal_width_edges(int(bins)))
         self.register_buffer("accuracy", torch.full((int(bins),), torch.nan, dtype=torch.float64))
         self.register_buffer("confidence", torch.full((int(bins),), torch.nan, dtype=torch.float64))
 
-    @property
-    def gammas(self) -> Tensor:
-        """Gamma of every bin: at its mean confidence in case 1; 1 where nothing is known."""
-        gap = (self.confidence - self.accuracy).nan_to_num(0.0)
-        return torch.exp((self.rate * gap).clamp_max(LARGEST_EXPONENT))
-
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+        whole = self._fused(logits, labels)
+        if whole is not None:
+            return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         place = bin_of_samples(log_p.detach().exp(), self.edges)
         if self.case == 2:
@@ -67,14 +66,30 @@ class CalFocal(LossModule):
         gap = torch.where(accuracy.isnan(), torch.zeros_like(p_true), p_true - accuracy.nan_to_num(0.0))
         return focal_of(log_p, torch.exp((self.rate * gap).clamp_max(LARGEST_EXPONENT)))
 
+    def _fused(self, logits: Logits, labels: Labels) -> PerSample | None:
+        bins = len(self.gammas)
+        if bins > FUSED_BINS or (self.case == 1 and not self.detach_gamma):
+            return None
+        if self.case == 2:
+            return fused(logits, labels, "gammas", self.gammas, self.edges, bins=bins)
+        return fused(logits, labels, "accuracies", self.accuracy, self.edges, a=self.rate, bins=bins)
+
     @torch.no_grad()
     def update(self, val_logits: Logits, val_labels: Labels) -> None:
         """Take bins, accuracy and confidence from predictions on the whole validation set."""
         found = validation_bins(val_logits, val_labels, len(self.accuracy))
         seen = (found.counts > 0).to(self.accuracy.device)
-        self.accuracy.copy_(torch.where(seen, found.accuracy.to(self.accuracy), self.accuracy))
-        self.confidence.copy_(torch.where(seen, found.confidence.to(self.confidence), self.confidence))
-        self.edges.copy_(found.edges)
+        accuracy = torch.where(seen, found.accuracy.to(self.accuracy), self.accuracy)
+        confidence = torch.where(seen, found.confidence.to(self.confidence), self.confidence)
+        self.set_bins(found.edges, accuracy, confidence)
+
+    def set_bins(self, edges: Tensor, accuracy: Tensor, confidence: Tensor) -> None:
+        """Take bins as they are; NaN where nothing is known of one. `gammas` are those of the bins' mean confidence."""
+        self.edges.copy_(edges)
+        self.accuracy.copy_(accuracy)
+        self.confidence.copy_(confidence)
+        gap = (self.confidence - self.accuracy).nan_to_num(0.0)
+        self.gammas.copy_(torch.exp((self.rate * gap).clamp_max(LARGEST_EXPONENT)))
 
 
 calfocal = one_call(CalFocal)

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from confide.core.door import InputError
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import fused, simplex_statistics
+from confide.core.simplex_plain import accumulator
 from confide.losses.family import loss
 
 
@@ -41,10 +42,14 @@ def class_balanced(
         gamma: of `form="focal"` only.
         class_counts: training samples of each class.
     """
-    weight = class_balance_weights(class_counts, logits.shape[1], beta).to(logits)
+    weight = _weights_on(logits, class_counts, beta)
     if form == "paper":
+        whole = fused(logits, labels, "cross_entropy", table=weight)
+        if whole is not None:
+            return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
-        return -weight.to(log_p.dtype)[labels.clamp(0, logits.shape[1] - 1)] * log_p
+        return -weight[labels.clamp(0, logits.shape[1] - 1)] * log_p
+    logits = logits.to(weight.dtype)
     onehot = functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
     if form == "softmax_bce":
         terms = functional.binary_cross_entropy(logits.softmax(dim=1), onehot, reduction="none").mean(dim=1)
@@ -54,6 +59,20 @@ def class_balanced(
         fading = torch.exp(gamma * functional.logsigmoid(-signed))
         terms = -(fading * functional.logsigmoid(signed)).sum(dim=1)
     return weight[labels] * terms
+
+
+_LAST: dict[str, Any] = {}
+
+
+def _weights_on(logits: Logits, class_counts: Any, beta: float) -> Tensor:
+    """The weights on the logits' device, kept from the last call: the same counts come with every batch."""
+    version = getattr(class_counts, "_version", 0)
+    key = (logits.shape[1], beta, logits.device, logits.dtype, version)
+    if _LAST.get("counts") is not class_counts or _LAST.get("key") != key:
+        weight = class_balance_weights(class_counts, logits.shape[1], beta).to(logits.device, accumulator(logits.dtype))
+        _LAST.update(counts=class_counts, key=key, weight=weight)
+    kept: Tensor = _LAST["weight"]
+    return kept
 
 
 def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> Tensor:

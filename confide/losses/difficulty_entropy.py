@@ -6,7 +6,7 @@ from torch import Tensor
 
 from confide.core.door import InputError
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import fused, simplex_statistics
 from confide.losses.family import loss
 
 
@@ -30,6 +30,9 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "
             "make them with confide.difficulty.weights"
         )
+    whole = fused(logits, labels, "entropy", vector=weights, b=-alpha)
+    if whole is not None:
+        return whole
     statistics = simplex_statistics(logits, labels, "log_p_true entropy")
     strength = alpha * weights.to(device=logits.device, dtype=statistics.entropy.dtype)
     return -statistics.log_p_true - strength * statistics.entropy

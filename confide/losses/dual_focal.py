@@ -3,7 +3,7 @@
 import torch
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import fused, simplex_statistics
 from confide.losses.family import loss
 
 
@@ -22,6 +22,9 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
         form: `released` takes p_j as the largest probability strictly below p_y (0 if there is none), as the public
             code does; the two differ on misclassified samples and exact ties only.
     """
+    whole = fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)
+    if whole is not None:
+        return whole
     rival = "p_other" if form == "paper" else "p_below"
     statistics = simplex_statistics(logits, labels, ("log_p_true", rival))
     log_p = statistics.log_p_true

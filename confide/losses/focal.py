@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import one_minus_p, simplex_statistics
+from confide.core.simplex import fused, one_minus_p, simplex_statistics
 from confide.losses.family import loss
 
 
@@ -20,6 +20,9 @@ def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: 
         gamma: how fast sure samples fade; 0 is cross-entropy. Default: FL-3 of Mukhoti et al.
         detach_weight: no gradient through (1 - p_y)^gamma, as in the code of Wang et al., 2021; the value is the same.
     """
+    whole = fused(logits, labels, "focal", a=gamma, detach=detach_weight)
+    if whole is not None:
+        return whole
     log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     return focal_of(log_p, gamma, detach_weight)
 

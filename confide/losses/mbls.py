@@ -1,7 +1,7 @@
 """Margin-based label smoothing."""
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import fused, simplex_statistics
 from confide.losses.family import loss
 
 
@@ -19,5 +19,8 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
         alpha: how much distances beyond the margin cost. Default: released code.
         margin: how far below the largest a logit may lie for free. Default: released code.
     """
+    whole = fused(logits, labels, "excess", b=alpha, margin=margin)
+    if whole is not None:
+        return whole
     statistics = simplex_statistics(logits, labels, "log_p_true excess", margin=margin)
     return -statistics.log_p_true + alpha * statistics.excess

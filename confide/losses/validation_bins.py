@@ -13,6 +13,9 @@ from confide.core.door import InputError, check_labels, check_logits
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics
 
+FUSED_BINS = 128
+"""More bins than this are looked up outside the GPU kernel."""
+
 
 @dataclass(frozen=True)
 class ValidationBins:

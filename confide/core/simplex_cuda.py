@@ -1,0 +1,211 @@
+"""The statistics of `simplex`, and losses fused with them, on a GPU.
+
+Nothing here waits for the device. A row with a bad label or NaN becomes NaN and sets the device's flag.
+Statistics go through `statistics`, whole losses through `fused`: one kernel forward, one backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.core.simplex_backward import RowTerms, row_terms, second_order
+from confide.core.simplex_launch import POINTED, ROW_NAMES, Formula, Layout, backward, forward, layout_of
+from confide.core.simplex_plain import Request, accumulator, refuse_second_derivative
+
+INDEX_NAMES = ("p_max", "p_second", "p_other", "p_below")
+Numbers = tuple[float, float, float]
+
+
+def _rows_of(logits: Tensor) -> Tensor:
+    """Rows must be contiguous each; the distance between rows may be anything."""
+    return logits if logits.stride(1) == 1 else logits.contiguous()
+
+
+class _Fused(torch.autograd.Function):
+    """A whole loss: one kernel forward, one backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        labels: Tensor,
+        formula: Formula,
+        numbers: Numbers,
+        vector: Tensor | None,
+        table: Tensor | None,
+    ) -> Tensor:
+        z = _rows_of(logits)
+        values, rows, index = forward(z, labels, formula, numbers, vector, table)
+        ctx.formula, ctx.margin = formula, numbers[2]
+        ctx.save_for_backward(z, labels, rows, index)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("a fused loss on a GPU", "move the logits to the CPU for that")
+        z, labels, rows, index = ctx.saved_tensors
+        out = backward(z, labels, grad, rows, index, layout_of(ctx.formula), ctx.margin)
+        return out, None, None, None, None, None
+
+
+def fused(
+    logits: Tensor,
+    labels: Tensor,
+    name: str,
+    vector: Tensor | None,
+    table: Tensor | None,
+    *,
+    a: float = 1.0,
+    b: float = 0.0,
+    order: int = 0,
+    margin: float = 0.0,
+    detach: bool = False,
+    bins: int = 0,
+) -> Tensor:
+    """One value per sample by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
+    if torch.compiler.is_compiling():
+        return _compiled(logits, labels, name, vector, table, float(a), float(b), order, float(margin), detach, bins)
+    apply: Callable[..., Tensor] = _Fused.apply
+    formula = Formula(name, order, detach, bins)
+    return apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table)
+
+
+def _compiled(
+    logits: Tensor,
+    labels: Tensor,
+    name: str,
+    vector: Tensor | None,
+    table: Tensor | None,
+    a: float,
+    b: float,
+    order: int,
+    margin: float,
+    detach: bool,
+    bins: int,
+) -> Tensor:
+    values: Tensor = fused_op(logits, labels, vector, table, name, a, b, order, margin, detach, bins)[0]
+    return values
+
+
+@torch.library.custom_op("confide::fused", mutates_args=())
+def fused_op(
+    logits: Tensor,
+    labels: Tensor,
+    vector: Tensor | None,
+    table: Tensor | None,
+    name: str,
+    a: float,
+    b: float,
+    order: int,
+    margin: float,
+    detach: bool,
+    bins: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The fused forward as one operation that torch.compile leaves whole."""
+    return forward(_rows_of(logits), labels, Formula(name, order, detach, bins), (a, b, margin), vector, table)
+
+
+@fused_op.register_fake
+def _(
+    logits: Tensor,
+    labels: Tensor,
+    vector: Tensor | None,
+    table: Tensor | None,
+    name: str,
+    a: float,
+    b: float,
+    order: int,
+    margin: float,
+    detach: bool,
+    bins: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    n, acc = logits.shape[0], accumulator(logits.dtype)
+    index = labels.new_empty((int(name in POINTED), n))
+    return logits.new_empty((n,), dtype=acc), logits.new_empty((6, n), dtype=acc), index
+
+
+@torch.library.custom_op("confide::fused_backward", mutates_args=())
+def fused_backward_op(
+    logits: Tensor, labels: Tensor, grad: Tensor, rows: Tensor, index: Tensor, name: str, order: int, margin: float
+) -> Tensor:
+    """The fused backward as one operation."""
+    return backward(_rows_of(logits), labels, grad, rows, index, layout_of(Formula(name, order)), margin)
+
+
+@fused_backward_op.register_fake
+def _(
+    logits: Tensor, labels: Tensor, grad: Tensor, rows: Tensor, index: Tensor, name: str, order: int, margin: float
+) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    logits, labels, _, _, name, _, _, order, margin, _, _ = inputs
+    ctx.save_for_backward(logits, labels, output[1], output[2])
+    ctx.name, ctx.order, ctx.margin = name, order, margin
+
+
+def _compiled_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    logits, labels, rows, index = ctx.saved_tensors
+    out = fused_backward_op(logits, labels, grad, rows, index, ctx.name, ctx.order, ctx.margin)
+    return (out, *(None,) * 10)
+
+
+fused_op.register_autograd(_compiled_backward, setup_context=_keep_for_backward)
+
+
+class _Statistics(torch.autograd.Function):
+    """Any statistics: one kernel forward, one backward after a little work on n numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+        order = int(request.order) if "norm" in request.names else 0
+        formula = Formula(order=order, want=frozenset(request.names))
+        out, rows, index = forward(_rows_of(logits), labels, formula, (0.0, 0.0, request.margin))
+        ctx.request = request
+        ctx.save_for_backward(logits, labels, out, rows, index)
+        ctx.set_materialize_grads(False)
+        outputs = tuple(index[0] if name == "prediction" else out[ROW_NAMES.index(name)] for name in request.names)
+        ctx.mark_non_differentiable(*(value for value in outputs if not value.is_floating_point()))
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None]:
+        logits, labels, out, rows, index = ctx.saved_tensors
+        request: Request = ctx.request
+        if torch.is_grad_enabled():
+            return second_order(logits, labels, request, grads), None, None
+        values = {name: out[ROW_NAMES.index(name)] for name in request.names if name != "prediction"}
+        places = {name: index[i, :, None] for i, name in enumerate(INDEX_NAMES)}
+        terms = row_terms(request, values, grads, places, labels)
+        if terms.excess is not None:
+            position, _ = terms.points.pop()
+            terms.points.append((position, terms.excess * out[ROW_NAMES.index("count"), :, None]))
+        if terms.scale is not None and terms.slope is not None:
+            terms.scale = terms.scale - terms.slope * rows[1, :, None]
+        buffer, at, layout = _packed(terms, rows, index)
+        return backward(_rows_of(logits), None, None, buffer, at, layout, request.margin), None, None
+
+
+def _packed(terms: RowTerms, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Layout]:
+    """The terms of the gradient as rows of one buffer, as the backward kernel reads them."""
+    buffers, numbers = [rows], {}
+    for name in ("scale", "slope", "square", "constant", "absolute", "linear", "excess"):
+        value = getattr(terms, name)
+        if value is not None:
+            numbers[name] = 1 + len(buffers)
+            buffers.append(value.reshape(1, -1).to(rows.dtype))
+    layout = Layout(points=len(terms.points), first_point=1 + len(buffers), **numbers)
+    buffers += [value.reshape(1, -1).to(rows.dtype) for _, value in terms.points]
+    at = [position.reshape(1, -1) for position, _ in terms.points]
+    return torch.cat(buffers), torch.cat(at) if at else index, layout
+
+
+def statistics(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+    """The wanted statistics, in the order of the request."""
+    apply: Callable[..., tuple[Tensor, ...]] = _Statistics.apply
+    return apply(logits, labels, request)

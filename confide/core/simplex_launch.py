@@ -1,0 +1,254 @@
+"""Launches of the Triton kernels of `simplex`: what to ask of them, tiles, and a short way to launch them again.
+
+Triton's own launch binds and hashes some forty arguments on every call, which takes longer than the kernels themselves
+at small sizes; so a compiled kernel is kept under the few things that decide which one it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from confide.core import simplex_kernel as kernel
+from confide.core.simplex_gradient_kernel import backward_kernel
+from confide.core.simplex_plain import accumulator, device_flag
+
+ROW_NAMES = (
+    "log_p_true",
+    "p_true",
+    "entropy",
+    "p_max",
+    "p_second",
+    "p_other",
+    "p_below",
+    "sum_squares",
+    "mean_log_p",
+    "log_sum_exp",
+    "norm",
+    "excess",
+    "count",
+)
+FORMULAS = {
+    "cross_entropy": (kernel.LINEAR, kernel.NO_TERM, 0),
+    "entropy": (kernel.LINEAR, kernel.ENTROPY, 0),
+    "mean_log_p": (kernel.LINEAR, kernel.MEAN, 0),
+    "poly": (kernel.LINEAR, kernel.POLY, 0),
+    "brier": (kernel.LINEAR, kernel.BRIER, 0),
+    "norm": (kernel.LINEAR, kernel.NORM, 0),
+    "excess": (kernel.LINEAR, kernel.EXCESS, 0),
+    "focal": (kernel.POWER, 0, kernel.FOCAL),
+    "inverse": (kernel.POWER, 0, kernel.INVERSE),
+    "dual": (kernel.POWER, 0, kernel.DUAL),
+    "dual_released": (kernel.POWER, 0, kernel.RELEASED),
+    "flsd53": (kernel.POWER, 0, kernel.STEPS),
+    "gammas": (kernel.TABLE, 0, kernel.GIVEN),
+    "accuracies": (kernel.TABLE, 0, kernel.SAMPLED),
+}
+POINTED = ("excess", "dual", "dual_released")
+_PLACED = frozenset({"p_max", "prediction", "p_second", "p_other", "excess"})
+_KEPT: dict[Any, tuple[Any, tuple[int, int, int], tuple[Any, ...]]] = {}
+
+
+class Formula(NamedTuple):
+    """Which loss the forward kernel ends in (a name of FORMULAS), or the statistics where there is no name."""
+
+    name: str = ""
+    order: int = 0
+    detach: bool = False
+    bins: int = 0
+    want: frozenset[str] = frozenset()
+
+
+class Layout(NamedTuple):
+    """Which row of the buffer holds which term of the gradient; 0 where a term is absent."""
+
+    scale: int = 0
+    label: int = 0
+    slope: int = 0
+    square: int = 0
+    constant: int = 0
+    absolute: int = 0
+    linear: int = 0
+    excess: int = 0
+    points: int = 0
+    first_point: int = 0
+
+
+_LAYOUTS = {
+    "entropy": Layout(scale=2, label=3, slope=4),
+    "mean_log_p": Layout(scale=2, label=3, constant=4),
+    "brier": Layout(scale=2, label=3, square=4),
+    "excess": Layout(scale=2, label=3, excess=4, points=1, first_point=5),
+    "dual": Layout(scale=2, label=3, points=1, first_point=4),
+    "dual_released": Layout(scale=2, label=3, points=1, first_point=4),
+}
+_PLAIN_LAYOUT = Layout(scale=2, label=3)
+_NORM_LAYOUTS = {1: Layout(scale=2, label=3, absolute=4), 2: Layout(scale=2, label=3, linear=4)}
+
+
+def layout_of(formula: Formula) -> Layout:
+    """Where the forward kernel leaves the terms of a fused formula."""
+    if formula.name == "norm":
+        return _NORM_LAYOUTS[formula.order]
+    return _LAYOUTS.get(formula.name, _PLAIN_LAYOUT)
+
+
+def forward_tile(num_classes: int) -> tuple[int, int, int]:
+    """Rows, columns and warps of a forward program: a row's lanes should meet inside one warp where they can."""
+    block = min(triton.next_power_of_2(num_classes), 2048)
+    if block <= 256:
+        return max(1, min(512 // block, 32)), block, 1
+    return 1, block, 1 if block <= 512 else 2 if block <= 1024 else 4
+
+
+def backward_tile(num_classes: int) -> tuple[int, int, int]:
+    """Rows, columns and warps of a backward program."""
+    block = min(triton.next_power_of_2(num_classes), 4096)
+    if block <= 256:
+        return max(1, min(1024 // block, 32)), block, 2
+    return 1, block, 2 if block <= 1024 else 4 if block <= 2048 else 8
+
+
+def _aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
+    return tuple(None if t is None else t.data_ptr() % 16 == 0 for t in tensors)
+
+
+def forward(
+    logits: Tensor,
+    labels: Tensor | None,
+    formula: Formula,
+    numbers: tuple[float, float, float],
+    vector: Tensor | None = None,
+    table: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(statistics or values, rows for the backward, indices); each row contiguous; numbers: a, b, margin."""
+    n, num_classes = logits.shape
+    device, acc = logits.device, accumulator(logits.dtype)
+    whole = not formula.name
+    out = torch.empty((len(ROW_NAMES), n) if whole else (n,), dtype=acc, device=device)
+    rows = torch.empty((2 if whole else 6, n), dtype=acc, device=device)
+    index = torch.empty((4 if whole else int(formula.name in POINTED), n), dtype=torch.int64, device=device)
+    if n == 0:
+        return out, rows, index
+    stride = logits.stride(0)
+    args = (logits, labels, out, rows, index, device_flag(device), vector, table, n, *numbers)
+    kinds = (None if vector is None else vector.dtype, None if table is None else table.dtype)
+    key = (n, num_classes, stride, logits.dtype, device, formula, kinds, _aligned(logits, labels, vector, table))
+    kept = _KEPT.get(key)
+    if kept is None:
+        _keep(key, kernel.forward_kernel, args, *_forward_constants(logits, labels, formula, vector, table, acc))
+    else:
+        kept[0][kept[1]](*args, *kept[2])
+    return out, rows, index
+
+
+def _forward_constants(
+    logits: Tensor,
+    labels: Tensor | None,
+    formula: Formula,
+    vector: Tensor | None,
+    table: Tensor | None,
+    acc: torch.dtype,
+) -> tuple[tuple[int, int, int], dict[str, Any], int]:
+    """Grid, compile-time arguments and warps."""
+    n, num_classes = logits.shape
+    kind, term, mode = FORMULAS.get(formula.name, (kernel.STATISTICS, 0, 0))
+    want, name = formula.want, formula.name
+    tile_rows, block, warps = forward_tile(num_classes)
+    constants = {
+        "FORMULA": kind,
+        "TERM": term,
+        "MODE": mode,
+        "BINS": formula.bins,
+        "BINS_BLOCK": triton.next_power_of_2(max(formula.bins, 2)),
+        "HAS_LABELS": labels is not None,
+        "HAS_VECTOR": vector is not None,
+        "HAS_TABLE": table is not None,
+        "DETACH": formula.detach,
+        "WANT_ENTROPY": name == "entropy" or "entropy" in want,
+        "WANT_SQUARES": name == "brier" or "sum_squares" in want,
+        "WANT_MEAN": name == "mean_log_p" or "mean_log_p" in want,
+        "WANT_PLACE": name in ("excess", "dual") or bool(want & _PLACED),
+        "WANT_SECOND": "p_second" in want,
+        "WANT_BELOW": name == "dual_released" or "p_below" in want,
+        "ORDER": formula.order,
+        "WANT_EXCESS": name == "excess" or "excess" in want,
+        "ACC": tl.float64 if acc == torch.float64 else tl.float32,
+        "TINY": torch.finfo(acc).tiny,
+        "ROWS": tile_rows,
+        "BLOCK": block,
+        "num_classes": num_classes,
+        "stride": logits.stride(0),
+    }
+    return (triton.cdiv(n, tile_rows), 1, 1), constants, warps
+
+
+def backward(
+    logits: Tensor,
+    labels: Tensor | None,
+    grad: Tensor | None,
+    rows: Tensor,
+    index: Tensor,
+    layout: Layout,
+    margin: float,
+) -> Tensor:
+    """The gradient of the logits from the terms in `rows`, times `grad` by row where it is given."""
+    n, num_classes = logits.shape
+    out = torch.empty((n, num_classes), dtype=logits.dtype, device=logits.device)
+    if n == 0:
+        return out
+    stride, grad_stride = logits.stride(0), 0 if grad is None else grad.stride(0)
+    args = (logits, labels, grad, rows, index, out, n, grad_stride, margin)
+    kind = None if grad is None else grad.dtype
+    # A grad of stride 0 or 1 compiles to other code than any other.
+    key = (
+        n,
+        num_classes,
+        stride,
+        grad_stride,
+        logits.dtype,
+        logits.device,
+        layout,
+        kind,
+        _aligned(logits, labels, grad),
+    )
+    kept = _KEPT.get(key)
+    if kept is not None:
+        kept[0][kept[1]](*args, *kept[2])
+        return out
+    tile_rows, block, warps = backward_tile(num_classes)
+    constants = {
+        "HAS_GRAD": grad is not None,
+        "SCALE": layout.scale,
+        "LABEL": layout.label,
+        "SLOPE": layout.slope,
+        "SQUARE": layout.square,
+        "CONSTANT": layout.constant,
+        "ABSOLUTE": layout.absolute,
+        "LINEAR_TERM": layout.linear,
+        "EXCESS_TERM": layout.excess,
+        "POINTS": layout.points,
+        "FIRST_POINT": layout.first_point,
+        "ACC": tl.float64 if rows.dtype == torch.float64 else tl.float32,
+        "ROWS": tile_rows,
+        "BLOCK": block,
+        "num_classes": num_classes,
+        "stride": stride,
+    }
+    _keep(key, backward_kernel, args, (triton.cdiv(n, tile_rows), triton.cdiv(num_classes, block), 1), constants, warps)
+    return out
+
+
+def _keep(
+    key: Any, function: Any, args: tuple[Any, ...], grid: tuple[int, int, int], constants: dict[str, Any], warps: int
+) -> None:
+    """Launch by Triton's own way, and keep the compiled kernel for the next call like this one."""
+    compiled = function[grid](*args, **constants, num_warps=warps)
+    if compiled is not None and hasattr(compiled, "__getitem__"):
+        if len(_KEPT) >= 4096:
+            _KEPT.clear()
+        _KEPT[key] = (compiled, grid, tuple(constants.values()))
