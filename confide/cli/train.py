@@ -103,6 +103,7 @@ def train_job(job: dict[str, Any]) -> dict[str, Any]:
     from confide.core.records import Scores
     from confide.data import load_dataset
     from confide.training import Settings, fit, fit_members
+    from confide.training.distributed import leads
     from confide.training.trackers import tracker
 
     dataset = load_dataset(job["data"], **job["data_options"])
@@ -112,7 +113,7 @@ def train_job(job: dict[str, Any]) -> dict[str, Any]:
     if job["members"] > 1:
         trained = fit_members(dataset, settings, members=job["members"], scores=scores, folder=out, recorder=recorder)
     else:
-        told = tracker(job["track"], out, settings) if job["track"] else None
+        told = tracker(job["track"], out, settings) if job["track"] and leads() else None
         seconds = job["checkpoint_seconds"]
         trained = (
             fit(
@@ -146,6 +147,8 @@ def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[di
     from confide.core.progress import Progress
     from confide.scale import Job, run_jobs, train_workers
 
+    if args.engine == "ray":
+        jobs = [_absolute(job) for job in jobs]
     work = [Job(Path(job["out"]).name or "train", "confide.cli.train:train_job", job) for job in jobs]
     if len(jobs) == 1:
         return [train_workers(work[0], args.workers, storage=str(Path(args.out).resolve() / "ray"))]
@@ -153,6 +156,13 @@ def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[di
         return run_jobs(
             work, engine=args.engine, workers=args.workers, on_done=lambda job, answer: progress.step(1, job.name)
         )
+
+
+def _absolute(job: dict[str, Any]) -> dict[str, Any]:
+    """The payload with whole paths: workers of a cluster start elsewhere."""
+    data = str(Path(job["data"]).resolve()) if Path(job["data"]).exists() else job["data"]
+    scores = str(Path(job["scores"]).resolve()) if job["scores"] else None
+    return {**job, "data": data, "scores": scores, "out": str(Path(job["out"]).resolve())}
 
 
 def show(answers: list[dict[str, Any]], as_json: bool) -> None:

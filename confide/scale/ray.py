@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from confide.core import files
 from confide.core.door import InputError, MissingExtra
 from confide.scale.jobs import Job, call
 
@@ -21,11 +24,13 @@ def connect(workers: int) -> Any:
     """Ray, joined to the cluster of RAY_ADDRESS, or started here with room for the workers."""
     ray = _library()
     if not ray.is_initialized():
-        import os
-
         address = os.environ.get("RAY_ADDRESS")
-        own: dict[str, Any] = {} if address else {"num_cpus": max(workers, os.cpu_count() or 1)}
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, **own)
+        # One more than the workers: Ray Train keeps a processor for itself.
+        own: dict[str, Any] = {} if address else {"num_cpus": max(workers + 1, os.cpu_count() or 1)}
+        # From a checkout nothing is installed: workers must find the package where this process did.
+        places = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(places)}}
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, runtime_env=environment, **own)
     return ray
 
 
@@ -54,24 +59,42 @@ def run_tasks(jobs: Sequence[Job], workers: int, retries: int, on_done: Callable
     return answers
 
 
-def train_workers(job: Job, workers: int, *, gpu: bool = False, storage: str | None = None) -> Any:
-    """One job on several workers of a cluster that form one torch process group (Ray Train); the first one's answer."""
+def train_workers(job: Job, workers: int, *, storage: str | Path, gpu: bool = False) -> Any:
+    """One job on several workers of a cluster that form one torch process group (Ray Train).
+
+    Args:
+        storage: a folder that all workers see; the first worker leaves its answer there.
+        gpu: give each worker a GPU.
+    """
     connect(workers)
     from ray import train
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    note = Path(storage).resolve() / f"{job.name}.json"
+    note.unlink(missing_ok=True)
+
     def work(config: dict[str, Any]) -> None:
         answer = call(Job(config["name"], config["function"], config["payload"]))
-        train.report({"answer": answer, "rank": train.get_context().get_world_rank()})
+        if train.get_context().get_world_rank() == 0:
+            files.write_json(config["note"], answer)
 
+    plan = {"name": job.name, "function": job.function, "payload": dict(job.payload), "note": str(note)}
     trainer = TorchTrainer(
         work,
-        train_loop_config={"name": job.name, "function": job.function, "payload": dict(job.payload)},
+        train_loop_config=plan,
         scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpu),
-        run_config=RunConfig(name=job.name, storage_path=storage),
+        run_config=RunConfig(name=job.name, storage_path=str(note.parent)),
     )
-    result = trainer.fit()
-    if result.error is not None:
-        raise InputError(f"job '{job.name}': {str(result.error).splitlines()[0]}") from None
-    return (result.metrics or {}).get("answer")
+    try:
+        trainer.fit()
+    except Exception as error:  # Ray wraps what a worker raised in errors of its own, many lines long
+        raise InputError(f"job '{job.name}': {_last_line(error)}") from None
+    if not note.exists():
+        raise InputError(f"job '{job.name}' left no answer in {note.parent}; all workers must see that folder")
+    return files.read_json(note)
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

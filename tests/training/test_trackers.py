@@ -1,0 +1,49 @@
+"""Rows of the log go to TensorBoard and MLflow where they are installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from confide.core.door import InputError, MissingExtra
+from confide.training import Settings
+from confide.training.trackers import tracker
+
+try:
+    from torch.utils import tensorboard
+except ImportError:
+    tensorboard = None  # type: ignore[assignment]
+
+
+def test_a_missing_package_and_an_unknown_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(MissingExtra, match=r"confide\[track\]"):
+        tracker("mlflow", tmp_path, Settings())
+    with pytest.raises(InputError, match="tracker must be one of"):
+        tracker("diary", tmp_path, Settings())
+
+
+def test_mlflow_gets_settings_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    stand_in = SimpleNamespace(
+        set_tracking_uri=lambda uri: told.append(uri),
+        start_run=lambda run_name: SimpleNamespace(info=SimpleNamespace(run_id="r1")),
+        log_params=lambda values: told.append(values),
+        log_metrics=lambda values, step, run_id: told.append((values, step, run_id)),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", stand_in)
+    tracker("mlflow", tmp_path, Settings(epochs=7))({"epoch": 2, "val_nll": 0.5})
+    assert told[0].startswith("file://")
+    assert told[1]["epochs"] == "7"
+    assert told[2] == ({"val_nll": 0.5}, 2, "r1")
+
+
+@pytest.mark.skipif(tensorboard is None, reason="tensorboard is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_gets_rows(tmp_path: Path) -> None:
+    tracker("tensorboard", tmp_path, Settings())({"epoch": 0, "val_nll": 0.5})
+    assert list((tmp_path / "tensorboard").glob("events.*"))
