@@ -5,6 +5,8 @@ Bins are (low, high] and the first also holds 0; `closed="left"` gives [low, hig
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,5 +49,20 @@ def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
     check_range(bins, "bins", 1)
     rising = np.sort(values)
     parts = [part for part in np.array_split(rising, bins) if len(part)]
-    between = [(before[-1] + after[0]) / 2 for before, after in zip(parts[:-1], parts[1:], strict=True)]
+    between = [(before[-1] + after[0]) / 2 for before, after in pairwise(parts)]
     return np.concatenate(([0.0], np.unique([*between, 1.0])))
+
+
+def width_bin_of(values: Array, bins: int, closed: str = "right") -> Indices:
+    """The same as `bin_of` with equal widths, quicker for many values: only those close to an edge are compared."""
+    edges = width_edges(bins)
+    if bins > 1000 or len(values) < 1000:
+        return bin_of(values, edges, closed)
+    place = values * values.dtype.type(bins)
+    index = place.astype(np.intp)
+    place -= index
+    place -= values.dtype.type(0.5)
+    # Float32 rounds the place by at most 1e-4; further from an edge than that, its whole part is the bin.
+    near = np.flatnonzero(np.abs(place, out=place) > 0.4998)
+    index[near] = bin_of(values[near], edges, closed)
+    return index

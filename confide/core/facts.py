@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.core.binning import bin_of
+from confide.core.binning import width_bin_of, width_edges
 from confide.core.door import InputError
 
 SMALLEST_PROBABILITY = 1e-12
-BLOCK_ELEMENTS = 1 << 19
+BLOCK_ELEMENTS = 1 << 18
 
 Block = NDArray[np.floating]
 
@@ -94,40 +94,50 @@ class ClassCounter:
     At most bins - 1 classes of a row can lie above the first bin, so the first bin is what remains of the column sums.
     """
 
-    def __init__(self, num_classes: int, edges: NDArray[np.float64], closed: str) -> None:
-        self.edges, self.closed, self.num_classes = edges, closed, num_classes
-        self.bins = len(edges) - 1
+    def __init__(self, num_classes: int, bins: int, closed: str) -> None:
+        self.num_classes, self.bins, self.closed = num_classes, bins, closed
+        self.first_edge = float(width_edges(bins)[1])
         self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
         self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
-        self._columns: list[NDArray[np.intp]] = []
+        self._columns: list[NDArray[np.int64]] = []
         self._probs: list[Block] = []
         self._held = 0
 
-    def add(self, weights: Block, scale: Block, mask: NDArray[np.bool_]) -> None:
-        """A block of unnormalised probabilities: p = weights / scale[:, None]."""
+    def add(
+        self, weights: Block, scale: Block, top: Block, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
+    ) -> None:
+        """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
         self.rows += len(scale)
         self.columns += (1 / scale) @ weights
         if self.bins == 1:
             return
-        first = (scale * weights.dtype.type(self.edges[1]))[:, None]
+        # Where the rest of a row is less than the first edge, only its largest probability lies above it.
+        sure = top > 1 - 0.999 * self.first_edge
+        if 2 * np.count_nonzero(sure) > len(sure):
+            self._keep(prediction[sure], top[sure])
+            weights, scale, mask = weights[~sure], scale[~sure], mask[: len(sure) - np.count_nonzero(sure)]
+        first = (scale * weights.dtype.type(self.first_edge))[:, None]
         found = np.flatnonzero(np.greater_equal(weights, first, out=mask))
         row = found // self.num_classes
-        self._columns.append(found - row * self.num_classes)
-        self._probs.append(weights.reshape(-1)[found] / scale[row])
-        self._held += len(found)
+        self._keep(found - row * self.num_classes, weights.reshape(-1)[found] / scale[row])
+
+    def _keep(self, columns: NDArray[np.int64], probs: Block) -> None:
+        self._columns.append(columns)
+        self._probs.append(probs)
+        self._held += len(probs)
         if self._held > 1 << 19:
             self._flush()
 
     def add_truth(self, p_true: Block, labels: NDArray[np.int64]) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins."""
-        cell = labels * self.bins + bin_of(p_true, self.edges, self.closed)
+        cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
         self.hits += np.bincount(cell, minlength=len(self.hits))
 
     def _flush(self) -> None:
         if not self._probs:
             return
         probs = np.concatenate(self._probs)
-        cell = np.concatenate(self._columns) * self.bins + bin_of(probs, self.edges, self.closed)
+        cell = np.concatenate(self._columns) * self.bins + width_bin_of(probs, self.bins, self.closed)
         self.count += np.bincount(cell, minlength=len(self.count))
         self.confidence += np.bincount(cell, probs, minlength=len(self.count))
         self._columns, self._probs, self._held = [], [], 0
@@ -171,7 +181,7 @@ def facts_of(logits: Tensor, labels: Tensor, *, from_probs: bool = False, counte
             ready = weights[:size]
             scale = fill(block, truth[part], prediction[part], view, shifted[:size], ready)
             if counter is not None:
-                counter.add(ready, scale, mask[:size])
+                counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
     if counter is not None:
         counter.add_truth(out["p_true"], truth)
     _check_finite(out["entropy"] + out["nll"], values, from_probs)
@@ -194,7 +204,7 @@ def _fill_from_logits(
     first = np.arange(0, block.size, block.shape[1])
     said, truth = first + prediction, first + labels
     top = block.reshape(-1)[said]
-    np.subtract(block, top[:, None], out=shifted)
+    torch.sub(torch.from_numpy(block), torch.from_numpy(top)[:, None], out=torch.from_numpy(shifted))
     np.exp(shifted, out=weights)
     flat = weights.reshape(-1)
     # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).

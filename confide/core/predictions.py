@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core import files
-from confide.core.binning import width_edges
 from confide.core.door import InputError, as_tensor, check_labels, check_logits, check_probs
 from confide.core.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.core.records import Ids, check_ids, default_ids, rows_of
@@ -159,7 +158,7 @@ class Predictions:
             return self.given_table
         if (bins, closed) not in tables:
             self.need_logits("class-wise calibration")
-            counter = ClassCounter(self.num_classes, width_edges(bins), closed)
+            counter = ClassCounter(self.num_classes, bins, closed)
             facts = self._pass(counter)
             self.__dict__.setdefault("facts", facts)
             tables[bins, closed] = counter.table()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from confide.core.door import InputError, check_options, did_you_mean
@@ -32,7 +33,7 @@ class Method:
         """The first line of the docstring: what it is, and its formula."""
         return (inspect.getdoc(self.function) or "").split("\n", 1)[0]
 
-    @property
+    @cached_property
     def options(self) -> dict[str, Any]:
         """Option name -> default."""
         return {
@@ -41,7 +42,7 @@ class Method:
             if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
         }
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """Keyword-only arguments without a default: what the caller supplies with each call."""
         return tuple(

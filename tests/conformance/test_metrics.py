@@ -10,31 +10,11 @@ import torch
 from confide import Measurement, Predictions, metrics
 from confide.metrics import METRICS
 
-WORDS = [
-    "accuracy",
-    "nll",
-    "brier",
-    "ece",
-    "classwise_ece",
-    "debiased_ece",
-    "sweep_ece",
-    "kde_ece",
-    "smooth_ece",
-    "mce",
-    "aurc",
-    "eaurc",
-    "augrc",
-    "auroc",
-    "aupr_success",
-    "aupr_error",
-    "fpr95",
-    "tpr",
-    "tnr",
-    "coverage_at_risk",
-    "risk_at_coverage",
-    "separability_kl",
-    "separability_bhattacharyya",
-]
+WORDS = (
+    *("accuracy", "nll", "brier", "ece", "classwise_ece", "debiased_ece", "sweep_ece", "kde_ece", "smooth_ece", "mce"),
+    *("aurc", "eaurc", "augrc", "auroc", "aupr_success", "aupr_error", "fpr95", "tpr", "tnr"),
+    *("coverage_at_risk", "risk_at_coverage", "separability_kl", "separability_bhattacharyya"),
+)
 
 
 def predictions(n=90, classes=6, scale=2.0):

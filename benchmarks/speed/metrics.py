@@ -1,0 +1,242 @@
+"""One full evaluation against the floor and against peers, in one process, by CPU time on one thread.
+
+Floor: one read of the logits, one softmax into a ready buffer, one sort. Evaluation: `metrics="core"` without
+intervals, which also gathers all curves and class means. Peers: for each metric the quickest of the packages that
+are installed (the `bench` extra), added up with one softmax.
+
+    python benchmarks/speed/metrics.py                       # floor, evaluation, memory, bootstrap
+    python benchmarks/speed/metrics.py --peers               # and the peers
+    python benchmarks/speed/metrics.py --stream              # 10 million x 100 from an iterator: time and peak memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+import statistics
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+import confide
+from confide.metrics.family import parse
+from confide.metrics.resampling import bootstrap
+from confide.metrics.view import Base, View
+
+SIZES = ((50_000, 1000), (1_000_000, 100), (10_000, 10))
+ONE_SCORE = (
+    *("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "eaurc", "augrc"),
+    *("auroc", "aupr_success", "aupr_error", "fpr95"),
+)
+
+
+def simulated(n: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Overconfident logits: labels are drawn from a softer softmax than the one that is evaluated."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, classes, generator=generator)
+    labels = torch.randint(0, classes, (n,), generator=generator)
+    logits[torch.arange(n), labels] += 9 * torch.rand(n, generator=generator)
+    return logits.mul_(1.5), labels
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def floor_of(logits: torch.Tensor) -> Callable[[], None]:
+    buffer = torch.empty_like(logits)
+    confidence = np.random.default_rng(0).random(len(logits), dtype=np.float32)
+
+    def work() -> None:
+        logits.sum()
+        torch.softmax(logits, dim=1, out=buffer)
+        np.sort(confidence)
+
+    work()
+    return work
+
+
+def peers(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, Callable[[], object]]]:
+    """Metric -> package -> call; a package that is missing is left out."""
+    probs = torch.softmax(logits, dim=1)
+    top, said = probs.max(dim=1)
+    right = (said == labels).numpy()
+    entropy = -(torch.special.xlogy(probs, probs).sum(dim=1)).numpy()
+    sure, truth, table = top.numpy(), labels.numpy(), probs.numpy()
+    found: dict[str, dict[str, Callable[[], object]]] = {
+        "softmax and max": {"torch": lambda: torch.softmax(logits, dim=1).max(dim=1)},
+        "entropy": {"torch": lambda: torch.special.xlogy(probs, probs).sum(dim=1)},
+        "nll": {"torch": lambda: torch.nn.functional.cross_entropy(logits, labels)},
+        "brier": {
+            "torch": lambda: (probs - torch.nn.functional.one_hot(labels, probs.shape[1])).square().sum(1).mean()
+        },
+        "aurc": {"numpy": lambda: np.mean(np.cumsum(~right[np.argsort(-sure)]) / np.arange(1, len(sure) + 1))},
+    }
+    _torchmetrics(found, probs, labels)
+    _scikit_learn(found, right, {"msp": sure, "entropy": -entropy})
+    _uncertainty_calibration(found, table, truth, sure, right)
+    _netcal(found, table, truth)
+    return found
+
+
+def _torchmetrics(found: dict, probs: torch.Tensor, labels: torch.Tensor) -> None:
+    try:
+        from torchmetrics.functional import classification as tm
+    except ImportError:
+        return
+    classes = probs.shape[1]
+    found.setdefault("accuracy", {})["torchmetrics"] = lambda: tm.multiclass_accuracy(
+        probs, labels, classes, average="micro"
+    )
+    found.setdefault("ece", {})["torchmetrics"] = lambda: tm.multiclass_calibration_error(probs, labels, classes, 15)
+    found.setdefault("classwise_ece", {})["torchmetrics"] = lambda: [
+        tm.binary_calibration_error(probs[:, k], (labels == k).int(), 15) for k in range(classes)
+    ]
+
+
+def _scikit_learn(found: dict, right: np.ndarray, scores: dict[str, np.ndarray]) -> None:
+    try:
+        from sklearn import metrics as sk
+    except ImportError:
+        return
+    for name, score in scores.items():
+        found[f"auroc {name}"] = {"scikit-learn": lambda s=score: sk.roc_auc_score(right, s)}
+        found[f"aupr_error {name}"] = {"scikit-learn": lambda s=score: sk.average_precision_score(~right, -s)}
+        found[f"fpr95 {name}"] = {"scikit-learn": lambda s=score: sk.roc_curve(right, s)}
+
+
+def _uncertainty_calibration(
+    found: dict, table: np.ndarray, truth: np.ndarray, sure: np.ndarray, right: np.ndarray
+) -> None:
+    try:
+        import calibration
+    except ImportError:
+        return
+    found.setdefault("ece", {})["uncertainty-calibration"] = lambda: calibration.get_ece(table, truth, num_bins=15)
+    found.setdefault("ece_mass", {})["uncertainty-calibration"] = lambda: calibration.get_ece_em(
+        table, truth, num_bins=15
+    )
+
+
+def _netcal(found: dict, table: np.ndarray, truth: np.ndarray) -> None:
+    try:
+        from netcal.metrics import ECE
+    except ImportError:
+        return
+    found.setdefault("ece", {})["netcal"] = lambda: ECE(15).measure(table, truth)
+    found.setdefault("classwise_ece", {})["netcal"] = lambda: [
+        ECE(15).measure(table[:, k], (truth == k).astype(int)) for k in range(table.shape[1])
+    ]
+
+
+def evaluated(logits: torch.Tensor, labels: torch.Tensor) -> None:
+    confide.evaluate(confide.Predictions(logits, labels), intervals=False)
+
+
+def extra_memory(logits: torch.Tensor, labels: torch.Tensor) -> float:
+    """Peak of what numpy allocates during one evaluation, in MB."""
+    gc.collect()
+    tracemalloc.start()
+    evaluated(logits, labels)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def compare(n: int, classes: int, rounds: int, with_peers: bool) -> None:
+    logits, labels = simulated(n, classes)
+    floor = floor_of(logits)
+    evaluated(logits, labels)
+    floors, ratios = [], []
+    for _ in range(rounds):
+        base = seconds(floor)
+        floors.append(base)
+        ratios.append(seconds(lambda: evaluated(logits, labels)) / base)
+    print(f"\n{n:,} x {classes}: floor {1e3 * statistics.median(floors):.1f} ms")
+    print(
+        f"  confide.evaluate  {statistics.median(ratios):6.2f} x floor (best {min(ratios):.2f}), "
+        f"{extra_memory(logits, labels):.0f} MB beyond the logits"
+    )
+    if with_peers:
+        stitched(logits, labels, statistics.median(ratios), floor)
+
+
+def stitched(logits: torch.Tensor, labels: torch.Tensor, own: float, floor: Callable[[], None]) -> None:
+    """The quickest package for each metric, added up."""
+    total = 0.0
+    for metric, calls in peers(logits, labels).items():
+        found = {}
+        for package, call in calls.items():
+            try:
+                found[package] = seconds(call) / seconds(floor)
+            except Exception as error:  # a peer that breaks on this input is left out, and said so
+                print(f"    {metric} by {package}: {type(error).__name__}: {error}")
+        if found:
+            best = min(found, key=found.__getitem__)
+            total += found[best]
+            print(
+                f"    {metric:20} {found[best]:8.2f} x floor by {best}"
+                + "".join(f", {v:.2f} by {k}" for k, v in found.items() if k != best)
+            )
+    print(f"  peers, best of each  {total:8.1f} x floor = {total / own:.1f} x confide")
+
+
+def resampled(n: int = 50_000, resamples: int = 1000) -> None:
+    """1,000 bootstrap resamples of the twelve metrics of one sorted score."""
+    logits, labels = simulated(n, 10)
+    base = Base(confide.Predictions(logits, labels), resampled=True)
+    asked = []
+    for word in ONE_SCORE:
+        method, options = parse(word)
+        asked.append(lambda view, m=method, o=options: m.facts["value"](view, **o))
+    for one in asked:
+        one(View(base))
+    wall, cpu = time.perf_counter(), time.process_time()
+    bootstrap(base, asked, resamples=resamples)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(
+        f"\nbootstrap, n = {n:,}, {resamples:,} resamples of {len(asked)} metrics: {cpu:.1f} s CPU, {wall:.1f} s wall"
+    )
+
+
+def shards(count: int, rows: int, classes: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    for k in range(count):
+        yield simulated(rows, classes, seed=k)
+
+
+def streamed(count: int = 100, rows: int = 100_000, classes: int = 100) -> None:
+    """Ten million rows of a hundred classes from an iterator."""
+    began = time.process_time()
+    found = confide.evaluate(shards(count, rows, classes))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"stream of {count * rows:,} x {classes}: {time.process_time() - began:.0f} s CPU with making the logits, "
+        f"peak memory of the process {peak:.2f} GB, accuracy {found.value('accuracy', group=None):.4f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--peers", action="store_true", help="also time the packages of the bench extra")
+    parser.add_argument("--stream", action="store_true", help="ten million rows from an iterator, nothing else")
+    parser.add_argument("--rounds", type=int, default=9)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if args.stream:
+        streamed()
+        return
+    for n, classes in SIZES:
+        compare(n, classes, args.rounds, args.peers)
+    resampled()
+
+
+if __name__ == "__main__":
+    main()
