@@ -58,6 +58,8 @@ def made_section(view: View) -> Made:
     if isinstance(commands, str):
         commands = (commands,)
     known = [*(k for k in NAMES if k in about), *(k for k in about if k not in NAMES and k not in SHOWN_APART)]
+    if isinstance(about.get("commit"), str):
+        about["commit"] = about["commit"][:12]
     facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), _words(about[k])) for k in known]
     facts.append(("Classes", _classes(about.get("class_names") or ())))
     facts.append(("Versions", _words(about.get("versions"))))

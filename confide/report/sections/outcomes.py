@@ -134,7 +134,7 @@ def _cut_canvas(curve: Curve, threshold: float) -> Canvas:
     canvas.text(max(cut - 6, 40), 10, "aside", "l e")
     canvas.text(min(cut + 6, PHONE - 66), 10, "accepted →", "l")
     canvas.text(4, 40, "right", "l")
-    canvas.text(4, 160, "wrong", "fw")
+    canvas.text(PHONE - 4, 160, "wrong", "fw e")
     canvas.text(4, 192, "least trusted")
     canvas.text(PHONE - 4, 192, "most trusted", "e")
     return canvas
