@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ class Device:
             if not torch.cuda.is_available():
                 raise InputError("device 'cuda' asked for, but torch sees no GPU; use device='cpu'")
             device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+            if settings.deterministic:
+                # cuBLAS reads it when it starts; without it the order of its sums may change from run to run.
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         precision = settings.precision
         if precision == "auto":
             precision = "bfloat16" if device.type == "cuda" else "float32"

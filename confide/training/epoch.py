@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from confide.core.door import InputError
 from confide.core.progress import Progress
+from confide.core.simplex import check
 from confide.training import resume
 from confide.training.graph import GraphStep
 from confide.training.run import Run
@@ -110,10 +112,14 @@ def checkpoint_if_due(run: Run) -> None:
 
 
 def check_finite(run: Run) -> None:
-    """Stop where a loss of this epoch was not finite."""
+    """Stop where a loss of this epoch was not finite, or a row on a GPU was marked as bad."""
     bad = int(run.state.first_bad)
     if bad >= 0 or not math.isfinite(run.state.sums[0].item()):
+        with suppress(InputError):
+            # The mark says the same; it is read here so that it does not stop a later training.
+            check()
         raise diverged(run, max(bad, 0))
+    check()
 
 
 def diverged(run: Run, step: int) -> InputError:
