@@ -20,6 +20,7 @@ BLOCK_ELEMENTS = 1 << 18
 WIDE_WORK = 1 << 26
 """n c^2 up to which a pass runs in float64 although the logits are float32: then rounding does not end the search."""
 MANY_CLASSES = 256
+CURVATURE_ROWS = 3000
 ITERATIONS = 300
 
 
@@ -56,17 +57,26 @@ class SoftmaxRows:
 
     Args:
         shift: subtracted from every row, such as its log-sum-exp, which turns logits into log-probabilities.
+        dtype: of the passes; chosen by their size when left out.
     """
 
-    def __init__(self, features: Tensor, labels: Tensor, shift: Tensor | None = None) -> None:
+    def __init__(
+        self, features: Tensor, labels: Tensor, shift: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         n, num_classes = features.shape
         wide = features.dtype == torch.float64 or n * num_classes**2 <= WIDE_WORK
-        self.dtype = torch.float64 if wide else torch.float32
+        self.dtype = dtype or (torch.float64 if wide else torch.float32)
         self.features, self.labels, self.shift = features, labels, shift
         self.n, self.num_classes = n, num_classes
         self.block = max(1, min(n, max(BLOCK_ELEMENTS // num_classes, 256)))
         self.inputs = torch.ones(self.block, num_classes + 1, dtype=self.dtype)
         self.scores = torch.empty(self.block, num_classes, dtype=self.dtype)
+
+    def thinned(self, size: int) -> SoftmaxRows:
+        """Every k-th row, about `size` of them."""
+        step = max(1, self.n // size)
+        shift = None if self.shift is None else self.shift[::step]
+        return SoftmaxRows(self.features[::step], self.labels[::step], shift, self.dtype)
 
     def blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
@@ -132,9 +142,10 @@ Turn = Callable[[Tensor], Tensor]
 
 def preconditioner(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[Turn, Turn]:
     """Maps between unknowns of about unit curvature and weights: (unknowns -> weights, gradient -> gradient)."""
+    # About the right curvature is enough: a part of the rows gives it.
     if rows.num_classes <= MANY_CLASSES:
-        return _class_blocks(rows, start, penalty)
-    return _shared_basis(rows, start, penalty)
+        return _class_blocks(rows.thinned(CURVATURE_ROWS), start, penalty)
+    return _shared_basis(rows.thinned(CURVATURE_ROWS), start, penalty)
 
 
 def _class_blocks(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[Turn, Turn]:

@@ -12,7 +12,7 @@ from confide.calibrators.tempered import best_scale
 from confide.core.shapes import Labels, Logits
 
 BLOCK_ELEMENTS = 1 << 18
-WIDE_ELEMENTS = 1 << 21
+WIDE_ELEMENTS = 1 << 19
 """n c up to which a pass runs in float64 although the logits are float32."""
 ITERATIONS = 300
 
@@ -40,7 +40,7 @@ def vector(logits: Logits, labels: Labels) -> Fitted:
         gradient[:, ~seen] = 0.0
         return value, _turned_back(roots, gradient).flatten()
 
-    change = 1e-15 if rows.dtype == torch.float64 else 1e-9
+    change = 1e-15 if rows.dtype == torch.float64 else 1e-7
     result = descend(objective, start.numel(), tolerance=1e-9, change=change, iterations=ITERATIONS, memory=10)
     weights, bias = start + _turned(roots, result.unknowns.view(2, -1))
     notes = [] if result.converged else [f"the fit stopped at its last iteration with a slope of {result.steepest:.1e}"]
