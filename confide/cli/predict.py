@@ -8,6 +8,8 @@ from typing import Any
 EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --split test --out predictions.parquet
   confide predict runs/adafocal fashion-sample --passes 30 --out dropout.parquet
+  confide predict runs/adafocal fashion-sample --split val --out val.parquet --write-features val-features.npz
+  confide predict runs/adafocal fashion-sample --trust trust/trust.json --out trusted.parquet
   confide predict runs/adafocal other-images/ --foreign --out foreign.parquet"""
 
 
@@ -19,6 +21,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--passes", type=int, default=0, help="passes of Monte-Carlo dropout")
     parser.add_argument("--average", choices=("logits", "probs"), default="logits", help="of these passes")
     parser.add_argument("--foreign", action="store_true", help="data of other classes: their labels do not count")
+    parser.add_argument(
+        "--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet"
+    )
+    parser.add_argument(
+        "--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)"
+    )
+    parser.add_argument(
+        "--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones"
+    )
     parser.add_argument("--batch-size", type=int, default=1000)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
@@ -44,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         predictions = predict_members(members, dataset, args.split, **options)
     else:
         predictions = predict(args.checkpoint, dataset, args.split, **options)
+    if args.trust or args.write_features:
+        predictions = _beside(args, predictions, bool(members), dataset)
     predictions.save(args.out)
     found: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     if not args.foreign:
@@ -56,3 +69,19 @@ def run(args: argparse.Namespace) -> int:
         print(f"accuracy {100 * found['accuracy']:.1f} %, ECE {100 * found['ece']:.1f} %, NLL {found['nll']:.3f}")
         print(f"next: confide evaluate {args.out}")
     return 0
+
+
+def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
+    """What goes with the predictions: their trust, and a file of penultimate features."""
+    from confide.cli.trusted import with_trust, write_features
+    from confide.core.door import InputError
+    from confide.training import penultimate
+
+    def own() -> Any:
+        if several:
+            raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
+        return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
+
+    if args.write_features:
+        write_features(args.write_features, own())
+    return with_trust(predictions, args.trust, own, args.features) if args.trust else predictions
