@@ -24,6 +24,7 @@ FAMILIES = {
     "models": ("confide.models", "MODELS"),
     "data": ("confide.data", "DATASETS"),
     "shift": ("confide.shift", "SHIFTS"),
+    "attacks": ("confide.shift.attacks", "ATTACKS"),
 }
 
 

@@ -65,7 +65,7 @@ def test_a_higher_severity_is_farther_from_the_clean_image(word, images):
         assert distances[-1] > 1.2 * distances[0]
 
 
-@pytest.mark.parametrize("word", [w for w in CORRUPTIONS if w not in ("saturate", "spatter")])
+@pytest.mark.parametrize("word", [m.word for m in shift.SHIFTS if not m.facts.get("colour")])
 def test_grey_images_are_spoilt_too(word, images):
     grey = images[:, :1]
     made = shift.corrupt(grey, word, 3, ids=np.arange(len(grey)))
@@ -73,7 +73,7 @@ def test_grey_images_are_spoilt_too(word, images):
     assert (made != grey).any()
 
 
-@pytest.mark.parametrize("word", ["saturate", "spatter"])
+@pytest.mark.parametrize("word", ["saturate", "spatter", "grey"])
 def test_colour_words_refuse_grey_images(word, images):
     with pytest.raises(InputError, match="changes colours, but the images have one channel"):
         shift.corrupt(images[:, :1], word, 3, ids=np.arange(len(images)))
