@@ -14,7 +14,7 @@ from confide.report.sections.promises import Promise, chosen_on, number, points_
 from confide.report.svg import PHONE, Canvas, Scale, ticks
 from confide.report.svg import number as number_text
 from confide.report.view import View
-from confide.report.words import code, count, fixed, percent, share_words, when
+from confide.report.words import code, count, fixed, percent, share_words, shorten, when
 
 WIDE = 600
 
@@ -204,7 +204,7 @@ def _key(canvas: Canvas, view: View, curves: list[Curve], left: float, y: float)
     for place, curve in enumerate(curves):
         canvas.line(left, y + 17 * place, left + 20, y + 17 * place, f"k{view.colour(curve.model)}", 2.2)
         area = view.find("aurc", curve.model, curve.stage)
-        words = curve.model if len(curve.model) < 24 else curve.model[:22] + "…"
+        words = shorten(curve.model, 150 if canvas.width == PHONE else 260)
         tail = f"  AURC {fixed(1000 * area.value, 1)}" if area else ""
         canvas.text(left + 27, y + 4 + 17 * place, words + tail, "b" if place == 0 else "l")
 

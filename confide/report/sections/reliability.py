@@ -86,7 +86,9 @@ def _figure(view: View, curve: Curve, kind: str, number: int) -> Figure:
     size = f"; calibration error {points(error.value)} points" if error else f"; {finding(bins)}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
-    title = order + finding(bins, error.p_value if error else None)
+    # The verdict's own test, so that titles and verdict never disagree.
+    tested = calibration_error(view, curve.stage)
+    title = order + finding(bins, tested.p_value if tested else None)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],
@@ -108,9 +110,12 @@ def _facts(view: View) -> list[tuple[str, str, str]]:
     if error and error.chance is not None:
         bound = f", up to {points(error.chance_high)}" if error.chance_high is not None else ""
         facts.append(("ECE by chance", f"{points(error.chance)} pts{bound}", "chance"))
-    tests = [e for s in (view.before, view.after) if s and (e := calibration_error(view, s)) and e.p_value is not None]
-    if tests:
-        facts.append(("p, calibrated", " → ".join(p_value(e.p_value) for e in tests), "p"))
+    for metric, name in (("ece_mass", "equal mass"), ("ece", "equal width")):
+        tests = [
+            m for s in (view.before, view.after) if s and (m := view.find(metric, stage=s)) and m.p_value is not None
+        ]
+        if tests:
+            facts.append((f"p, calibrated, {name}", " → ".join(p_value(m.p_value) for m in tests), "p"))
     note = view.stage_note(view.focus, view.final)
     if note and view.after:
         facts.append((f"Fitted {stage_phrase(view.final)}", note, ""))
