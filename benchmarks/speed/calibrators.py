@@ -285,14 +285,14 @@ def _peer_row(word: str, options: Any, size: Any, predictions: Predictions, name
 # Quality on held-out halves.
 
 
-def quality(folder: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> None:
+def quality(folder: Path, seeds: int) -> None:
     """ECE (15 equal-width bins), NLL and accuracy after each method, fitted on one half and judged on the other."""
     print("| network | method | accuracy | NLL | ECE % |\n|---|---|---|---|---|")
     for path in sorted(folder.glob("*.npz")):
         if "train" in path.name:
             continue
         rows: dict[str, list[tuple[float, float, float]]] = {}
-        for seed in seeds:
+        for seed in range(seeds):
             val, test = halves(path, seed)
             for name, after in outcomes(val, test):
                 rows.setdefault(name, []).append(after)
@@ -390,6 +390,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", help="passes fits peers memory quality")
     parser.add_argument("--data", type=Path, help="folder of npz files with predictions and ground_truth, or logits")
+    parser.add_argument("--seeds", type=int, default=1, help="halvings to average the quality over (default: 1)")
     parser.add_argument("--small", action="store_true", help="peers at 10,000 x 100 only")
     args = parser.parse_args()
     if args.parts[0] == "one":
@@ -399,7 +400,7 @@ def main() -> None:
         for part in args.parts:
             print(f"\n## {part}\n")
             if part == "quality":
-                quality(args.data)
+                quality(args.data, args.seeds)
             elif part == "peers":
                 peers(SIZES[1:2] if args.small else SIZES[1:])
             else:

@@ -172,3 +172,13 @@ def test_torchscript_gives_the_same(word):
     with torch.no_grad():
         traced = torch.jit.trace(module, before.logits[:5])
     torch.testing.assert_close(traced(before.logits), module(before.logits))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("word", WORDS)
+def test_predictions_on_a_gpu_give_the_same(word):
+    before = drawn(300, 3, seed=17)
+    moved = Predictions(before.logits.cuda(), before.labels.cuda(), split="val")
+    after = calibrators.fit(word, moved)(moved)
+    assert after.logits.is_cuda
+    torch.testing.assert_close(after.logits.cpu(), calibrators.fit(word, before)(before).logits, atol=1e-6, rtol=1e-6)
