@@ -36,7 +36,10 @@ def show(found: Evaluation, scores: Mapping[str, TrustValues], same: Mapping[str
         if curve.kind == "alpha_sweep":
             print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
             print(sweep_table(curve))
-    print("\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors")
+    if found.comparisons:
+        print(
+            "\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors"
+        )
     for warning in found.warnings:
         print(f"note: {warning}")
     if "verdict" in found.about:
