@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.core.predictions import Predictions
 
 EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --split test --out predictions.parquet
@@ -36,13 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.cli.tables import print_json
-    from confide.cli.train import _pair
+    from confide.cli.train import option_pair
     from confide.data import load_dataset
     from confide.training import member_folders, predict, predict_members
-    from confide.training.validation import summary
 
-    dataset = load_dataset(args.data, **dict(_pair(text) for text in args.data_option))
+    dataset = load_dataset(args.data, **dict(option_pair(text) for text in args.data_option))
     options: dict[str, Any] = {
         "passes": args.passes,
         "average": args.average,
@@ -58,17 +59,25 @@ def run(args: argparse.Namespace) -> int:
     if args.trust or args.write_features:
         predictions = _beside(args, predictions, bool(members), dataset)
     predictions.save(args.out)
+    show(predictions, len(members) or 1, args)
+    return 0
+
+
+def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
+    """How many, where, and how good they are where the classes are the model's own."""
+    from confide.cli.tables import print_json
+    from confide.training.validation import summary
+
     found: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     if not args.foreign:
         found |= summary(predictions.logits, predictions.labels)
     if args.json:
         print_json(found)
-        return 0
-    print(f"{len(predictions)} predictions of {len(members) or 1} model(s) on '{predictions.split}' in {args.out}")
+        return
+    print(f"{len(predictions)} predictions of {members} model(s) on '{predictions.split}' in {args.out}")
     if not args.foreign:
         print(f"accuracy {100 * found['accuracy']:.1f} %, ECE {100 * found['ece']:.1f} %, NLL {found['nll']:.3f}")
         print(f"next: confide evaluate {args.out}")
-    return 0
 
 
 def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.training import Trained
 
 EXAMPLE = """\
   confide train fashion-sample --loss adafocal --epochs 10 --out runs/adafocal
@@ -68,14 +72,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     from confide.core.files import plain
     from confide.training import preset
 
-    changes = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _) in FLAGS.items()}
-    changes = {field: value for field, value in changes.items() if value is not None}
-    if args.deterministic:
-        changes["deterministic"] = True
-    if args.record:
-        changes["record"] = args.record
-    base = preset(args.preset, **changes).as_dict()
-    base = with_changes(base, args.set)
+    base = with_changes(preset(args.preset, **_flagged(args)).as_dict(), args.set)
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
         settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
@@ -85,7 +82,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
         jobs.append(
             {
                 "data": args.data,
-                "data_options": dict(_pair(text) for text in args.data_option),
+                "data_options": dict(option_pair(text) for text in args.data_option),
                 "settings": plain(settings.as_dict()),
                 "scores": args.scores,
                 "members": args.members,
@@ -98,8 +95,27 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     return jobs
 
 
+def _flagged(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings given by flags of their own."""
+    given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _) in FLAGS.items()}
+    given |= {"deterministic": args.deterministic or None, "record": args.record}
+    return {field: value for field, value in given.items() if value is not None}
+
+
 def train_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train as a payload says; returns what a person wants to see of it."""
+    trained = _trained(job)
+    last = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
+    return {
+        "folder": job["out"],
+        "settings": job["settings"],
+        "members": [{**row, "notes": list(t.notes)} for row, t in zip(last, trained, strict=True)],
+        "train_seconds": sum(float(t.timings["train_seconds"].sum()) for t in trained if t.timings),
+        "val_seconds": sum(float(t.timings["val_seconds"].sum()) for t in trained if "val_seconds" in t.timings),
+    }
+
+
+def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     from confide.core.records import Scores
     from confide.data import load_dataset
     from confide.training import Settings, fit, fit_members
@@ -110,30 +126,11 @@ def train_job(job: dict[str, Any]) -> dict[str, Any]:
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
     scores = Scores.load(job["scores"]) if job["scores"] else None
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
+    common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
     if job["members"] > 1:
-        trained = fit_members(dataset, settings, members=job["members"], scores=scores, folder=out, recorder=recorder)
-    else:
-        told = tracker(job["track"], out, settings) if job["track"] and leads() else None
-        seconds = job["checkpoint_seconds"]
-        trained = (
-            fit(
-                dataset,
-                settings,
-                scores=scores,
-                folder=out,
-                recorder=recorder,
-                on_epoch=told,
-                checkpoint_seconds=seconds,
-            ),
-        )
-    last = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
-    return {
-        "folder": str(out),
-        "settings": job["settings"],
-        "members": [{**row, "notes": list(t.notes)} for row, t in zip(last, trained, strict=True)],
-        "train_seconds": sum(float(t.timings["train_seconds"].sum()) for t in trained if t.timings),
-        "val_seconds": sum(float(t.timings["val_seconds"].sum()) for t in trained if "val_seconds" in t.timings),
-    }
+        return fit_members(dataset, settings, members=job["members"], **common)
+    told = tracker(job["track"], out, settings) if job["track"] and leads() else None
+    return (fit(dataset, settings, on_epoch=told, checkpoint_seconds=job["checkpoint_seconds"], **common),)
 
 
 def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
@@ -194,7 +191,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def option_pair(text: str) -> tuple[str, Any]:
     import yaml
 
     from confide.core.door import InputError
@@ -206,14 +203,14 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _grid_values(text: str) -> list[str]:
-    name, _ = _pair(text)
+    name, _ = option_pair(text)
     return [f"{name}={value.strip()}" for value in text.partition("=")[2].split(",")]
 
 
 def with_changes(settings: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     """Settings with `field=value` or `field.inner=value` changed; values are read as YAML."""
     for text in changes:
-        path, value = _pair(text)
+        path, value = option_pair(text)
         outer, dot, inner = path.partition(".")
         settings[outer] = {**(settings.get(outer) or {}), inner: value} if dot else value
     return settings

@@ -80,15 +80,20 @@ class World:
         if self.size > 1:
             dist.barrier()
 
-    def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
-        """The model with gradients averaged over processes and batch statistics shared; itself for one process."""
+    def wrap(self, model: nn.Module, device: torch.device, *, unused: bool = False) -> nn.Module:
+        """The model with gradients averaged over processes and batch statistics shared; itself for one process.
+
+        Args:
+            unused: some parameters may get no gradient, as the poolers of pre-trained encoders.
+        """
         if self.size == 1:
             return model
         if device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         else:
             share_statistics(model)
-        return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+        places = [device.index] if device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=places, find_unused_parameters=unused)
 
 
 @contextmanager

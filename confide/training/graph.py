@@ -85,28 +85,23 @@ class GraphStep:
         return True
 
     def _capture(self) -> bool:
-        state = self.run.state
-        graph = torch.cuda.CUDAGraph()
-        groups = state.optimizer.param_groups
-        capturable = [group.get("capturable") for group in groups]
-        torch.cuda.synchronize(state.device.device)
+        state, device = self.run.state, self.run.state.device.device
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+        torch.cuda.synchronize(device)
+        state.optimizer.zero_grad(set_to_none=True)
+        self.place.fill_(state.step)
+        self.position.fill_(self.run.position())
         try:
-            for group in groups:
-                group["capturable"] = True
-            state.optimizer.zero_grad(set_to_none=True)
-            self.place.fill_(state.step)
-            self.position.fill_(self.run.position())
-            with torch.cuda.graph(graph):
+            with _capturable(state.optimizer), torch.cuda.graph(graph):
                 self._step()
             self.graph = graph
         except RuntimeError as error:
-            # Nothing was executed during capture, so the run goes on from the same state.
-            torch.cuda.synchronize(state.device.device)
+            # Nothing was executed during capture, so the run goes on from the same state. A failed capture may
+            # leave its own stream behind as the current one.
+            torch.cuda.set_stream(current)
+            torch.cuda.synchronize(device)
             reason = str(error).splitlines()[0]
             self.run.notes.append(f"steps run eagerly: the step could not be captured ({reason})")
-        finally:
-            for group, was in zip(groups, capturable, strict=True):
-                group["capturable"] = was
         return self.graph is not None
 
     def _step(self) -> None:
@@ -118,6 +113,21 @@ class GraphStep:
         note_bad(state, mean, self.place.squeeze(0))
         self.place += 1
         self.position += 1
+
+
+@contextmanager
+def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Adam wants to be told that its step is captured; told for good, it would warn at every eager step."""
+    for group in optimizer.param_groups:
+        group["capturable"] = True
+    try:
+        yield
+    finally:
+        for group in optimizer.param_groups:
+            if "capturable" in optimizer.defaults:
+                group["capturable"] = False
+            else:
+                del group["capturable"]
 
 
 class NoGraph:

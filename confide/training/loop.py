@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +75,9 @@ def fit(
             note = resume.restore_checkpoint(run.state, where)
             run.notes += [note] if note else []
         record_feed = _record_feed(dataset, run, recorder)
-        with Progress(f"train {settings.loss}", settings.epochs * run.order.steps - run.position()) as progress:
+        steps_left = settings.epochs * run.order.steps - run.position()
+        patience = 2.0 if world.leads else math.inf
+        with Progress(f"train {settings.loss}", steps_left, patience=patience) as progress:
             while run.state.epoch < settings.epochs:
                 train_epoch(run, progress)
                 row = end_epoch(run, dataset, recorder, record_feed, member)

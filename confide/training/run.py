@@ -105,7 +105,8 @@ def _state(
     device: Device,
     world: World,
 ) -> State:
-    model = world.wrap(device.place(build_model(settings, preparation, num_classes)), device.device)
+    model = device.place(build_model(settings, preparation, num_classes))
+    model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
     scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
     return State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
 

@@ -137,4 +137,4 @@ def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torc
             fused=True,
         )
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=device.on_gpu)
+    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=True)
