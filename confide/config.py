@@ -79,9 +79,9 @@ def load_config(source: str | Path | Mapping[str, Any] | Config, **changes: Any)
 
 def _read_yaml(source: str | Path) -> dict[str, Any]:
     path = Path(source)
-    if not path.exists():
+    if not path.is_file():
         path = RECIPES / f"{source}.yaml"
-    if not path.exists():
+    if not path.is_file():
         known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
         raise InputError(f"config must be a YAML file or a recipe, got '{source}'; {did_you_mean(str(source), known)}")
     try:

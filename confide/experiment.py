@@ -183,6 +183,11 @@ def believe(
     return {wanted.name: fitted(wanted)(said["test"], rows["test"]) for wanted in plan.trust}
 
 
+def calibrator_file(folder: RunFolder, choice: Choice, wanted: Choice) -> Path:
+    """Where the calibrator of one model is kept."""
+    return folder.path / "calibrators" / f"{choice.name}-{wanted.name}.json"
+
+
 def calibrate(
     folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions]
 ) -> dict[str, dict[str, Predictions]]:
@@ -193,7 +198,7 @@ def calibrate(
             f"calibrate:{choice.name}:{wanted.name}",
             uses={"calibrator": wanted.word, **wanted.options},
             after=(f"predict:{choice.name}:val",),
-            file=f"calibrators/{choice.name}-{wanted.name}.json",
+            file=calibrator_file(folder, choice, wanted).relative_to(folder.path).as_posix(),
             make=lambda: calibrators.fit(wanted.word, said["val"], **wanted.options),
             write=lambda record, path: record.save(path),
             read=calibrators.load,
@@ -266,6 +271,7 @@ def conclude(
             ),
             samples=evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
             about=about(folder, plan, dataset),
+            warnings=[f"{name}: {note}" for name, fitted in calibrators_of(folder, plan) for note in fitted.notes],
         )
 
     return folder.stage(
@@ -289,6 +295,15 @@ def pairs_of(names: list[str]) -> list[tuple[str, str]]:
     ]
 
 
+def calibrators_of(folder: RunFolder, plan: Config) -> list[tuple[str, calibrators.Calibrator]]:
+    """The fitted calibrators by "model/stage"."""
+    return [
+        (f"{choice.name}/{wanted.name}", calibrators.load(calibrator_file(folder, choice, wanted)))
+        for choice in plan.losses
+        for wanted in plan.calibrators
+    ]
+
+
 def about(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
     """How it was made: what a report tells at its end."""
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
@@ -298,6 +313,11 @@ def about(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
         "class_names": list(dataset.class_names),
         "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         "difficulty": plan.difficulty.word,
+        "stages": {
+            name: f"T = {fitted.temperature:.2f}"
+            for name, fitted in calibrators_of(folder, plan)
+            if "temperature" in fitted.values
+        },
         "data": {"name": dataset.name, **dataset.provenance},
         "config": plan.as_dict(),
         "seed": plan.seed,
