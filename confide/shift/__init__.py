@@ -7,6 +7,7 @@ from confide.shift.defocus_blur import defocus_blur
 from confide.shift.elastic_transform import elastic_transform
 from confide.shift.family import SEVERITIES, SHIFTS, corrupt, form_of, names
 from confide.shift.fog import fog
+from confide.shift.foreign import PAIRS, foreign_split, pair_of
 from confide.shift.frost import frost
 from confide.shift.gaussian_blur import gaussian_blur
 from confide.shift.gaussian_noise import gaussian_noise

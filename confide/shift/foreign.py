@@ -1,0 +1,97 @@
+"""Data of other classes: pairs by word, classes that overlap and must go, images in the model's shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from confide.core.door import InputError
+from confide.core.records import Dataset, Split
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A foreign dataset for a known one: `near` or `far`, and the classes of it that show what the known one shows."""
+
+    known: str
+    foreign: str
+    distance: str
+    overlapping: tuple[str, ...] = ()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word.replace("_", " ") for word in text.split())
+
+
+# Birds, cats, dogs, frogs, hoofed animals, cars, vans, trucks and boats.
+TINY_IMAGENET_AS_CIFAR10 = _names(
+    "bullfrog tailed_frog goose black_stork king_penguin albatross Chihuahua Yorkshire_terrier golden_retriever "
+    "Labrador_retriever German_shepherd standard_poodle tabby Persian_cat Egyptian_cat cougar lion hog ox bison "
+    "bighorn gazelle Arabian_camel beach_wagon convertible freight_car go-kart gondola lifeboat limousine moving_van "
+    "police_van school_bus sports_car tractor trolleybus"
+)
+CIFAR100_AS_CIFAR10 = _names("bus pickup_truck streetcar tractor tank cattle camel leopard lion tiger wolf fox")
+
+PAIRS = (
+    Pair("cifar10", "tinyimagenet32", "near", TINY_IMAGENET_AS_CIFAR10),
+    Pair("cifar10", "cifar100", "near", CIFAR100_AS_CIFAR10),
+    Pair("cifar10", "svhn", "far"),
+    Pair("cifar10", "dtd", "far"),
+    Pair("cifar10", "mnist", "far"),
+    Pair("clinc150", "out-of-scope", "near"),
+)
+
+
+def pair_of(known: str, foreign: str) -> Pair:
+    """The pair of these names; one that is not listed overlaps nowhere that we know of."""
+    for pair in PAIRS:
+        if pair.known == known and foreign.lower().startswith(pair.foreign):
+            return pair
+    return Pair(known, foreign, "unknown")
+
+
+def foreign_split(dataset: Dataset, pair: Pair, shape: tuple[int, ...] | None = None, *, most: int = 0) -> Split:
+    """The samples to show as foreign: of `test`, else `val`, else `train`, without overlapping classes.
+
+    Ids get the dataset's name in front: those of two datasets may read alike.
+
+    Args:
+        shape: `c h w` of the model; images are scaled and their channels made alike. None leaves inputs as they are.
+        most: samples at most, the first ones; 0 takes all.
+    """
+    name = next((word for word in ("test", "val", "train") if word in dataset.splits), None)
+    if name is None or not len(dataset.splits[name]):
+        raise InputError(f"dataset '{dataset.name}' must have samples to show as foreign, got none")
+    split = dataset.splits[name]
+    dropped = {i for i, word in enumerate(dataset.class_names) if word.replace("_", " ") in pair.overlapping}
+    rows = np.flatnonzero(~np.isin(split.labels, list(dropped)))
+    rows = rows[:most] if most else rows
+    if not len(rows):
+        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; nothing foreign is left")
+    kept = split.take(rows)
+    inputs = kept.inputs if shape is None else to_shape(np.asarray(kept.inputs[np.arange(len(rows))]), shape)
+    return Split(inputs, kept.labels, named_ids(kept.ids, dataset.name), kept.columns)
+
+
+def named_ids(ids: NDArray[Any], name: str) -> NDArray[Any]:
+    """Ids with the dataset's name in front."""
+    return np.array([f"{name}/{one}" for one in ids.tolist()], dtype=np.str_)
+
+
+def to_shape(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """uint8 images `n c h w` in another shape: grey repeated or colours averaged, scaled with smoothing."""
+    if images.ndim != 4 or images.dtype != np.uint8:
+        raise InputError(f"foreign inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
+    tensor = torch.from_numpy(np.ascontiguousarray(images)).float()
+    if tensor.shape[1] != shape[0]:
+        tensor = tensor.mean(dim=1, keepdim=True).expand(-1, shape[0], -1, -1)
+    if tuple(tensor.shape[2:]) != tuple(shape[1:]):
+        tensor = torch.nn.functional.interpolate(
+            tensor, size=shape[1:], mode="bilinear", align_corners=False, antialias=True
+        )
+    scaled: NDArray[np.uint8] = tensor.round().clamp(0, 255).to(torch.uint8).numpy()
+    return scaled
