@@ -1,0 +1,78 @@
+"""Honest errors: out-of-fold, augmented, and the linear classifier they use."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+import confide
+from confide.core.door import InputError
+from confide.trust import augmented, linear_classifier, out_of_fold
+from confide.trust.errors import class_folds
+
+
+def blobs(n=300, d=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (n,), generator=generator)
+    centres = torch.randn(3, d, generator=torch.Generator().manual_seed(7))
+    return 0.5 * centres[labels] + 2 * torch.randn(n, d, generator=generator), labels
+
+
+def test_the_linear_classifier_is_logistic_regression():
+    rows, labels = blobs()
+    logits = linear_classifier(rows, labels, num_classes=3, penalty=0.01)(rows)
+    standard = ((rows - rows.mean(dim=0)) / rows.std(dim=0, correction=0)).numpy()
+    # scikit-learn minimises sum of losses + |W|^2 / (2 C): C = 1 / (n penalty).
+    peer = LogisticRegression(C=1 / (300 * 0.01), max_iter=2000, tol=1e-8).fit(standard, labels.numpy())
+    theirs = torch.from_numpy(peer.predict_proba(standard)).float()
+    torch.testing.assert_close(torch.softmax(logits, dim=1), theirs, rtol=2e-3, atol=2e-3)
+
+
+def test_out_of_fold_predictions_err_as_often_as_on_new_samples():
+    rows, labels = blobs(d=80)
+    fresh, truth = blobs(3000, d=80, seed=1)
+    classify = linear_classifier(rows, labels, num_classes=3)
+    own, new = (float((classify(x).argmax(dim=1) == y).float().mean()) for x, y in ((rows, labels), (fresh, truth)))
+    honest = out_of_fold(rows.numpy(), labels)
+    assert honest.split == "train"
+    assert own > new + 0.15
+    assert abs(float(honest.facts.correct.float().mean()) - new) < 0.1
+
+
+def test_a_record_brings_its_labels_and_ids_and_any_training_will_do():
+    rows, labels = blobs(60, d=5)
+    ids = np.array([f"s{i}" for i in range(60)])
+    record = confide.Features(rows.numpy(), labels.numpy(), ids, "made")
+    seen = []
+
+    def train(some, truth):
+        seen.append(len(some))
+        return lambda x: torch.nn.functional.one_hot(truth.mode().values, 3).expand(len(x), 3).float()
+
+    found = out_of_fold(record, train=train, folds=4)
+    assert (found.ids == ids).all()
+    assert seen == [45, 45, 45, 45]
+    with pytest.raises(InputError, match="must give logits of 3 classes"):
+        out_of_fold(record, train=lambda some, truth: lambda x: torch.zeros(len(x), 2))
+
+
+def test_every_class_stays_in_every_training_part():
+    labels = np.repeat([0, 1, 2], [50, 10, 5])
+    fold = class_folds(labels, np.arange(65), 5, 0)
+    for one in range(5):
+        assert set(labels[fold != one]) == {0, 1, 2}
+        assert (np.bincount(labels[fold == one], minlength=3) == [10, 2, 1]).all()
+
+
+def test_augmented_copies_err_more_and_keep_their_labels():
+    rows, labels = blobs(200, d=10)
+    classify = linear_classifier(rows, labels, num_classes=3)
+
+    def noisy(batch, generator):
+        return batch + 3 * torch.randn(batch.shape, generator=generator)
+
+    found, features = augmented(lambda batch: (classify(batch), batch), rows, labels, noisy, times=3, batch=64)
+    assert len(found) == len(features) == 600
+    assert torch.equal(found.labels, labels.repeat(3))
+    plain = (classify(rows).argmax(dim=1) == labels).float().mean()
+    assert float(found.facts.correct.float().mean()) < float(plain) - 0.05
