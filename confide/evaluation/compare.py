@@ -57,16 +57,31 @@ def compare(
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     asked = asked_for(metrics, list(aligned.values()), score)
     values = {name: [one(View(base_of(p))) for one in asked] for name, p in aligned.items()}
-    draws = {name: bootstrap(base_of(p), asked, resamples=resamples, seed=seed) for name, p in aligned.items()}
+    draws = {name: paired_draws(p, asked, resamples, seed) for name, p in aligned.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
         p_values = permutation_p_values(aligned[left], aligned[right], asked, resamples, seed)
-        spread = draws[right][0] - draws[left][0]
         for k, one in enumerate(asked):
             difference = values[right][k] - values[left][k]
-            low, high = difference_interval(difference, spread[k], draws[right][1])
+            (first_draws, factor), (second_draws, _) = draws[left][k], draws[right][k]
+            low, high = difference_interval(difference, second_draws - first_draws, factor)
             rows.append((one.method, left, right, difference, low, high, p_values[k]))
     return holm_corrected(rows, asked)
+
+
+def paired_draws(
+    predictions: Predictions, asked: Sequence[Asked], resamples: int, seed: int
+) -> list[tuple[Floats, float]]:
+    """Bootstrap draws of every metric and their factor; the same seed draws the same samples for every record."""
+    light = [one for one in asked if not one.whole]
+    drawn, factor = np.empty((0, resamples)), 1.0
+    if light:
+        drawn, factor = bootstrap(base_of(predictions), light, resamples=resamples, seed=seed)
+    rows = iter(drawn)
+    return [
+        one.method.facts["resample"](predictions, one.options, seed) if one.whole else (next(rows), factor)
+        for one in asked
+    ]
 
 
 def named(
@@ -110,7 +125,7 @@ def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], scor
     chosen = []
     for word in dict.fromkeys(words_of(metrics)):
         method, options = parse(word)
-        if method.facts["better"] == "neither" or method.facts.get("whole") or any(lacking(method, r) for r in records):
+        if method.facts["better"] == "neither" or any(unpaired(method, options, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -119,10 +134,27 @@ def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], scor
     return chosen
 
 
+def unpaired(method: Method, options: dict[str, Any], predictions: Predictions) -> bool:
+    """Whether a metric has no paired test on these predictions."""
+    if lacking(method, predictions):
+        return True
+    swapped = "permute" in method.facts and predictions.given is None and options.get("binning", "width") == "width"
+    return bool(method.facts.get("whole")) and not swapped
+
+
 def permutation_p_values(
     a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: int, seed: int
 ) -> list[float]:
-    """Share of random swaps with a difference at least as large; both sides are weights on 2n samples sorted once."""
+    """Share of random swaps with a difference at least as large."""
+    light = iter(swapped(a, b, [one for one in asked if not one.whole], resamples, seed))
+    whole = {id(one): tail(*one.method.facts["permute"](a, b, one.options, seed)) for one in asked if one.whole}
+    return [whole[id(one)] if one.whole else next(light) for one in asked]
+
+
+def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: int, seed: int) -> list[float]:
+    """p-values of metrics of the facts: both sides of a swap are weights on 2n samples sorted once."""
+    if not asked:
+        return []
     if len(a) > LARGEST:
         rng = np.random.default_rng(np.random.SeedSequence([seed, 17]))
         rows = np.sort(rng.choice(len(a), LARGEST, replace=False))

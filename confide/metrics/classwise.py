@@ -70,28 +70,51 @@ def draw_within_labels(labels: NDArray[np.int64], resamples: int, rng: np.random
     return weights
 
 
+def cell_sums(predictions: Predictions, weights: NDArray[np.float32], bins: int, closed: str) -> Floats:
+    """Weighted sums of p - 1[label] in every class and bin, for every row of weights: `resamples c bins`."""
+    num_classes, labels = predictions.num_classes, predictions.labels.cpu().numpy()
+    columns = np.zeros((len(weights), num_classes))
+    for start, probs in blocks(predictions):
+        columns += weights[:, start : start + len(probs)] @ probs.astype(np.float32)
+    entries = entries_of(predictions, width_edges(bins), closed)
+    cells = np.empty((len(weights), num_classes, bins))
+    for b, own in enumerate(weights):
+        sums = np.bincount(entries.cell, own[entries.row] * entries.residual, minlength=num_classes * bins)
+        cells[b] = sums.reshape(num_classes, bins)
+        total = columns[b] - np.bincount(labels, own, minlength=num_classes)
+        cells[b, :, 0] = total - cells[b, :, 1:].sum(axis=1)
+    return cells
+
+
+def errors_of(cells: Floats, n: int) -> Floats:
+    """Class-wise ECE of cell sums."""
+    return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (n * cells.shape[1]))
+
+
 def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
-    bins, closed = options.get("bins", 15), options.get("closed", "right")
     factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 23]))
     if len(predictions) > LARGEST:
         factor = math.sqrt(LARGEST / len(predictions))
         predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
-    n, num_classes = len(predictions), predictions.num_classes
-    labels = predictions.labels.cpu().numpy()
-    weights = draw_within_labels(labels, RESAMPLES, rng)
-    columns = np.zeros((RESAMPLES, num_classes))
-    for start, probs in blocks(predictions):
-        columns += weights[:, start : start + len(probs)] @ probs.astype(np.float32)
-    truth = np.bincount(labels, minlength=num_classes)  # the same in every resample
-    entries = entries_of(predictions, width_edges(bins), closed)
-    draws = np.empty(RESAMPLES)
-    for b in range(RESAMPLES):
-        sums = np.bincount(entries.cell, weights[b][entries.row] * entries.residual, minlength=num_classes * bins)
-        cells = sums.reshape(num_classes, bins)
-        cells[:, 0] = columns[b] - truth - cells[:, 1:].sum(axis=1)
-        draws[b] = np.abs(cells).sum() / (n * num_classes)
-    return draws, factor
+    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
+    cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
+    return errors_of(cells, len(predictions)), factor
+
+
+def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
+    """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 41]))
+    if len(a) > LARGEST:
+        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
+        a, b = a.take(rows), b.take(rows)
+    # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
+    swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
+    bins, closed = options.get("bins", 15), options.get("closed", "right")
+    of_a, of_b = cell_sums(a, swap, bins, closed), cell_sums(b, swap, bins, closed)
+    first, second = of_a[:1] - of_a + of_b, of_a + of_b[:1] - of_b
+    differences = np.abs(errors_of(second, len(a)) - errors_of(first, len(a)))
+    return float(differences[0]), differences[1:]
 
 
 def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indices:

@@ -6,7 +6,7 @@ import numpy as np
 
 from confide.core.binning import mass_starts
 from confide.core.door import check_choice, check_range
-from confide.metrics.classwise import bootstrap_draws, null_draws
+from confide.metrics.classwise import bootstrap_draws, null_draws, permutation_draws
 from confide.metrics.family import metric
 from confide.metrics.view import View
 
@@ -22,6 +22,7 @@ from confide.metrics.view import View
     whole=True,
     null=null_draws,
     resample=bootstrap_draws,
+    permute=permutation_draws,
 )
 def classwise_ece(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Class-wise ECE, mean over all K classes of the binary ECE of p_k against 1[y = k].

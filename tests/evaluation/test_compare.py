@@ -79,3 +79,20 @@ def test_other_ids_are_refused_and_another_order_is_not():
         confide.compare({"a": a})
     with pytest.raises(InputError, match="cannot be compared"):
         confide.compare(a, b, metrics=["confidence_gap"])
+
+
+def test_classwise_error_is_compared_by_swapping_rows():
+    a, b = pair(n=300)
+    found = confide.compare(a, b, metrics=["classwise_ece"])[0]
+    assert found.difference == pytest.approx(float(metrics.classwise_ece(b)) - float(metrics.classwise_ece(a)))
+    assert found.better == "b"
+    assert found.low < found.difference < found.high < 0
+    same = confide.compare(a, a, metrics=["classwise_ece"])[0]
+    assert same.p_value == 1.0
+    # swapping by hand: every second row from the other
+    from confide.metrics.classwise import cell_sums, errors_of
+
+    odd = (np.arange(300) % 2).astype(np.float32)[None]
+    cells = cell_sums(a, 1 - odd, 15, "right") + cell_sums(b, odd, 15, "right")
+    mixed = Predictions(torch.where(torch.tensor(odd[0] > 0)[:, None], b.logits, a.logits), a.labels)
+    assert errors_of(cells, 300)[0] == pytest.approx(float(metrics.classwise_ece(mixed)), rel=1e-5)

@@ -1,0 +1,70 @@
+"""How often the 95 % intervals hold the true value, and how often the calibration test rejects a calibrated model.
+
+Labels are drawn from softmax(z); the model says softmax(sharpness z), so sharpness 1 is perfectly calibrated and
+sharpness 2 is overconfident. True values come from a population of 400,000.
+
+    python benchmarks/coverage.py --draws 200
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+import confide
+from confide.evaluation.measuring import Asked, Tag, measurements
+from confide.metrics.family import parse
+from confide.metrics.view import Base, View
+
+WORDS = ("accuracy", "nll", "brier", "aurc", "auroc", "ece", "ece_mass")
+
+
+def population(n: int, sharpness: float, seed: int) -> confide.Predictions:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(n, 5, generator=generator)
+    labels = torch.multinomial(torch.softmax(logits, dim=1), 1, generator=generator).squeeze(1)
+    return confide.Predictions(sharpness * logits, labels)
+
+
+def asked() -> list[Asked]:
+    found = []
+    for word in WORDS:
+        method, options = parse(word)
+        found.append(Asked(method, {**options, "score": "msp"} if "score" in method.options else options))
+    return found
+
+
+def coverage(n: int, sharpness: float, draws: int, resamples: int) -> tuple[Sequence[float], float]:
+    """Share of intervals that hold the truth, by metric, and share of draws in which the test rejects."""
+    wanted = asked()
+    truth = [one(View(Base(population(400_000, sharpness, 10_000_019)))) for one in wanted]
+    if sharpness == 1.0:
+        truth = [0.0 if one.calibration else value for one, value in zip(wanted, truth, strict=True)]
+    held, rejected = np.zeros(len(wanted)), 0
+    for seed in range(draws):
+        rows = measurements(Base(population(n, sharpness, seed)), wanted, Tag("m", "raw", None), seed, resamples)
+        held += [row.low <= value <= row.high for row, value in zip(rows, truth, strict=True)]
+        rejected += rows[-1].p_value < 0.05
+    return [float(share) for share in held / draws], rejected / draws
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--resamples", type=int, default=300)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"| n | sharpness | {' | '.join(WORDS)} | calibration test rejects |")
+    print("|" + "---|" * (len(WORDS) + 3))
+    for sharpness in (1.0, 1.2, 2.0):
+        for n in (200, 1000, 5000):
+            shares, rejected = coverage(n, sharpness, args.draws, args.resamples)
+            cells = " | ".join(f"{share:.3f}" for share in shares)
+            print(f"| {n:,} | {sharpness:g} | {cells} | {rejected:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
