@@ -38,11 +38,13 @@ class TrustValues:
 
     @classmethod
     def of(cls, values: torch.Tensor, threshold: float | None, scale: str) -> TrustValues:
-        """Logits of being right become probabilities: separability means the same for all of them."""
+        """Logits and ratios come to [0, 1], their order kept: one sample on top of another has a ratio of 1e12."""
         wide = values.detach().to(torch.float64).cpu()
-        if scale != "logit":
-            return cls(wide.numpy(), threshold)
-        return cls(torch.sigmoid(wide).numpy(), None if threshold is None else 1 / (1 + math.exp(-threshold)))
+        if scale == "logit":
+            return cls(torch.sigmoid(wide).numpy(), None if threshold is None else 1 / (1 + math.exp(-threshold)))
+        if scale == "ratio":
+            return cls((wide / (1 + wide)).numpy(), None if threshold is None else threshold / (1 + threshold))
+        return cls(wide.numpy(), threshold)
 
 
 def compare_trust(

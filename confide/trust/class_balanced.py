@@ -36,7 +36,7 @@ def class_balanced(
         beta: 0 weighs all samples alike; towards 1 the weights are inverse frequencies.
     """
     check_range(beta, "beta", 0, 1, high_open=True)
-    correct = predictions.facts.correct
+    correct = predictions.facts.correct.cpu()
     weights = balanced_weights(torch.bincount(correct.to(torch.int64), minlength=2), beta).to(torch.float32)
 
     def objective(z: Tensor, right: Tensor) -> Tensor:

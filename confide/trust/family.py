@@ -49,7 +49,7 @@ class Trust:
     """A fitted trust predictor: `trust(predictions, features)` is one value per sample, high = safe.
 
     `threshold` is the method's own line, trust what lies above it (None: it has none); `scale` says what values are:
-    `logit` (of being right), `probability` (of being right) or `score` (only the order means something).
+    `logit` or `probability` (of being right), `ratio` (above 0, 1 is even) or `score` (only the order counts).
     `about` tells what it was fitted on; `out_of_fold` are honest values on the fitting data where the method
     has them (they are not saved).
     """

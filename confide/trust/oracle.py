@@ -33,7 +33,18 @@ Objective = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an oracle is trained; every field is an option of every trained oracle."""
+    """How an oracle is trained; every field is an option of every trained oracle.
+
+    Args:
+        head: `signed_distance` to a hyperplane, or `linear`.
+        inputs: what it sees: `logits` (facts and log-probabilities), `features`, or `all` of them.
+        hidden: units of a hidden layer beside the inputs; 0 is a linear oracle, the better choice below some
+            thousand errors.
+        epochs: passes over the fitting data; nothing is selected by validation, the last values are kept.
+        learning_rate: largest value of a one-cycle schedule; small steps keep the oracle near max-softmax.
+        folds: members, each trained without its fold; their mean is the trust of a new sample.
+        seed: of the folds, the start and the order of samples.
+    """
 
     head: str = "signed_distance"
     inputs: str = "all"

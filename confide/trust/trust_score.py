@@ -77,7 +77,7 @@ def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
     corners=({"neighbour": 2}, {"filtering": "density", "alpha": 0.1}, {"filtering": "uncertainty", "alpha": 0.1}),
     trained=True,
     wants="features",
-    scale="score",
+    scale="ratio",
     threshold=1.0,
     restore=restore,
 )

@@ -90,3 +90,9 @@ def test_outcomes_of_the_histogram_add_up_to_all_samples():
             *(np.add(curve.columns[a], curve.columns[b]) for a, b in (("tp", "fp"), ("tn", "fn"))), strict=True
         ):
             assert trusted == 0 or other == 0
+
+
+def test_a_ratio_of_a_duplicate_does_not_spoil_separability():
+    values = TrustValues.of(torch.tensor([0.5, 1.0, 1e12]), 1.0, "ratio")
+    np.testing.assert_allclose(values.values, [1 / 3, 1 / 2, 1.0])
+    assert values.threshold == 0.5
