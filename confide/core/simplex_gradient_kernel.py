@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from confide.core.simplex_kernel import quick_exp
+from confide.core.simplex_parts import quick_exp
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -11,28 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-STATISTICS, LINEAR, POWER, TABLE = 0, 1, 2, 3
-NO_TERM, ENTROPY, MEAN, POLY, BRIER, NORM, EXCESS = 0, 1, 2, 3, 4, 5, 6
-FOCAL, INVERSE, DUAL, RELEASED, STEPS, GIVEN, SAMPLED = 0, 1, 2, 3, 4, 5, 6
-
-
-@triton.jit
-def _log1p(x):  # type: ignore[no-untyped-def]
-    # log(1 + x) x / ((1 + x) - 1): the rounding of 1 + x cancels.
-    w = 1.0 + x
-    return tl.where(w == 1.0, x, tl.log(w) * (x / tl.where(w == 1.0, 1.0, w - 1.0)))
-
-
-@triton.jit
-def quick_exp(x):  # type: ignore[no-untyped-def]
-    """exp by one special-function instruction; results below the smallest normal number become 0."""
-    return tl.exp2(x * 1.4426950408889634)
-
-
-@triton.jit
-def _first(values, largest, columns):  # type: ignore[no-untyped-def]
-    """The lowest column whose value is the largest; cheaper than a maximum that carries its index."""
-    return tl.min(tl.where(values == largest[:, None], columns, 2147483647), axis=1)
+from confide.core.simplex_parts import first_place, log1p, quick_exp
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -148,7 +127,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     log_total = tl.log(total)
     one_minus, p_true = others / total, own / total
     small = others < own
-    log_p = tl.where(small, -_log1p(others / tl.where(small, own, 1.0)), tail - log_total)
+    log_p = tl.where(small, -log1p(others / tl.where(small, own, 1.0)), tail - log_total)
     broken = alive & ((log_total != log_total) | (tl.abs(top) == float("inf")))
     wrong = bad | broken
     if HAS_LABELS:
@@ -174,25 +153,32 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     p_other, p_below = tl.exp(other - top) / total, zeros
     place, other_at, below_place = label, label, label
     if WANT_PLACE:
-        other_at = _first(lane, other, at)
+        other_at = first_place(lane, other, at)
         place = tl.where((z_true > other) | ((z_true == other) & (label >= 0) & (label < other_at)), label, other_at)
     if WANT_BELOW:
         lower_top = tl.max(below, axis=1)
-        below_place = _first(below, lower_top, below_at)
+        below_place = first_place(below, lower_top, below_at)
         p_below = tl.exp(lower_top - top) / total
     excess, share = zeros, zeros
     if WANT_EXCESS:
         gap = top - free - z_true
         excess = tl.where((gap > 0) & (label >= 0), gap, 0.0)
         share = tl.where((gap > 0) & (label >= 0), 1.0, 0.0).to(ACC)
-        for start in range(0, num_classes, BLOCK):
-            column = start + columns
-            inside = (column < num_classes) & (column != label[:, None]) & alive[:, None]
-            z = tl.load(base + column, mask=inside, other=0.0).to(ACC)
-            gaps = (top - free)[:, None] - z
-            over = inside & (gaps > 0)
+        if num_classes <= BLOCK:
+            gaps = (top - free)[:, None] - lane
+            over = (lane > LOWEST) & (gaps > 0)
             excess += tl.sum(tl.where(over, gaps, 0.0), axis=1)
             share += tl.sum(tl.where(over, 1.0, 0.0).to(ACC), axis=1)
+        else:
+            # The largest logit is known only now: the row is read once more, from the cache.
+            for start in range(0, num_classes, BLOCK):
+                column = start + columns
+                inside = (column < num_classes) & (column != label[:, None]) & alive[:, None]
+                z = tl.load(base + column, mask=inside, other=0.0).to(ACC)
+                gaps = (top - free)[:, None] - z
+                over = inside & (gaps > 0)
+                excess += tl.sum(tl.where(over, gaps, 0.0), axis=1)
+                share += tl.sum(tl.where(over, 1.0, 0.0).to(ACC), axis=1)
         excess, share = excess / num_classes, share / num_classes
 
     tl.store(rows_ptr + rows, top, mask=alive)
@@ -204,7 +190,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
             lead = at == other_at[:, None]
             rest = tl.where(lead, lane2, lane)
             second = tl.max(rest, axis=1)
-            second_at = _first(rest, second, tl.where(lead, at2, at))
+            second_at = first_place(rest, second, tl.where(lead, at2, at))
             ahead = (place != label) & (z_true >= second)
             second_at = tl.where(place == label, other_at, tl.where(ahead, label, second_at))
             second = tl.where(place == label, other, tl.where(ahead, z_true, second))

@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from confide.core import simplex_kernel as kernel
+from confide.core import simplex_parts as parts
 from confide.core.simplex_gradient_kernel import backward_kernel
+from confide.core.simplex_kernel import forward_kernel
 from confide.core.simplex_plain import accumulator, device_flag
 
 ROW_NAMES = (
@@ -33,20 +34,20 @@ ROW_NAMES = (
     "count",
 )
 FORMULAS = {
-    "cross_entropy": (kernel.LINEAR, kernel.NO_TERM, 0),
-    "entropy": (kernel.LINEAR, kernel.ENTROPY, 0),
-    "mean_log_p": (kernel.LINEAR, kernel.MEAN, 0),
-    "poly": (kernel.LINEAR, kernel.POLY, 0),
-    "brier": (kernel.LINEAR, kernel.BRIER, 0),
-    "norm": (kernel.LINEAR, kernel.NORM, 0),
-    "excess": (kernel.LINEAR, kernel.EXCESS, 0),
-    "focal": (kernel.POWER, 0, kernel.FOCAL),
-    "inverse": (kernel.POWER, 0, kernel.INVERSE),
-    "dual": (kernel.POWER, 0, kernel.DUAL),
-    "dual_released": (kernel.POWER, 0, kernel.RELEASED),
-    "flsd53": (kernel.POWER, 0, kernel.STEPS),
-    "gammas": (kernel.TABLE, 0, kernel.GIVEN),
-    "accuracies": (kernel.TABLE, 0, kernel.SAMPLED),
+    "cross_entropy": (parts.LINEAR, parts.NO_TERM, 0),
+    "entropy": (parts.LINEAR, parts.ENTROPY, 0),
+    "mean_log_p": (parts.LINEAR, parts.MEAN, 0),
+    "poly": (parts.LINEAR, parts.POLY, 0),
+    "brier": (parts.LINEAR, parts.BRIER, 0),
+    "norm": (parts.LINEAR, parts.NORM, 0),
+    "excess": (parts.LINEAR, parts.EXCESS, 0),
+    "focal": (parts.POWER, 0, parts.FOCAL),
+    "inverse": (parts.POWER, 0, parts.INVERSE),
+    "dual": (parts.POWER, 0, parts.DUAL),
+    "dual_released": (parts.POWER, 0, parts.RELEASED),
+    "flsd53": (parts.POWER, 0, parts.STEPS),
+    "gammas": (parts.TABLE, 0, parts.GIVEN),
+    "accuracies": (parts.TABLE, 0, parts.SAMPLED),
 }
 POINTED = ("excess", "dual", "dual_released")
 _PLACED = frozenset({"p_max", "prediction", "p_second", "p_other", "excess"})
@@ -102,15 +103,15 @@ def forward_tile(num_classes: int) -> tuple[int, int, int]:
     block = min(triton.next_power_of_2(num_classes), 2048)
     if block <= 256:
         return max(1, min(512 // block, 32)), block, 1
-    return 1, block, 1 if block <= 512 else 2 if block <= 1024 else 4
+    return 1, block, 1 if block <= 1024 else 4
 
 
 def backward_tile(num_classes: int) -> tuple[int, int, int]:
     """Rows, columns and warps of a backward program."""
-    block = min(triton.next_power_of_2(num_classes), 4096)
+    block = min(triton.next_power_of_2(num_classes), 2048)
     if block <= 256:
         return max(1, min(1024 // block, 32)), block, 2
-    return 1, block, 2 if block <= 1024 else 4 if block <= 2048 else 8
+    return 1, block, 2 if block <= 1024 else 4
 
 
 def _aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
@@ -140,7 +141,7 @@ def forward(
     key = (n, num_classes, stride, logits.dtype, device, formula, kinds, _aligned(logits, labels, vector, table))
     kept = _KEPT.get(key)
     if kept is None:
-        _keep(key, kernel.forward_kernel, args, *_forward_constants(logits, labels, formula, vector, table, acc))
+        _keep(key, forward_kernel, args, *_forward_constants(logits, labels, formula, vector, table, acc))
     else:
         kept[0][kept[1]](*args, *kept[2])
     return out, rows, index
@@ -156,7 +157,7 @@ def _forward_constants(
 ) -> tuple[tuple[int, int, int], dict[str, Any], int]:
     """Grid, compile-time arguments and warps."""
     n, num_classes = logits.shape
-    kind, term, mode = FORMULAS.get(formula.name, (kernel.STATISTICS, 0, 0))
+    kind, term, mode = FORMULAS.get(formula.name, (parts.STATISTICS, 0, 0))
     want, name = formula.want, formula.name
     tile_rows, block, warps = forward_tile(num_classes)
     constants = {

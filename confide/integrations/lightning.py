@@ -1,0 +1,100 @@
+"""Lightning: a callback that lets a loss learn from the validation set (AdaFocal, CalFocal) and know when epochs end.
+
+class Classifier(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.loss = confide.losses.create("adafocal")
+        ...
+trainer = lightning.Trainer(callbacks=[confide.integrations.lightning.loss_callback()])
+trainer.fit(classifier, train_loader, val_loader)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.core.door import InputError, MissingExtra
+from confide.core.simplex import check
+from confide.losses import LossModule
+
+
+def loss_callback(
+    loss: str = "loss", *, batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None, loader: Any = None
+) -> Any:
+    """A Lightning callback for the LossModule that the LightningModule holds under the name `loss`.
+
+    After every epoch, or every `update_every` batches where the loss says so, it predicts the validation set in eval
+    mode without gradients and calls `loss.update`; then the module's mode is as before. At the end of every epoch it
+    calls `loss.end_epoch`, and `confide.check` for rows that went wrong on a GPU.
+
+    Args:
+        loss: attribute of the LightningModule that holds the loss.
+        batch_to: makes (inputs, labels) of a batch. Default: the batch is such a pair.
+        loader: batches to predict. Default: the trainer's validation loader.
+    """
+    try:
+        from lightning.pytorch.callbacks import Callback
+    except ImportError as error:
+        raise MissingExtra("lightning", "slow", "the Lightning callback") from error
+
+    class LossCallback(Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            every = int(getattr(_loss_of(module, loss), "update_every", 0))
+            if every and (batch_idx + 1) % every == 0:
+                _update(trainer, module, loss, batch_to, loader)
+
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            held = _loss_of(module, loss)
+            if not int(getattr(held, "update_every", 0)):
+                _update(trainer, module, loss, batch_to, loader)
+            held.end_epoch()
+            check()
+
+    return LossCallback()
+
+
+def _loss_of(module: Any, name: str) -> LossModule:
+    held = getattr(module, name, None)
+    if not isinstance(held, LossModule):
+        raise InputError(
+            f"the LightningModule must hold a loss of confide.losses.create under '{name}', got {type(held).__name__}; "
+            "name the attribute with loss_callback(loss=...)"
+        )
+    return held
+
+
+def _update(
+    trainer: Any, module: Any, name: str, batch_to: Callable[[Any], tuple[Any, Tensor]] | None, loader: Any
+) -> None:
+    held = _loss_of(module, name)
+    learn = getattr(held, "update", None)
+    if learn is None:
+        return
+    batches = loader if loader is not None else trainer.val_dataloaders
+    if batches is None:
+        raise InputError(f"loss '{held.word}' learns from validation predictions; give the trainer a validation loader")
+    learn(*predictions_of(module, batches, batch_to))
+
+
+@torch.no_grad()
+def predictions_of(
+    module: Any, batches: Iterable[Any], batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits and labels of all batches by `module(inputs)` in eval mode; the mode is restored afterwards."""
+    modes = {part: part.training for part in module.modules()}
+    device = next(module.parameters()).device
+    module.eval()
+    logits, labels = [], []
+    try:
+        for batch in batches:
+            inputs, truth = batch_to(batch) if batch_to is not None else batch
+            logits.append(module(inputs.to(device) if isinstance(inputs, Tensor) else inputs).float().cpu())
+            labels.append(truth.cpu())
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+    return torch.cat(logits), torch.cat(labels)
