@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core.door import check_choice
-from confide.core.rows import block_rows, blocks, check_block, matrix_product
+from confide.core.rows import block_rows, blocks, cache_rows, check_block, matrix_product
 
 Float64 = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -44,14 +44,15 @@ def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[
     n = int(values.shape[0])
     index = np.empty(n, dtype=np.int64)
     result = np.empty(n)
-    for start, block in blocks(values, block_rows(values, max(int(values.shape[1]), len(centres)))):
-        check_block(block, start, n)
+    for start, block in blocks(values, cache_rows(values, max(int(values.shape[1]), len(centres)))):
         table = _on(centres, block)
         rows, points = (unit(block), unit(table)) if distance == "cosine" else (block, table)
         found = _closest(rows, points)
         part = slice(start, start + len(block))
         index[part] = found.cpu().numpy()
         result[part] = _between(rows, points[found], distance).cpu().numpy()
+        if not np.isfinite(result[part]).all():
+            check_block(block, start, n)
     return result, index
 
 

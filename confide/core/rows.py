@@ -24,6 +24,14 @@ def block_rows(values: Any, width: int) -> int:
     return max(64, (DEVICE_BLOCK_ELEMENTS if on_device else BLOCK_ELEMENTS) // max(width, 1))
 
 
+def cache_rows(values: Any, width: int) -> int:
+    """Rows of a block that several passes go over: on a CPU few enough to stay in its cache."""
+    rows = block_rows(values, width)
+    return (
+        rows if isinstance(values, Tensor) and values.device.type != "cpu" else max(64, min(rows, (1 << 19) // width))
+    )
+
+
 def blocks(values: Any, rows: int) -> Iterator[tuple[int, Tensor]]:
     """(first row, block) over anything sliced by rows; float64 stays float64, everything else becomes float32."""
     for start in range(0, int(values.shape[0]), rows):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from confide.core.centres import UnitRows, nearest_centre, unit
 from confide.core.door import InputError, check_choice, check_range
-from confide.core.rows import block_rows, blocks, check_block, matrix_product, working_block
+from confide.core.rows import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
 from confide.difficulty.family import DIFFICULTY
 
 Float64 = NDArray[np.float64]
@@ -70,11 +70,17 @@ def kmeans(
     centres = _first_centres(rows, k, np.random.default_rng(seed))
     assigned: NDArray[np.int64] | None = None
     for _ in range(iterations):
-        centres, inertia, now = _step(rows, centres)
+        centres, now = _step(rows, centres)
         if assigned is not None and np.array_equal(now, assigned):
             break
         assigned = now
-    return Centres(centres.to(torch.float64).cpu().numpy(), inertia, distance)
+    final = centres.to(torch.float64).cpu().numpy()
+    return Centres(final, _inertia(rows, final), distance)
+
+
+def _inertia(values: Any, centres: Float64) -> float:
+    """Sum of squared distances to the nearest centre."""
+    return float((nearest_centre(values, centres)[0] ** 2).sum())
 
 
 def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tensor:
@@ -82,41 +88,45 @@ def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tens
     n = int(values.shape[0])
     sample = np.sort(draw.choice(n, size=min(n, max(2048, 8 * k)), replace=False))
     rows = torch.nan_to_num(working_block(values[sample]), posinf=0.0, neginf=0.0)
+    centred = rows - rows.mean(dim=0)
+    squares = torch.linalg.vecdot(centred, centred)
     chosen = [int(draw.integers(len(rows)))]
-    near = (rows - rows[chosen[0]]).square().sum(dim=1)
+    near = torch.full_like(squares, torch.inf)
     for _ in range(1, k):
-        weight = near.to(torch.float64).cpu().numpy()
-        total = weight.sum()
-        chosen.append(int(draw.choice(len(rows), p=weight / total if total > 0 else None)))
-        near = torch.minimum(near, (rows - rows[chosen[-1]]).square().sum(dim=1))
+        last = centred[chosen[-1]]
+        near = torch.minimum(near, (squares - 2 * (centred @ last) + last @ last).clamp_min(0))
+        running = near.to(torch.float64).cumsum(dim=0).cpu().numpy()
+        chosen.append(min(int(np.searchsorted(running, draw.random() * running[-1], side="right")), len(rows) - 1))
     return rows[chosen].clone()
 
 
-def _step(values: Any, centres: torch.Tensor) -> tuple[torch.Tensor, float, NDArray[np.int64]]:
+def _step(values: Any, centres: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.int64]]:
     """One Lloyd step: assignment by a matrix product per block, means of the assigned rows."""
     k, dim = centres.shape
-    sums = torch.zeros(k, dim, dtype=torch.float64, device=centres.device)
+    sums = torch.zeros_like(centres)
     counts = torch.zeros(k, dtype=torch.int64, device=centres.device)
     half = centres.square().sum(dim=1) / 2
     assigned = np.empty(int(values.shape[0]), dtype=np.int64)
-    farthest: list[tuple[float, torch.Tensor]] = []
-    inertia = 0.0
-    for start, block in blocks(values, block_rows(values, max(dim, k))):
-        table = matrix_product(block, centres.T)
+    across = centres.T.contiguous()
+    for start, block in blocks(values, cache_rows(values, max(dim, k))):
+        table = matrix_product(block, across)
         table -= half
         found = torch.from_numpy(table.numpy().argmax(axis=1)) if table.device.type == "cpu" else table.argmax(dim=1)
-        gap = torch.einsum("nd,nd->n", block, block) - 2 * table.gather(1, found[:, None]).squeeze(1)
-        inertia += float(gap.to(torch.float64).sum())
-        farthest.append((float(gap.max()), block[int(gap.argmax())].clone()))
-        sums += block.new_zeros(k, dim).index_add_(0, found, block)
+        sums.index_add_(0, found, block)
         counts += torch.bincount(found, minlength=k)
         assigned[start : start + len(block)] = found.cpu().numpy()
-    if not np.isfinite(inertia):
+    if not bool(torch.isfinite(sums).all()):
         for start, block in blocks(values, block_rows(values, dim)):
             check_block(block, start, len(assigned))
     moved = (sums / counts.clamp_min(1)[:, None]).to(centres)
-    # A centre that lost all its rows starts again from the worst fitted rows.
-    worst = sorted(farthest, key=lambda pair: -pair[0])
-    for centre, (_, row) in zip((counts == 0).nonzero().squeeze(1).tolist(), worst, strict=False):
-        moved[centre] = row
-    return (unit(moved) if isinstance(values, UnitRows) else moved), inertia, assigned
+    empty = (counts == 0).nonzero().squeeze(1)
+    if len(empty):
+        moved[empty] = _worst_rows(values, moved[counts > 0], len(empty)).to(moved)
+    return (unit(moved) if isinstance(values, UnitRows) else moved), assigned
+
+
+def _worst_rows(values: Any, centres: torch.Tensor, count: int) -> torch.Tensor:
+    """The rows farthest from every centre: where a centre that lost all its rows starts again."""
+    distance, _ = nearest_centre(values, centres.cpu().numpy())
+    worst = np.argsort(-distance, kind="stable")[:count]
+    return working_block(values[torch.as_tensor(worst) if isinstance(values, torch.Tensor) else worst])

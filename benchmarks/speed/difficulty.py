@@ -1,0 +1,239 @@
+"""Speed of difficulty against its floor and its peers.
+
+    python benchmarks/speed/difficulty.py [--quick]          CPU, one thread, CPU time, interleaved, medians of ratios
+    python benchmarks/speed/difficulty.py --gpu              RMD of 1.28 million x 768 with 1000 classes on a GPU
+    python benchmarks/speed/difficulty.py --extractors WORD… throughput of extractors on a GPU against their flops
+
+Floor of RMD: the two products it cannot avoid, X'X (numpy's symmetric one) and X W with a d x d matrix. Floor of the
+confusion score: one read of the stored probabilities. faiss-cpu is asked where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    if "--gpu" not in sys.argv and "--extractors" not in sys.argv:
+        os.environ.setdefault(name, "1")
+
+import numpy as np  # noqa: E402  (threads are set before the libraries load)
+import torch  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from confide import difficulty  # noqa: E402
+
+
+def cpu_seconds(function: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    began = time.process_time()
+    function()
+    return time.process_time() - began
+
+
+def ratios(floor: Callable[[], object], cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median over interleaved repeats of each case's CPU time in units of the floor's."""
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        base = cpu_seconds(floor)
+        for name, function in cases.items():
+            found[name].append(cpu_seconds(function) / base)
+    return {name: float(np.median(values)) for name, values in found.items()}
+
+
+def rows_of(n: int, dim: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Class Gaussians with an offset, float32."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, classes, n)
+    rows = draw.standard_normal((n, dim), dtype=np.float32) + np.float32(1)
+    rows += 0.3 * draw.standard_normal((classes, dim), dtype=np.float32)[labels]
+    return rows, labels
+
+
+def by_hand(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """RMD as one would write it in numpy: two covariances, two inverses, two quadratic forms."""
+    means = np.stack([rows[labels == k].mean(axis=0) for k in range(labels.max() + 1)])
+    distances = []
+    for centred in (rows - means[labels], rows - rows.mean(axis=0)):
+        inverse = np.linalg.inv(centred.T @ centred / len(rows))
+        distances.append(np.einsum("nd,nd->n", centred @ inverse, centred))
+    return distances[0] - distances[1]
+
+
+def rmd(n: int, dim: int, classes: int, repeats: int) -> None:
+    rows, labels = rows_of(n, dim, classes)
+    square = np.ascontiguousarray(rows[:dim])
+
+    def floor() -> None:
+        np.matmul(rows.T, rows)
+        np.matmul(rows, square)
+
+    cases: dict[str, Callable[[], object]] = {"confide": lambda: difficulty.score("rmd", rows, labels)}
+    if n <= 50_000:
+        cases["numpy by hand"] = lambda: by_hand(rows, labels)
+    found = ratios(floor, cases, repeats)
+    exact = difficulty.score("rmd", rows[:20_000].astype(np.float64), labels[:20_000]).values
+    error = np.abs(difficulty.score("rmd", rows[:20_000], labels[:20_000]).values - exact).max() / dim
+    text = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    print(f"RMD {n:,} x {dim}, {classes} classes, in units of its products: {text}; error {error:.1e} x d", flush=True)
+
+
+def memory(n: int, dim: int, classes: int) -> None:
+    """Peak of anonymous memory while features of a memory-mapped file are fitted and scored."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, dim))
+        draw = np.random.default_rng(0)
+        labels = draw.integers(0, classes, n)
+        for start in range(0, n, 10_000):
+            mapped[start : start + 10_000] = draw.standard_normal((min(10_000, n - start), dim), dtype=np.float32)
+        mapped.flush()
+        del mapped
+        rows = np.load(path, mmap_mode="r")
+        difficulty.score("rmd", rows[: 4 * dim], labels[: 4 * dim])  # libraries loaded, buffers of the BLAS made
+        before, peak, done = anonymous(), [0], threading.Event()
+
+        def watch() -> None:
+            while not done.is_set():
+                peak[0] = max(peak[0], anonymous())
+                time.sleep(0.005)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        difficulty.score("rmd", rows, labels)
+        done.set()
+        watcher.join()
+        print(f"RMD {n:,} x {dim} ({n * dim * 4 / 1e6:.0f} MB mapped): extra memory {(peak[0] - before) / 1e6:.0f} MB")
+
+
+def anonymous() -> int:
+    """Bytes of memory of this process that no file backs."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+
+def kmeans(n: int, dim: int, k: int, repeats: int) -> None:
+    rows, _ = rows_of(n, dim, k)
+    ours = difficulty.kmeans(rows, None, k=k, iterations=20)
+    try:
+        import faiss
+    except ImportError:
+        print(f"k-means {n:,} x {dim}, k {k}: faiss is not installed, inertia {ours.inertia:.4g}")
+        return
+    faiss.omp_set_num_threads(1)
+
+    def peer() -> None:
+        peer.model = faiss.Kmeans(dim, k, niter=20, seed=0, max_points_per_centroid=n)
+        peer.model.train(rows)
+
+    peer()
+    theirs = float(peer.model.obj[-1])
+    found = ratios(peer, {"confide": lambda: difficulty.kmeans(rows, None, k=k, iterations=20)}, repeats)
+    print(
+        f"k-means {n:,} x {dim}, k {k}, 20 iterations: {found['confide']:.2f} of faiss; "
+        f"inertia {ours.inertia / theirs - 1:+.2%}",
+        flush=True,
+    )
+
+
+def confusion(members: int, epochs: int, n: int, classes: int, repeats: int) -> None:
+    draw = np.random.default_rng(0)
+    probs = draw.random((members, epochs, n, classes), dtype=np.float32) ** 4
+    probs /= probs.sum(axis=-1, keepdims=True)
+    for dtype in ("float32", "float16"):
+        stored = probs.astype(dtype)
+        log = difficulty.ProbabilityLog(tuple(tuple(m) for m in stored), tuple(range(epochs)), np.arange(n))
+        words = stored.reshape(-1).view(np.uint64)
+        found = ratios(words.sum, {"confide": lambda log=log: difficulty.score("confusion", log)}, repeats)
+        print(
+            f"confusion score {members} members x {epochs} epochs x {n:,} x {classes}, {dtype}: "
+            f"{found['confide']:.1f} reads of the stored probabilities",
+            flush=True,
+        )
+
+
+def gpu(n: int = 1_280_000, dim: int = 768, classes: int = 1000) -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    labels = np.random.default_rng(0).integers(0, classes, n)
+    rows = torch.randn(n, dim, device="cuda", generator=generator)
+    rows += 0.3 * torch.randn(classes, dim, device="cuda", generator=generator)[torch.as_tensor(labels, device="cuda")]
+    times = []
+    for _ in range(4):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        difficulty.score("rmd", rows, labels)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    print(f"RMD {n:,} x {dim}, {classes} classes on {torch.cuda.get_device_name()}: fit + score {min(times[1:]):.3f} s")
+
+
+def extractors(words: list[str], n: int = 2048, batch_size: int = 256, workers: int = 14) -> None:
+    """Images per second and TFLOP/s, by torch's own count of the model's flops."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from confide import features
+    from confide.core.records import Split
+
+    images = np.random.default_rng(0).integers(0, 256, (n, 3, 224, 224), dtype=np.uint8)
+    split = Split(images, np.zeros(n, dtype=np.int64), np.arange(n))
+    options: dict[str, object] = {}
+    for word in words:
+        if word.startswith("timm:"):
+            options = {"pretrained": False}
+        extractor = features.create(word, **options)
+        assert extractor.module is not None
+        batch = torch.stack([extractor.prepare(image) for image in images[:batch_size]]).cuda()
+        extractor.module.cuda().eval()
+        with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+            extractor.encode(batch[:1])
+        flops = counter.get_total_flops()
+        with torch.inference_mode(), torch.autocast("cuda"):
+            for _ in range(3):
+                extractor.encode(batch)
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            for _ in range(20):
+                extractor.encode(batch)
+            torch.cuda.synchronize()
+        network = 20 * batch_size / (time.perf_counter() - began)
+        began = time.perf_counter()
+        features.extract(extractor, split, batch_size=batch_size, workers=workers, device="cuda")
+        whole = n / (time.perf_counter() - began)
+        print(
+            f"{word}: {flops / 1e9:.2f} GFLOP an image; network {network:,.0f} images/s = "
+            f"{network * flops / 1e12:.1f} TFLOP/s; with decoding {whole:,.0f} images/s",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--extractors", nargs="+", default=None)
+    args = parser.parse_args()
+    if args.gpu:
+        gpu()
+        return
+    if args.extractors:
+        extractors(args.extractors)
+        return
+    torch.set_num_threads(1)
+    repeats = 3 if args.quick else 5
+    rmd(50_000, 512, 10, repeats)
+    rmd(50_000, 512, 100, repeats)
+    rmd(50_000 if args.quick else 200_000, 768, 1000, repeats if args.quick else 3)
+    memory(50_000 if args.quick else 200_000, 768, 1000)
+    kmeans(50_000, 512, 100, 3)
+    confusion(3, 10, 20_000, 100, repeats)
+
+
+if __name__ == "__main__":
+    main()
