@@ -136,3 +136,17 @@ def test_half_precision_changes_little(split, tmp_path):
     assert half.dtype == np.float32
     np.testing.assert_allclose(half, plain, atol=0.1)
     assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+
+def test_hard_samples_are_explained_in_words_of_a_tiny_clip(split, tmp_path):
+    from confide import difficulty
+    from confide.core.records import Scores
+
+    tiny_clip(tmp_path)
+    rows = features.extract("clip", split, model=str(tmp_path), device="cpu")
+    vocabulary = ("a", "b c", "d")
+    embedded = features.create("clip", model=str(tmp_path)).encode_text(list(vocabulary))
+    found = difficulty.explain(rows, Scores(split.ids, np.arange(5.0), "rmd"), vocabulary, embedded, each=2)
+    assert [f.label for f in found] == [0, 1]
+    assert set(found[0].hard) <= set(vocabulary)
+    assert np.isfinite(found[0].hard_lean).all()

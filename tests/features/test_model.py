@@ -56,3 +56,19 @@ def test_a_checkpoint_is_read_by_the_room_that_trains(split, tmp_path, monkeypat
 def test_a_missing_checkpoint_gets_one_line(split, tmp_path):
     with pytest.raises(InputError, match="does not exist; check the path"):
         features.extract(f"model:{tmp_path}/none", split)
+
+
+def test_penultimate_rows_of_a_trained_checkpoint(tmp_path):
+    from confide import training
+    from confide.core.records import Dataset
+
+    draw = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    rows = (draw.normal(size=(60, 5)) + 3 * np.eye(3, 5)[labels]).astype(np.float32)
+    split = Split(rows, labels, np.arange(60))
+    data = Dataset("made", "rows", {"train": split, "val": split}, ("a", "b", "c"))
+    settings = training.Settings(model="mlp", epochs=1, batch_size=20, device="cpu")
+    trained = training.fit(data, settings, folder=tmp_path / "run")
+    found = features.extract(f"model:{tmp_path / 'run'}", data, "val")
+    expected = training.penultimate(trained, split)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-5)
