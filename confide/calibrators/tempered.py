@@ -8,8 +8,11 @@ alike; nothing of size n x c is ever made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.calibrators.threads import allowed_threads
+
 BLOCK_ELEMENTS = 1 << 19
 """2 MB of float32: two ready buffers stay in the cache, and the calls on a block cost nothing beside its work."""
 SAMPLE_SIZES = (512, 2048)
 """Rows of the samples that give the search on many rows its starting point, one after the other."""
 LIMIT = 1e3
 """How far T may move from the spread of the logits, either way; beyond it the answer is one-hot or uniform."""
+PART_ELEMENTS = 1 << 22
+"""From so many elements a part, threads are worth their start."""
 TOLERANCE = 1e-8
 CLOSE = 0.1
 """How near, in log T, two points of the search must be for the second to do without its curvature."""
@@ -52,12 +59,16 @@ class TemperedRows:
         self.weight = np.empty_like(self.scaled)
         # Filled block by block in the first pass, while the rows are in the cache.
         self.highest, self.known = np.empty(n, self.rows.dtype), 0
-        self.true_gap = self.rows[np.arange(n), self.labels].astype(np.float64)
+        self.true = self.rows[np.arange(n), self.labels].astype(np.float64)
+
+    def part(self, rows: slice) -> TemperedRows:
+        """Some rows, shared, with buffers of their own."""
+        return TemperedRows(torch.from_numpy(self.rows[rows]), torch.from_numpy(self.labels[rows]))
 
     def sample(self, size: int) -> TemperedRows:
         """Every k-th row, about `size` of them."""
         step = max(1, self.n // size)
-        return TemperedRows(torch.from_numpy(self.rows[::step].copy()), torch.from_numpy(self.labels[::step].copy()))
+        return self.part(slice(None, None, step))
 
     def spread(self) -> float:
         """Typical distance of a logit from the largest of its row: the unit in which T is bounded."""
@@ -72,11 +83,9 @@ class TemperedRows:
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            total = self._exponentials(part, factor)
+            total, true = self._exponentials(part, factor)
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
-            # In exact arithmetic total >= 1: the largest term is exp(0).
             mean = row_dot(weight, scaled) / total
-            true = self.true_gap[part] * float(factor)
             loss += float(np.sum(np.log(total) - true))
             slope += float(np.sum(mean - true))
             if bend:
@@ -94,14 +103,13 @@ class TemperedRows:
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            total = self._exponentials(part, factor)
+            total, true = self._exponentials(part, factor)
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
             squares, first = row_dot(weight, weight), weight * scaled
             variance = row_dot(first, scaled) / total - mean**2
             # Sums of p^2, p^2 w and p^2 w^2 give those of p^2 (w - mean)^k.
             mass, tilt, wide = squares / total**2, row_dot(weight, first) / total**2, row_dot(first, first) / total**2
-            true = self.true_gap[part] * float(factor)
             hit, away = np.exp(true) / total, true - mean
             value += float(np.sum(mass - 2 * hit + 1))
             slope += float(np.sum(2 * (tilt - mean * mass) - 2 * hit * away))
@@ -120,7 +128,7 @@ class TemperedRows:
             part = slice(start, min(start + self.block, self.n))
             probs = []
             for factor in (scale, 1.0):
-                total = self._exponentials(part, self.rows.dtype.type(factor))
+                total, _ = self._exponentials(part, self.rows.dtype.type(factor))
                 probs.append(self.weight[: len(total)] / total[:, None].astype(self.rows.dtype))
             for i, j in ((0, 0), (0, 1), (1, 1)):
                 gram[i, j] += float(row_dot(probs[i], probs[j]).sum(dtype=np.float64)) / self.n
@@ -131,7 +139,11 @@ class TemperedRows:
 
     def true_probs(self, scale: float) -> NDArray[np.float64]:
         """Probability of every row's label at logits * scale."""
-        result: NDArray[np.float64] = np.exp(self.true_gap * scale) * self.confidence(scale)
+        result = np.empty(self.n, np.float64)
+        for start in range(0, self.n, self.block):
+            part = slice(start, min(start + self.block, self.n))
+            total, true = self._exponentials(part, self.rows.dtype.type(scale))
+            result[part] = np.exp(true) / total
         return result
 
     def confidence(self, scale: float) -> Array:
@@ -140,7 +152,7 @@ class TemperedRows:
         factor = self.rows.dtype.type(scale)
         for start in range(0, self.n, self.block):
             part = slice(start, min(start + self.block, self.n))
-            result[part] = 1.0 / self._exponentials(part, factor)
+            result[part] = 1.0 / self._exponentials(part, factor)[0]
         return result
 
     def correct(self) -> NDArray[np.bool_]:
@@ -148,22 +160,20 @@ class TemperedRows:
         result: NDArray[np.bool_] = self.rows.argmax(axis=1) == self.labels
         return result
 
-    def _exponentials(self, part: slice, factor: np.floating[Any]) -> NDArray[np.float64]:
-        """Fills the buffers with w and exp(w) of the block, and gives the sums of exp(w)."""
-        size = part.stop - part.start
-        scaled, weight = self.scaled[:size], self.weight[:size]
+    def _exponentials(self, part: slice, factor: np.floating[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fills the buffers with w and exp(w) of the block, and gives the sums of exp(w) and the w of the labels."""
+        rows = torch.from_numpy(self.rows[part])
+        scaled, weight = self.scaled[: len(rows)], self.weight[: len(rows)]
         if part.stop > self.known:
-            self.highest[part] = torch.from_numpy(self.rows[part]).amax(dim=1).numpy()
-            # A difference of the given numbers, exact before any scaling.
-            self.true_gap[part] -= self.highest[part]
+            self.highest[part] = rows.amax(dim=1).numpy()
             self.known = part.stop
-        # torch subtracts a column and sums rows at half of numpy's price; for exp and products it is the other way
-        # round. No product of matrices: BLAS would spread it over threads.
-        highest = torch.from_numpy(self.highest[part])[:, None]
-        torch.sub(torch.from_numpy(self.rows[part]), highest, out=torch.from_numpy(scaled))
-        np.multiply(scaled, factor, out=scaled)
+        shift = self.highest[part] * -factor
+        # One fused multiply-add; the label's w has the very same rounded shift, so that it cancels in every mean.
+        # torch adds a column and sums rows at half of numpy's price, numpy exponentiates at half of torch's.
+        torch.add(torch.from_numpy(shift)[:, None], rows, alpha=float(factor), out=torch.from_numpy(scaled))
         np.exp(scaled, out=weight)
-        return torch.from_numpy(weight).sum(dim=1).numpy().astype(np.float64)
+        total = torch.from_numpy(weight).sum(dim=1).numpy().astype(np.float64)
+        return total, self.true[part] * float(factor) + shift.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -194,9 +204,33 @@ def search(rows: TemperedRows, criterion: str, start: float, bounds: tuple[float
     for size in SAMPLE_SIZES:
         if rows.n >= 4 * size:
             start = minimum(rows.sample(size).moments_of(criterion), start, box, 1e-2)
-    log_scale = minimum(rows.moments_of(criterion), start, box, TOLERANCE)
+    with side_by_side(rows, criterion) as moments:
+        log_scale = minimum(moments, start, box, TOLERANCE)
     bound = "low" if log_scale >= box[1] else "high" if log_scale <= box[0] else None
     return Optimum(math.exp(log_scale), bound)
+
+
+@contextmanager
+def side_by_side(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
+    """The rows' moments; of many rows, parts of them in as many threads as torch was given."""
+    count = min(allowed_threads(), rows.rows.size // PART_ELEMENTS)
+    if count < 2:
+        yield rows.moments_of(criterion)
+        return
+    edges = [rows.n * k // count for k in range(count + 1)]
+    parts = [rows.part(slice(low, high)) for low, high in pairwise(edges)]
+
+    def moments(scale: float, bend: bool) -> tuple[float, float, float]:
+        def of(part: TemperedRows) -> NDArray[np.float64]:
+            with np.errstate(invalid="ignore", over="ignore"):
+                found: NDArray[np.float64] = np.array(part.moments_of(criterion)(scale, bend)) * (part.n / rows.n)
+                return found
+
+        value, slope, curvature = np.sum(list(pool.map(of, parts)), axis=0).tolist()
+        return value, slope, curvature
+
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield moments
 
 
 def minimum(moments: Moments, start: float, box: tuple[float, float], tolerance: float) -> float:
