@@ -67,13 +67,33 @@ def _rows(values: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if values is None else values[rows.to(values.device)]
 
 
+class FactsInParts:
+    """Facts of shards that become one: each vector is joined and its parts are let go before the next."""
+
+    def __init__(self) -> None:
+        self.vectors: dict[str, list[Tensor | None]] = {field.name: [] for field in fields(Facts)}
+
+    def add(self, facts: Facts) -> None:
+        """Keep the facts of one more shard."""
+        for name, vectors in self.vectors.items():
+            vectors.append(getattr(facts, name))
+
+    def join(self) -> Facts:
+        """The facts of all shards; what one shard does not know is unknown."""
+        joined: dict[str, Tensor | None] = {}
+        for name in list(self.vectors):
+            known = [vector for vector in self.vectors[name] if vector is not None]
+            joined[name] = torch.cat(known) if len(known) == len(self.vectors[name]) else None
+            self.vectors[name] = []
+        return Facts(**joined)  # type: ignore[arg-type]
+
+
 def join_facts(parts: Sequence[Facts]) -> Facts:
-    """The facts of several shards as one; a vector that a shard does not know is unknown."""
-    joined = {}
-    for field in fields(Facts):
-        vectors = [getattr(part, field.name) for part in parts]
-        joined[field.name] = None if any(v is None for v in vectors) else torch.cat(vectors)
-    return Facts(**joined)  # type: ignore[arg-type]
+    """The facts of several records as one."""
+    together = FactsInParts()
+    for part in parts:
+        together.add(part)
+    return together.join()
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,8 +293,7 @@ def _check_finite(checked: Block, values: Block, from_probs: bool) -> None:
     bad = np.flatnonzero(~np.isfinite(checked))
     if len(bad):
         what = "probs" if from_probs else "logits"
-        row = values[bad[0]]
-        shown = "NaN" if np.isnan(row).any() else "infinity"
+        shown = "NaN" if np.isnan(values[bad[0]]).any() else "infinity"
         raise InputError(
             f"{what} must be finite, got {shown} at sample {int(bad[0])} of {len(values)}; "
             "drop that sample or mend the model that made it"

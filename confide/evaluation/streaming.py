@@ -7,6 +7,7 @@ that need all probabilities at once cannot be had from a stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from confide.core import files
 from confide.core.door import InputError
-from confide.core.facts import ClassTable, Facts, join_facts
+from confide.core.facts import ClassTable, FactsInParts
 from confide.core.predictions import Predictions, from_columns
 from confide.core.progress import Progress
 
@@ -81,7 +82,7 @@ class Kept:
 
     def __init__(self, columns: tuple[str, ...], ids: bool) -> None:
         self.columns, self.keep_ids = columns, ids
-        self.facts: list[Facts] = []
+        self.facts, self.count = FactsInParts(), 0
         self.labels: list[torch.Tensor] = []
         self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
         self.table: ClassTable | None = None
@@ -92,12 +93,14 @@ class Kept:
         if self.first is not None and (shard.num_classes != self.first.num_classes and shard.top1 is None):
             raise InputError(
                 f"all shards must have {self.first.num_classes} classes, got {shard.num_classes} in shard "
-                f"{len(self.facts)}; check that file"
+                f"{self.count}; check that file"
             )
         if shard.top1 is None and shard.given is None:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table
-        self.facts.append(shard.facts)
+        # What the likelihood tells again is not kept: ten million samples must fit into two gigabytes.
+        self.facts.add(replace(shard.facts, p_true=None, prediction=shard.facts.prediction.to(torch.int32)))
+        self.count += 1
         self.labels.append(shard.labels.cpu())
         for name in self.columns:
             if name in shard.columns:
@@ -114,7 +117,7 @@ class Kept:
         if self.first is None:
             raise InputError("a stream of predictions must hold at least one sample, got none; check the shards")
         labels = torch.cat(self.labels)
-        facts, self.facts = join_facts(self.facts), []
+        facts = self.facts.join()
         complete = {k: v for k, v in self.others.items() if sum(map(len, v)) == len(labels)}
         classes = self.first.num_classes
         if self.first.top1 is not None:

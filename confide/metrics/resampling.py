@@ -55,7 +55,7 @@ def bootstrap(
     if base.n > LARGEST:
         rng = np.random.default_rng(np.random.SeedSequence([seed, base.n]))
         rows = np.sort(rng.choice(base.n, SUBSAMPLE, replace=False))
-        small = Base(base.predictions.take(rows), resampled=True)
+        small = Base(base.predictions.take(rows), resampled=True, rows=rows)
         return _resample(small, statistics, resamples, seed), math.sqrt(SUBSAMPLE / base.n)
     ready = base if base.resampled else Base(base.predictions, resampled=True)
     return _resample(ready, statistics, resamples, seed), 1.0
@@ -196,7 +196,7 @@ class BinnedView:
 
     def bins(self, binning: str = "width", bins: int = 15, closed: str = "right") -> BinSums:
         """Sums per bin with errors drawn from the confidences."""
-        sure, spread = self.base.running()[1], self.base.running_variance()
+        sure, spread = self.base.running(), self.base.running_variance()
         at = self.base.positions(binning, bins, closed)
         total = np.diff(at)[::-1].astype(np.float64)
         confidence, variance = (np.diff(np.where(at > 0, v[at - 1], 0.0))[::-1] for v in (sure, spread))

@@ -37,9 +37,10 @@ class Base:
 
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
+    rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
     _sorted: dict[str, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
-    _running: tuple[Floats, Floats] | None = None
+    _running: Floats | None = None
     _variance: Floats | None = None
     _held: dict[str, Any] = field(default_factory=dict)  # scores given as vectors, so that no id is used twice
 
@@ -69,8 +70,14 @@ class Base:
                 ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
                 self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
             else:
-                self._sorted[key] = sort(score_values(self.predictions, score), self.wrong)
+                self._sorted[key] = sort(score_values(self.predictions, self.cut(score)), self.wrong)
         return self._sorted[key]
+
+    def cut(self, values: Any) -> Any:
+        """What was given for every sample of the larger record, for these rows; words stay words."""
+        if self.rows is None or isinstance(values, str):
+            return values
+        return (values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values))[self.rows]
 
     def key(self, score: Any) -> str:
         """A name for the score that stays its own as long as these samples live."""
@@ -80,17 +87,18 @@ class Base:
         self._held[key] = score
         return key
 
-    def running(self) -> tuple[Floats, Floats]:
-        """Counts and sums of confidence from the most confident on."""
+    def running(self) -> Floats:
+        """Sums of confidence from the most confident on."""
         if self._running is None:
-            self._running = np.arange(1.0, self.n + 1), np.cumsum(self.ordered("msp").values, dtype=np.float64)
+            self._running = np.cumsum(self.ordered("msp").values, dtype=np.float64)
         return self._running
 
     def running_variance(self) -> Floats:
         """Sums of c (1 - c) from the most confident on."""
         if self._variance is None:
-            sure = self.ordered("msp").values.astype(np.float64)
-            self._variance = np.cumsum(sure * (1 - sure))
+            spread = np.subtract(1.0, self.ordered("msp").values, dtype=np.float64)
+            spread *= self.ordered("msp").values
+            self._variance = np.cumsum(spread, out=spread)
         return self._variance
 
     def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
@@ -116,7 +124,7 @@ class View:
         self.base, self.weights, self.wrong = base, weights, wrong
         self.n = float(base.n if weights is None else weights.sum())
         self._ranks: dict[str, Ranks] = {}
-        self._running: tuple[Floats, Floats, Floats] | None = None
+        self._running: tuple[Floats | None, NDArray[Any], Floats] | None = None
 
     @property
     def predictions(self) -> Predictions:
@@ -150,7 +158,9 @@ class View:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
-        count, errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in self._cumulative())
+        weights, *others = self._cumulative()
+        count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
+        errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
         if binning == "mass":
             self._split_ties(at, errors)
         total, wrong, sure = (np.diff(v)[::-1] for v in (count, errors, confidence))
@@ -195,15 +205,14 @@ class View:
         values = ordered.values.astype(np.float64)
         return _moments(values, weights * ~ordered.wrong), _moments(values, weights * ordered.wrong)
 
-    def _cumulative(self) -> tuple[Floats, Floats, Floats]:
-        """Running weights, errors and confidences from the most confident on."""
+    def _cumulative(self) -> tuple[Floats | None, NDArray[Any], Floats]:
+        """Running weights (None where all are 1), errors and confidences from the most confident on."""
         if self._running is None:
             ordered = self.base.ordered("msp")
             weights = self.in_order(ordered)
             wrong = ordered.wrong if self.wrong is None else self.wrong
             if weights is None:
-                count, sure = self.base.running()
-                self._running = (count, np.cumsum(wrong, dtype=np.int32).astype(np.float64), sure)
+                self._running = (None, np.cumsum(wrong, dtype=np.int32), self.base.running())
             else:
                 sure = np.cumsum(weights * ordered.values)
                 self._running = (np.cumsum(weights), np.cumsum(weights * wrong), sure)
@@ -226,7 +235,9 @@ class View:
 
     def _mass_of_resample(self, bins: int) -> BinSums:
         """A sample drawn several times may be cut by an edge: its copies are equal, so it is shared out."""
-        count, errors, confidence = (np.concatenate(([0.0], v)) for v in self._cumulative())
+        weights, *others = self._cumulative()
+        assert weights is not None
+        count, errors, confidence = (np.concatenate(([0.0], v)) for v in (weights, *others))
         at = self.n - mass_starts(int(self.n), bins)[::-1].astype(np.float64)
         total = np.diff(at)[::-1]
         wrong = np.diff(np.interp(at, count, errors))[::-1]

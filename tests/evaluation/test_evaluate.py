@@ -247,3 +247,20 @@ def test_binary_and_data_frame_input():
     assert float(metrics.brier(columns)) == pytest.approx(wanted, rel=1e-6)
     two = np.stack([1 - sigmoid.numpy(), sigmoid.numpy()], axis=1)  # what predict_proba returns
     assert float(metrics.brier(Predictions.from_probs(two, labels))) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_beyond_the_largest_bootstrap_groups_and_given_scores_are_cut_alike(monkeypatch):
+    from confide.metrics import resampling
+
+    predictions = simulated(n=600)
+    trust = {"margin": predictions.facts.margin}
+    whole = confide.evaluate(predictions, trust=trust)
+    monkeypatch.setattr(resampling, "LARGEST", 500)
+    monkeypatch.setattr(resampling, "SUBSAMPLE", 400)
+    monkeypatch.setattr(resampling, "EXACT_DRAWS", 300)
+    part = confide.evaluate(simulated(n=600), trust=trust)
+    for where in ({"metric": "auroc", "score": "trust:margin"}, {"metric": "accuracy", "group": "class=1"}):
+        one, other = whole.find(**where), part.find(**where)
+        assert one.value == other.value
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.3)
+    assert part.find("ece").chance == pytest.approx(whole.find("ece").chance, rel=0.1)
