@@ -41,7 +41,10 @@ class Recipe:
         hidden: units of a hidden layer beside the inputs; 0 is a linear oracle, the better choice below some
             thousand errors.
         epochs: passes over the fitting data; nothing is selected by validation, the last values are kept.
+        batch: samples per step.
         learning_rate: largest value of a one-cycle schedule; small steps keep the oracle near max-softmax.
+        weight_decay: of the optimiser; larger keeps the oracle simpler.
+        dropout: share of hidden units left out in each step.
         folds: members, each trained without its fold; their mean is the trust of a new sample.
         seed: of the folds, the start and the order of samples.
     """
@@ -87,10 +90,17 @@ def trained(**defaults: Any) -> Callable[[Callable[..., Oracle]], Callable[..., 
             chosen = {f.name: options.pop(f.name, getattr(recipe, f.name)) for f in fields(Recipe)}
             return method(predictions, features, recipe=Recipe(**chosen), **options)
 
+        with_recipe.__doc__ = with_shared_options(method)
         with_recipe.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
         return with_recipe
 
     return decorate
+
+
+def with_shared_options(method: Callable[..., Oracle]) -> str:
+    """The method's docstring with the recipe's options after its own, so that help shows them all."""
+    own, shared = inspect.getdoc(method) or "", (inspect.getdoc(Recipe) or "").partition("Args:\n")[2]
+    return f"{own}\n{shared}" if "Args:\n" in own else f"{own}\n\nArgs:\n{shared}"
 
 
 @dataclass(frozen=True, eq=False)

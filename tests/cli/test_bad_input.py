@@ -38,8 +38,8 @@ GOOD = {"labels": np.arange(20) % 3}
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_finite(tmp_path, capsys, value):
     path = write(tmp_path / "p.npz", logits=logits_with(value), **GOOD)
-    refused(capsys, ["evaluate", path, "-o", tmp_path / "r.html"], "logits must be finite", "sample 4 of 20")
-    assert not (tmp_path / "r.html").exists()
+    refused(capsys, ["evaluate", path, "--out", tmp_path / "out"], "logits must be finite", "sample 4 of 20")
+    assert not (tmp_path / "out").exists()
 
 
 def test_labels_out_of_range(tmp_path, capsys):
@@ -132,9 +132,9 @@ def test_a_run_folder_of_another_version_is_left_alone(tmp_path, capsys):
 
 def test_a_full_disk_leaves_earlier_results(tmp_path):
     path = write(tmp_path / "p.npz", logits=logits_with(0.0), **GOOD)
-    words = ["evaluate", str(path), "-o", str(tmp_path / "report.html"), "--quiet"]
+    words = ["evaluate", str(path), "--out", str(tmp_path / "out"), "--quiet"]
     assert main(words) == 0
-    before = (tmp_path / "report.html").read_bytes()
+    before = (tmp_path / "out" / "report.html").read_bytes()
     # A limit on the size of files fails writes just as a full disk does.
     code = (
         "import resource, sys; from confide.cli.main import main;"
@@ -144,5 +144,5 @@ def test_a_full_disk_leaves_earlier_results(tmp_path):
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("confide: ")
     assert len(done.stderr.strip().splitlines()) == 1
-    assert (tmp_path / "report.html").read_bytes() == before
-    assert not list(tmp_path.glob(".*.part"))
+    assert (tmp_path / "out" / "report.html").read_bytes() == before
+    assert not list(tmp_path.rglob(".*.part"))
