@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones"
     )
-    parser.add_argument("--batch-size", type=int, default=1000)
+    parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
 

@@ -53,6 +53,11 @@ class Device:
     def on_gpu(self) -> bool:
         return self.device.type == "cuda"
 
+    @property
+    def forward_batch(self) -> int:
+        """Samples of a forward pass without gradients: what fills a GPU, or what stays in a CPU's cache."""
+        return 1000 if self.on_gpu else 200
+
     def autocast(self) -> Any:
         """Context of the forward pass. Without a cache: a captured graph must cast the weights of its own step."""
         return torch.autocast(

@@ -26,7 +26,7 @@ def predict(
     *,
     passes: int = 0,
     average: str = "logits",
-    batch_size: int = 1000,
+    batch_size: int | None = None,
     device: str = "auto",
     foreign: bool = False,
 ) -> Predictions:
@@ -71,7 +71,7 @@ def predict(
 
 
 def penultimate(
-    model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int = 1000
+    model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int | None = None
 ) -> Features:
     """Penultimate features of a trained model on a split."""
     trained = Trained.load(model) if isinstance(model, (str, Path)) else model
@@ -82,7 +82,7 @@ def penultimate(
     network = where.place(trained.model).eval()
     parts = []
     with torch.no_grad():
-        for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
+        for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
             with where.autocast():
                 parts.append(trained.model.features(inputs).float().cpu())
     network.to("cpu")
@@ -106,7 +106,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
 
 @torch.no_grad()
 def _dropout_passes(
-    network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int, seed: int
+    network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int | None, seed: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """(averaged logits, (entropy of the mean probability, mutual information)) of passes with dropout on."""
     dropouts = [m for m in network.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]
@@ -128,13 +128,13 @@ def _dropout_passes(
 
 
 def _with_dropout(
-    network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int
+    network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int | None
 ) -> Tensor:
     parts = []
     network.eval()
     for module in dropouts:
         module.train()
-    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
         with where.autocast():
             parts.append(network(inputs).float())
     network.eval()

@@ -167,7 +167,7 @@ def _end_epoch(stack: Stack, dataset: Dataset, epoch: int, rate: float, recorder
 @torch.no_grad()
 def _forward_all(stack: Stack, feed: Feed) -> Tensor:
     parts = []
-    for inputs, _ in feed.batches(rows_in_batches(len(feed), 1000)):
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), stack.device.forward_batch)):
         parts.append(stack.forward(inputs.expand(len(stack.runs), *inputs.shape), training=False))
     return torch.cat(parts, dim=1)
 

@@ -23,14 +23,14 @@ def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.d
 
 @torch.no_grad()
 def logits_of(
-    model: nn.Module, feed: Feed, device: Device, batch_size: int = 1000, rows: slice = slice(None)
+    model: nn.Module, feed: Feed, device: Device, batch_size: int | None = None, rows: slice = slice(None)
 ) -> Tensor:
     """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back."""
     was_training = model.training
     model.eval()
     parts = []
     start, stop, _ = rows.indices(len(feed))
-    batches = [batch + start for batch in rows_in_batches(stop - start, batch_size)]
+    batches = [batch + start for batch in rows_in_batches(stop - start, batch_size or device.forward_batch)]
     for inputs, _ in feed.batches(batches):
         with device.autocast():
             parts.append(model(inputs).float())
