@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from confide.core.door import InputError
-from confide.core.facts import join_facts
+from confide.core.facts import Facts, join_facts
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
-from confide.core.results import Comparison
+from confide.core.results import Comparison, asdict_shallow
 from confide.evaluation.evaluate import words_of
 from confide.evaluation.measuring import Asked, lacking
 from confide.metrics.family import label_of, parse
@@ -202,9 +202,9 @@ def tail(seen: float, null: Floats) -> float:
     return min(smallest, math.erfc(seen / scale / math.sqrt(2)))
 
 
-def _on_cpu(predictions: Predictions) -> Any:
-    rows = torch.arange(len(predictions))
-    return predictions.facts.take(rows) if predictions.labels.device.type != "cpu" else predictions.facts
+def _on_cpu(predictions: Predictions) -> Facts:
+    known = asdict_shallow(predictions.facts)
+    return Facts(**{k: None if v is None else v.cpu() for k, v in known.items()})  # type: ignore[arg-type]
 
 
 def difference_interval(difference: float, draws: Floats, factor: float) -> tuple[float, float]:
