@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     trusts, scores, left_out = fit_all(args, evidence, options)
     about: dict[str, Any] = {"title": "Trust predictors", "class_names": evidence.test.class_names}
     found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, **about)
-    swept = [] if args.sweep is None else [sweep(args, evidence, dict(options.get("steep_slope", {})))]
+    # Without errors to learn from there is no oracle to sweep; the note above says so.
+    wanted = args.sweep is not None and ("steep_slope" in trusts or args.only)
+    swept = [sweep(args, evidence, dict(options.get("steep_slope", {})))] if wanted else []
     found = replace(found, curves=(*found.curves, *swept), warnings=(*found.warnings, *left_out))
     same = {
         word: rate_at_same(evidence.test, one, scores["mcp"])[2]

@@ -58,7 +58,7 @@ def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
     for word in order:
         tests = {one.metric: one for one in found.comparisons if one.b == word}
         cells = [_cell(found, word, metric, scale, digits) for metric, _, scale, digits in RANKING]
-        marks = [f"{tests[m].p_holm:.3f}" + _mark(tests[m].better) if m in tests else "" for m in ("auroc", "aurc")]
+        marks = [_p_value(tests[m].p_holm) + _mark(tests[m].better) if m in tests else "" for m in ("auroc", "aurc")]
         rows.append((word, *cells, *marks))
     return text_table(header, rows)
 
@@ -79,6 +79,10 @@ def sweep_table(curve: Curve) -> str:
     columns = [curve.columns[name] for name in ("alpha_neg", "tpr", "tnr", "auroc")]
     rows = [(f"{a:g}", *(f"{100 * v:.1f}" for v in values)) for a, *values in zip(*columns, strict=True)]
     return text_table(("alpha_neg", "TPR %", "TNR %", "AUROC %"), rows)
+
+
+def _p_value(p: float) -> str:
+    return "<0.001" if p < 0.0005 else f"{p:.3f}"
 
 
 def _mark(better: str | None) -> str:

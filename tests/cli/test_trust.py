@@ -93,7 +93,17 @@ def test_no_errors_to_learn_from_leaves_the_oracles_out(folder, tmp_path, capsys
     val = confide.Predictions.load(folder / "val.parquet")
     val.take(val.facts.correct.numpy()).save(tmp_path / "right.parquet")
     assert (
-        main(["trust", str(tmp_path / "right.parquet"), str(folder / "test.parquet"), "--fast", "-o", str(tmp_path)])
+        main(
+            [
+                "trust",
+                str(tmp_path / "right.parquet"),
+                str(folder / "test.parquet"),
+                "--fast",
+                "--sweep",
+                "-o",
+                str(tmp_path),
+            ]
+        )
         == 0
     )
     out = capsys.readouterr().out
