@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, default=None)
     parser.add_argument("--device", default=None)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--batch-size", type=int, default=500)
+    parser.add_argument("--batch-size", type=int, default=128)
     args = parser.parse_args()
     if args.packages:
         sys.path.insert(0, str(args.packages))

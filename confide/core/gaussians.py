@@ -117,8 +117,11 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
         check_choice(shrinkage, ("auto", "none", "ledoit_wolf", "oas"), "shrinkage")
     else:
         check_range(float(shrinkage), "shrinkage", 0, 1)
-    keep, notes = _varying(moments)
-    within, total = (covariance[np.ix_(keep, keep)] for covariance in (moments.within(), moments.total()))
+    within = moments.within()
+    total = moments.total(within)
+    keep, notes = _varying(moments, total)
+    if not keep.all():
+        within, total = (covariance[np.ix_(keep, keep)] for covariance in (within, total))
     if np.trace(within) <= 8 * moments.precision * np.trace(total):
         raise InputError(
             "features must vary within the classes, but every sample equals its class mean; "
@@ -160,9 +163,8 @@ def _present(moments: Moments) -> int:
     return int((moments.counts > 0).sum())
 
 
-def _varying(moments: Moments) -> tuple[NDArray[np.bool_], list[str]]:
-    variance = np.diag(moments.total())
-    keep = variance > (4 * moments.precision * moments.mean) ** 2
+def _varying(moments: Moments, total: Float64) -> tuple[NDArray[np.bool_], list[str]]:
+    keep = np.diag(total) > (4 * moments.precision * moments.mean) ** 2
     if not keep.any():
         raise InputError("features must vary, but every sample has the same ones; check the extractor")
     constant = int((~keep).sum())

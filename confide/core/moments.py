@@ -20,7 +20,7 @@ from confide.core.rows import block_rows, blocks, check_block, matrix_product, w
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 PRODUCT_ROWS = 2048
-"""Rows of one product on a CPU: few enough that float32 sums stay exact, enough for full speed."""
+"""Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +68,10 @@ class Moments:
         covariance: Float64 = (self.scatter - residue.T @ residue) / self.n
         return covariance
 
-    def total(self) -> Float64:
+    def total(self, within: Float64 | None = None) -> Float64:
         """Biased covariance of all rows about their mean: within plus between."""
         factor = self.between_factor()
-        covariance: Float64 = self.within() + factor.T @ factor
+        covariance: Float64 = (self.within() if within is None else within) + factor.T @ factor
         return covariance
 
     def about(self, pilots: Float64) -> Moments:
@@ -159,8 +159,8 @@ def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | 
 
 def product_rows(values: Any, dim: int) -> int:
     """Rows of one block of products, where the values live."""
-    rows = block_rows(values, dim)
-    return rows if isinstance(values, Tensor) and values.device.type != "cpu" else min(rows, PRODUCT_ROWS)
+    on_device = isinstance(values, Tensor) and values.device.type != "cpu"
+    return min(block_rows(values, dim), 16 * PRODUCT_ROWS if on_device else PRODUCT_ROWS)
 
 
 def fourth_moment(values: Any, labels: Labels | None, centres: Float64) -> float:
