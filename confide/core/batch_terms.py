@@ -18,7 +18,8 @@ def kde_calibration_error(logits: Logits, labels: Labels, bandwidth: float | Non
     if form == "released":
         probs = probs.detach()
     chosen = likely_bandwidth(probs.detach(), extra_factor=form == "original") if bandwidth is None else bandwidth
-    return dirichlet_calibration_error(probs, labels, chosen, power)
+    # A bad label has raised or set the device's flag already; an index out of range would end the process there.
+    return dirichlet_calibration_error(probs, labels.clamp(0, logits.shape[1] - 1), chosen, power)
 
 
 def class_mean_gap(logits: Logits, labels: Labels) -> Scalar:
@@ -27,7 +28,7 @@ def class_mean_gap(logits: Logits, labels: Labels) -> Scalar:
     if not n:
         return logits.sum()
     share = torch.zeros(num_classes, dtype=accumulator(logits.dtype), device=logits.device)
-    share = share.index_add(0, labels, torch.full_like(labels, 1, dtype=share.dtype)) / n
+    share = share.index_add(0, labels.clamp(0, num_classes - 1), torch.full_like(labels, 1, dtype=share.dtype)) / n
     return (_probs(logits).mean(dim=0) - share).abs().mean()
 
 

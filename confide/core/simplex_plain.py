@@ -25,7 +25,7 @@ STATISTICS = (
     "norm",
     "excess",
 )
-BAD_LABEL, BAD_LOGITS = 1, 2
+BAD_LABEL, BAD_LOGITS, BAD_NUMBER = 1, 2, 3
 _FLAGS: dict[torch.device, Tensor] = {}
 
 
@@ -129,9 +129,9 @@ def refuse_second_derivative(what: str, advice: str) -> None:
 
 
 def device_flag(device: torch.device) -> Tensor:
-    """The flag word of a device: bit 0 a bad label, bit 1 logits that are not finite."""
+    """The flags of a device: a bad label, logits that are not finite, an id or group out of range."""
     if device not in _FLAGS:
-        _FLAGS[device] = torch.zeros(2, dtype=torch.int32, device=device)
+        _FLAGS[device] = torch.zeros(3, dtype=torch.int32, device=device)
     return _FLAGS[device]
 
 
@@ -145,7 +145,7 @@ def read_flags() -> list[str]:
     """One clear line per problem seen since the last reading, and the flags cleared; waits for the devices."""
     problems = []
     for device, flag in _FLAGS.items():
-        bad_label, bad_logits = flag.tolist()
+        bad_label, bad_logits, bad_number = flag.tolist()
         flag.zero_()
         if bad_label:
             problems.append(
@@ -156,5 +156,10 @@ def read_flags() -> list[str]:
             problems.append(
                 f"logits must be finite, got NaN or infinity on {device} since the last check; "
                 "lower the learning rate, or mend the model or data that made it"
+            )
+        if bad_number:
+            problems.append(
+                f"ids and groups must lie within num_samples and num_groups, got one outside on {device} since the "
+                "last check; it was counted with the nearest: set the option to the true number"
             )
     return problems

@@ -74,9 +74,13 @@ def _update(
     learn = getattr(held, "update", None)
     if learn is None:
         return
+    # Lightning drops the validation loader of a module without a validation_step.
     batches = loader if loader is not None else trainer.val_dataloaders
     if batches is None:
-        raise InputError(f"loss '{held.word}' learns from validation predictions; give the trainer a validation loader")
+        raise InputError(
+            f"loss '{held.word}' learns from validation predictions, but the trainer has none; give it a loader "
+            "and the module a validation_step, or pass loader= to loss_callback"
+        )
     learn(*predictions_of(module, batches, batch_to))
 
 

@@ -49,6 +49,8 @@ def class_balanced(
             return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         return -weight[labels.clamp(0, logits.shape[1] - 1)] * log_p
+    simplex_statistics(logits.detach(), labels, "log_p_true")
+    labels = labels.clamp(0, logits.shape[1] - 1)
     logits = logits.to(weight.dtype)
     onehot = functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
     if form == "softmax_bce":

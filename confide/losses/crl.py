@@ -11,6 +11,7 @@ from torch import Tensor
 from confide.core.door import InputError
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics
+from confide.core.simplex_plain import BAD_NUMBER, set_flag
 from confide.losses.family import LossModule, one_call, stateful_loss
 
 RELEASED_LOGARITHMS = {10: 2.302585, 100: 4.605170}
@@ -82,7 +83,8 @@ class CorrectnessRanking(LossModule):
             raise InputError(f"ids must be whole numbers, positions in the training set, got {ids.dtype}")
         ids = ids.to(torch.int64)
         if ids.device.type != "cpu" and not self.grows:
-            return ids
+            set_flag((ids < 0) | (ids >= len(self.counts)), BAD_NUMBER)
+            return ids.clamp(0, len(self.counts) - 1)
         if len(ids) and (int(ids.min()) < 0 or (not self.grows and int(ids.max()) >= len(self.counts))):
             raise InputError(
                 f"ids must lie in [0, {len(self.counts)}), got {int(ids.min())} to {int(ids.max())}; "

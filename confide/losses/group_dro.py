@@ -10,6 +10,7 @@ from torch import Tensor
 from confide.core.door import InputError
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics
+from confide.core.simplex_plain import BAD_NUMBER, set_flag
 from confide.losses.family import LossModule, one_call, stateful_loss
 
 
@@ -79,7 +80,9 @@ class GroupDRO(LossModule):
         if groups.is_floating_point():
             raise InputError(f"groups must be whole numbers, group indices, got {groups.dtype}")
         groups = groups.to(torch.int64)
-        if groups.device.type == "cpu" and len(groups):
+        if groups.device.type != "cpu":
+            set_flag((groups < 0) | (groups >= len(self.q)), BAD_NUMBER)
+        elif len(groups):
             low, high = int(groups.min()), int(groups.max())
             if low < 0 or high >= len(self.q):
                 raise InputError(f"groups must lie in [0, {len(self.q)}), got {low} to {high}; set num_groups")

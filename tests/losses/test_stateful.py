@@ -1,0 +1,125 @@
+"""What is special to losses with state: how it moves, and that it can be saved."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from confide import losses
+from confide.core.door import InputError
+
+
+def overconfident(n=400, num_classes=4, accuracy=0.5, seed=0):
+    """Logits of confidence near 0.95 that are right with the given probability."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, num_classes, (n,), generator=generator)
+    guess = torch.where(torch.rand(n, generator=generator) < accuracy, labels, (labels + 1) % num_classes)
+    logits = functional.one_hot(guess, num_classes).double() * 4
+    return logits + torch.rand((n, num_classes), generator=generator, dtype=torch.float64), labels
+
+
+def test_adafocal_raises_gamma_where_the_network_is_too_sure():
+    loss = losses.create("adafocal", rate=1.0)
+    loss.update(*overconfident())
+    assert bool((loss.gammas > 1).all())
+    loss.update(*overconfident(accuracy=1.0))
+    assert loss.gammas.shape == (15,)
+    assert loss.edges[0] > 0.5
+
+
+def test_adafocal_switches_sign_and_stays_within_its_bounds():
+    loss = losses.create("adafocal", rate=20.0, gamma_min=-2.0, gamma_max=7.0)
+    for _ in range(4):
+        loss.update(*overconfident(accuracy=0.0))
+    assert loss.gammas.max() == 7.0
+    for _ in range(40):
+        loss.update(
+            torch.rand((300, 4)).double() * 0.1 + functional.one_hot(torch.zeros(300).long(), 4),
+            torch.zeros(300).long(),
+        )
+    assert loss.gammas.min() < 0
+    assert loss.gammas.min() >= -2.0
+    logits, labels = overconfident(8)
+    p = logits.softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+    loss.gammas.fill_(-1.0)
+    torch.testing.assert_close(loss(logits, labels), (-(1 + p) * p.log()).mean())
+
+
+def test_an_empty_validation_set_is_refused():
+    with pytest.raises(InputError, match="at least one sample"):
+        losses.create("adafocal").update(torch.zeros((0, 3)), torch.zeros(0, dtype=torch.int64))
+
+
+def test_calfocal_is_focal_of_gamma_one_until_it_knows_the_validation_set():
+    logits, labels = overconfident(20)
+    for case in (1, 2):
+        loss = losses.create("calfocal", case=case)
+        torch.testing.assert_close(loss(logits, labels), losses.focal(logits, labels, gamma=1.0).mean())
+        loss.update(*overconfident())
+        assert loss(logits, labels) != losses.focal(logits, labels, gamma=1.0).mean()
+
+
+def test_crl_counts_by_id_in_training_mode_only_and_grows():
+    loss = losses.create("crl")
+    logits, labels = torch.eye(3), torch.tensor([0, 1, 0])
+    loss(logits, labels, ids=torch.tensor([5, 0, 2]))
+    assert loss.counts.tolist() == [1, 0, 0, 0, 0, 1]
+    loss.eval()(logits, labels, ids=torch.tensor([5, 0, 2]))
+    assert loss.counts.tolist() == [1, 0, 0, 0, 0, 1]
+    loss.end_epoch()
+    assert loss.passes[0] == 1
+    loss.end_epoch()
+    assert loss.passes[0] == 2
+
+
+def test_crl_ranks_neighbours_by_their_history():
+    loss = losses.create("crl", num_samples=2)
+    loss.counts.copy_(torch.tensor([1, 0]))
+    logits = torch.tensor([[0.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+    surer = float(torch.sigmoid(torch.tensor(2.0, dtype=torch.float64)))
+    # f = (1, 0), confidence = (0.5, surer): both pairs are ranked the wrong way, by 1 + (surer - 0.5)
+    each = losses.create("crl", num_samples=2, reduction="none")
+    each.load_state_dict(loss.state_dict())
+    plain = functional.cross_entropy(logits, torch.tensor([0, 0]), reduction="none")
+    found = each(logits, torch.tensor([0, 0]), ids=torch.tensor([0, 1])) - plain
+    torch.testing.assert_close(found, torch.full((2,), 0.5 + surer, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"ids must lie in \[0, 2\), got 0 to 9"):
+        loss(logits, torch.tensor([0, 0]), ids=torch.tensor([0, 9]))
+
+
+def test_selective_au_gives_equal_samples_equal_weights_and_forgets_after_an_epoch():
+    logits, labels = torch.zeros((5, 3), dtype=torch.float64), torch.arange(5) % 3
+    found = losses.selective_au(logits, labels)
+    assert found.unique().numel() == 1
+    loss = losses.create("selective_au", accumulate=True)
+    loss(logits, labels)
+    loss(logits, labels)
+    assert loss.histogram.sum() == 10
+    loss.end_epoch()
+    assert loss.histogram.sum() == 0
+
+
+def test_the_released_entropy_score_of_selective_au_is_a_constant_times_cross_entropy():
+    logits, labels = overconfident(64)
+    ratio = losses.selective_au(logits, labels, score="entropy", form="released") / losses.cross_entropy(logits, labels)
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 0.77432), rtol=1e-5, atol=1e-5)
+
+
+def test_group_dro_moves_weight_to_the_worse_group_in_training_mode_only():
+    loss = losses.create("group_dro", step_size=1.0)
+    logits = torch.tensor([[4.0, 0.0], [0.0, 4.0]], dtype=torch.float64)
+    labels, groups = torch.tensor([0, 0]), torch.tensor([0, 1])
+    value = loss(logits, labels, groups=groups)
+    easy, hard = math.log1p(math.exp(-4)), math.log1p(math.exp(4))
+    q = math.exp(hard) / (math.exp(hard) + math.exp(easy))
+    assert value.item() == pytest.approx(q * hard + (1 - q) * easy)
+    before = loss.q.clone()
+    loss.eval()(logits, labels, groups=groups)
+    assert torch.equal(loss.q, before)
+    with pytest.raises(InputError, match=r"groups must lie in \[0, 2\), got 0 to 5"):
+        loss(logits, labels, groups=torch.tensor([0, 5]))
+    with pytest.raises(InputError, match="an adjustment needs group_counts"):
+        losses.create("group_dro", adjustment=1.0)
