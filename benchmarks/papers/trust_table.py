@@ -42,7 +42,7 @@ def main() -> None:
     args = arguments()
     out = Path(args.out)
     if not args.tabulate:
-        files.write_json(out / "machine.json", {**machine(), "command": " ".join(["python", *sys.argv])})
+        files.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
         for seed in args.seeds:
             collect(args, seed, out)
     if not args.collect:
@@ -66,6 +66,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tabulate", action="store_true", help="tests and tables only, from what --collect wrote")
     parser.add_argument("--out", default="trust-table")
     return parser.parse_args()
+
+
+def command(args: argparse.Namespace) -> str:
+    """What was run, with the data's name instead of its place."""
+    words = [Path(word).name if word in (args.data, args.out) else word for word in sys.argv[1:]]
+    return " ".join(["python", "benchmarks/papers/trust_table.py", *words])
 
 
 def machine() -> dict[str, str]:
@@ -252,7 +258,7 @@ def markdown(args: argparse.Namespace, about: dict[str, str], rows: list[dict[st
     accuracy = [row["accuracy"] for row in rows if row["predictor"] == "mcp"]
     head = ("predictor", *METRICS, "TNR of mcp at that TPR", "AUROC better than mcp (p per seed)", "AURC better (p)")
     lines = [
-        f"# Trust predictors of a {args.model} on {Path(args.data).name}",
+        f"# Trust predictors of a {about['model']} on {Path(args.data).name}",
         "",
         f"Accuracy {', '.join(f'{100 * a:.2f}' for a in accuracy)} %; mean and standard deviation over {len(accuracy)} "
         f"seeds; {about['device']}, torch {about['torch']}, {about['date']}. Rates in %, AURC and E-AURC x 1000.",
