@@ -1,10 +1,10 @@
 """How fast training is: on a GPU with CIFAR-10 against a plain loop, on the CPU against a hand-written one.
 
     python -m benchmarks.speed.training cpu
-    python -m benchmarks.speed.training gpu --cifar FOLDER [--models resnet18 resnet34] [--losses ...]
+    python -m benchmarks.speed.training gpu [--cifar FOLDER] [--models resnet18 resnet34] [--losses ...]
     python -m benchmarks.speed.training accuracy --cifar FOLDER
 
-`FOLDER` holds CIFAR-10 as its official binary archive unpacks. Each mode prints a table in Markdown.
+`FOLDER` holds CIFAR-10 as its official binary archive unpacks; without it `gpu` trains on noise of the same shape.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch.nn.functional as functional
 
 from confide import models
 from confide.core.progress import Progress
-from confide.core.records import Dataset, Scores
+from confide.core.records import Dataset, Scores, Split
 from confide.data import load_dataset
 from confide.training import Settings, fit, predict
 from confide.training.validation import summary
@@ -51,14 +51,26 @@ def main() -> None:
     if args.mode == "cpu":
         cpu(args.repeats)
         return
-    if args.cifar is None:
+    if args.cifar is None and args.mode == "accuracy":
         parser.error("--cifar FOLDER is needed: CIFAR-10 in the layout of its binary archive")
-    dataset = load_dataset(str(args.cifar), val_fraction=0.1)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {len(dataset.train)} training images\n")
+    dataset = load_dataset(str(args.cifar), val_fraction=0.1) if args.cifar else synthetic()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {dataset.name}, {len(dataset.train)} images\n")
     if args.mode == "gpu":
         gpu(dataset, args)
     else:
         accuracy(dataset, args)
+
+
+def synthetic() -> Dataset:
+    """Noise of CIFAR-10's shape and sizes: as fast to train on, not to learn."""
+    generator = np.random.default_rng(0)
+
+    def split(n: int) -> Split:
+        images = generator.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
+        return Split(images, generator.integers(0, 10, n), np.arange(n))
+
+    splits = {"train": split(45_000), "val": split(5_000), "test": split(10_000)}
+    return Dataset("synthetic", "image", splits, tuple(map(str, range(10))))
 
 
 def gpu(dataset: Dataset, args: argparse.Namespace) -> None:
