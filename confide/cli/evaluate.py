@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 EXAMPLE = (
     "  confide evaluate predictions.parquet\n"
     "  confide evaluate shards/ --metrics accuracy ece aurc --no-intervals\n"
-    "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json"
+    "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json\n"
+    "  confide evaluate runs/adafocal --shift corruptions --data cifar10"
 )
 
 
@@ -38,9 +39,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default=None, help="title of the report")
     parser.add_argument("--split", default=None, help="name of the split, if the file does not say it")
     parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    parser.add_argument(
+        "--shift", metavar="KIND", default=None, help="FILE is a trained model: corruptions, domain, ..."
+    )
+    parser.add_argument("--data", default=None, help="with --shift: the dataset whose test split is shifted")
+    parser.add_argument("--beside", nargs="+", default=[], metavar="MODEL", help="with --shift: further models")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.shift:
+        from confide.cli.shift import from_evaluate
+
+        return from_evaluate(args)
     from confide.core.records import Scores
     from confide.evaluation.evaluate import evaluate
     from confide.evaluation.streaming import gather

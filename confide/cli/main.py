@@ -20,6 +20,7 @@ VERBS = {
     "train": "train a classifier with any loss",
     "predict": "predictions of a trained checkpoint",
     "trust": "fit and compare trust predictors",
+    "shift": "trained models on corrupted, attacked and foreign data",
     "report": "draw an evaluation or a run as one HTML file",
     "list": "every method, with paper and options",
     "doctor": "what is installed, what is missing, how to get it",

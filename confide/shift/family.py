@@ -25,10 +25,10 @@ BLOCK = {"cpu": 1 << 19, "cuda": 1 << 25}
 
 
 def names(kind: str = "all") -> tuple[str, ...]:
-    """Words by kind: `benchmark` (the 15), `benchmark16` (with Gaussian blur), `corruptions` (19), `domain`, `all`."""
-    check_choice(kind, ("benchmark", "benchmark16", "corruptions", "domain", "all"), "kind")
-    kinds = {"all": ("benchmark", "extra", "domain"), "corruptions": ("benchmark", "extra")}.get(kind, (kind,))
-    if kind == "benchmark16":
+    """Words by kind: `benchmark` (15), `corruptions` (16, with Gaussian blur), `corruptions19`, `domain`, `all`."""
+    check_choice(kind, ("benchmark", "corruptions", "corruptions19", "domain", "all"), "kind")
+    kinds = {"all": ("benchmark", "extra", "domain"), "corruptions19": ("benchmark", "extra")}.get(kind, (kind,))
+    if kind == "corruptions":
         return (*names("benchmark"), "gaussian_blur")
     return tuple(method.word for method in SHIFTS if method.facts["kind"] in kinds)
 

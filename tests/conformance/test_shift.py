@@ -10,7 +10,7 @@ from confide import shift
 from confide.core.door import InputError
 
 WORDS = shift.names()
-CORRUPTIONS = shift.names("corruptions")
+CORRUPTIONS = shift.names("corruptions19")
 # With the published parameters these do not move away from the clean image step by step: elastic and glass trade one
 # parameter against another, saturate first fades and then colours, frost and spatter change their kind of cover.
 NOT_BY_DISTANCE = {"elastic_transform", "glass_blur", "saturate", "frost", "spatter"}

@@ -1,0 +1,49 @@
+"""Foreign data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confide.core.records import Dataset, Split
+
+OUT_OF_SCOPE = "out-of-scope"
+
+
+def short_name(source: str) -> str:
+    """How a foreign set is called: its word, or the name of its file or folder."""
+    return Path(source.rstrip("/")).name.split(".")[0] or source
+
+
+def load_foreign(source: str, known: Dataset, known_source: str, shape: tuple[int, ...] | None, *, most: int) -> Split:
+    """The foreign samples of a source.
+
+    Args:
+        source: a path, a word of the data room, a name in the data folder, or `out-of-scope` of the known data.
+        known_source: how the known data were named; out-of-scope queries are in the same file.
+        shape: of the model's images; None for other inputs.
+        most: samples at most; 0 takes all.
+    """
+    from confide.core.door import InputError
+    from confide.data import data_folder, load_dataset
+    from confide.shift.foreign import foreign_split, pair_of
+
+    if source == OUT_OF_SCOPE:
+        dataset = load_dataset(known_source, out_of_scope="only")
+        return foreign_split(dataset, pair_of(known.name, source), shape, most=most)
+    place = _in_data_folder(source, data_folder())
+    # All of a set that has no test split of its own is foreign: nothing of it is cut off.
+    dataset = load_dataset(place, val_fraction=0, test_fraction=0)
+    if dataset.kind != known.kind:
+        raise InputError(f"foreign data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s")
+    return foreign_split(dataset, pair_of(known.name, short_name(source)), shape, most=most)
+
+
+def _in_data_folder(source: str, folder: Path) -> str:
+    if Path(source).exists() or not folder.is_dir():
+        return source
+    for entry in sorted(folder.iterdir()):
+        if entry.name.split(".")[0] == source:
+            return str(entry)
+    return source

@@ -1,0 +1,261 @@
+"""`confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and foreign data, side by side."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.core.records import Dataset
+    from confide.core.results import Evaluation
+    from confide.training import Trained
+
+EXAMPLE = """\
+  confide shift runs/adafocal --data cifar10 --calibrate temperature
+  confide shift runs/ce runs/adafocal --data cifar10 --ood tinyimagenet32/ dtd.npz mnist/ --out shift
+  confide shift runs/ce --data fashion-sample --words fog gaussian_noise pgd --severities 1 3 5
+  confide shift runs/intents --data clinc150:data_full.json --ood out-of-scope"""
+
+TABLE = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
+    parser.add_argument("--data", required=True, help="the dataset whose test split is shifted: a word, or a path")
+    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    parser.add_argument(
+        "--kind",
+        default="corruptions",
+        help="benchmark (15), corruptions (16, default), corruptions19, domain, attacks, all, or none",
+    )
+    parser.add_argument("--words", nargs="+", default=None, help="single shifts and attacks instead of a kind")
+    parser.add_argument("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument(
+        "--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224"
+    )
+    parser.add_argument(
+        "--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope"
+    )
+    parser.add_argument("--calibrate", nargs="+", default=["temperature"], metavar="WORD", help="fitted on clean val")
+    parser.add_argument("--no-calibrate", action="store_true", help="as trained only")
+    parser.add_argument("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
+    parser.add_argument("--rmd", action="store_true", help="difficulty by severity and by label noise")
+    parser.add_argument("--samples", type=int, default=0, help="only so many test samples (default: all)")
+    parser.add_argument("--batch-size", type=int, default=1000)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
+    parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap")
+    parser.add_argument("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")
+
+
+def from_evaluate(args: argparse.Namespace) -> int:
+    """`confide evaluate MODEL --shift KIND --data DATA`: the same with the words of that verb."""
+    from confide.core.door import InputError
+
+    if not args.data:
+        raise InputError("--shift needs the dataset whose test split is shifted; add --data DATA")
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    words = [args.source, *args.beside, "--data", args.data, "--kind", args.shift, "--seed", str(args.seed)]
+    words += ["--out", args.out or f"{Path(args.source).name}-shift"]
+    own = parser.parse_args([*words, "--no-intervals"] if args.no_intervals else words)
+    own.json = args.json
+    return run(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Grid, foreign data, report."""
+    from confide.cli.tables import print_json
+    from confide.data import load_dataset
+    from confide.report import write_report
+
+    dataset = load_dataset(args.data, **dict(_option(text) for text in args.data_option))
+    found = evaluate_shift(args, dataset, _models(args.models))
+    out = Path(args.out)
+    found.save(out / "evaluation.json")
+    write_report(found, out / "report.html")
+    if args.json:
+        print_json({**found.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
+        return 0
+    for line in tables(found):
+        print(line)
+    print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
+    return 0
+
+
+def _models(paths: list[str]) -> dict[str, Trained]:
+    from confide.core.door import InputError
+    from confide.training import Trained
+
+    names = [Path(path).resolve().name for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(Path(path)) for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError(f"models must differ, got {', '.join(paths)}")
+    return {name: Trained.load(path) for name, path in zip(names, paths, strict=True)}
+
+
+def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained]) -> Evaluation:
+    """The grid where the data are images, every foreign set, RMD by label noise: one evaluation."""
+    import numpy as np
+
+    from confide.core.door import InputError
+    from confide.evaluation import join
+
+    test = dataset.test
+    if args.samples:
+        test = test.take(np.arange(min(args.samples, len(test))))
+    for name, trained in models.items():
+        trained.preparation.check(test, f"'{dataset.name}' for model '{name}'")
+    wanted = args.words or args.kind
+    gridded = wanted != "none" and dataset.kind == "image"
+    if not gridded and not args.ood:
+        raise InputError(f"nothing to do: '{dataset.name}' has no images to corrupt and no --ood was given")
+    evaluations = [_grid(args, dataset, test, models, wanted)] if gridded else []
+    for source in args.ood:
+        evaluations += _foreign(args, dataset, test, models, source)
+    title = f"{dataset.name} under shift"
+    unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
+    return join(evaluations, about={"title": title, "unit": unit, "class_names": list(dataset.class_names)})
+
+
+def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], wanted: Any) -> Evaluation:
+    from confide.cli.shift_subjects import Runner, Wishes, subject_of
+    from confide.core.files import checksum
+    from confide.evaluation import label_noise_curve, shift_grid
+    from confide.shift import noisy_labels
+
+    wishes = Wishes([] if args.no_calibrate else args.calibrate, args.trust, args.rmd, args.batch_size, args.seed)
+    runners = {name: Runner.of(trained, args.device) for name, trained in models.items()}
+    paths = dict(zip(models, args.models, strict=True))
+    subjects = {}
+    for name, runner in runners.items():
+        file = Path(paths[name]) / "model.safetensors" if Path(paths[name]).is_dir() else Path(paths[name])
+        subjects[name] = subject_of(runner, dataset, wishes, checksum(file))
+    found = shift_grid(
+        test,
+        subjects,
+        words=wanted,
+        severities=args.severities,
+        form=args.form,
+        seed=args.seed,
+        folder=args.out,
+        batch_size=args.batch_size,
+        device=next(iter(runners.values())).where.device,
+        intervals=not args.no_intervals,
+        commands=["confide shift " + " ".join(args.models) + f" --data {args.data}"],
+    )
+    curves = []
+    for name, subject in subjects.items():
+        if subject.hardness is not None:
+            features = runners[name].outputs(test, "test", args.batch_size)[1].values
+
+            def noisy(labels: Any, rate: float) -> Any:
+                return noisy_labels(labels, rate, num_classes=dataset.num_classes, ids=test.ids, seed=args.seed)
+
+            curves.append(label_noise_curve(subject.hardness, features, test.labels, noisy, model=name))
+    return replace(found, curves=(*found.curves, *curves))
+
+
+def _foreign(
+    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str
+) -> list[Evaluation]:
+    """Known against foreign samples, for every model."""
+    from confide import trust
+    from confide.cli.foreign_data import load_foreign, short_name
+    from confide.core.records import Split
+    from confide.evaluation import Side, ood
+    from confide.shift.foreign import named_ids
+    from confide.training import penultimate, predict
+
+    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
+    foreign = load_foreign(source, dataset, args.data, shape, most=args.samples)
+    known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
+    words = [word for word in args.trust if not trust.TRUST.get(word).facts["trained"]]
+    reference_rows = _spread(dataset.train)
+    found = []
+    for name, trained in models.items():
+        sides = [
+            Side(
+                predict(trained, part, "test", foreign=part is foreign, batch_size=args.batch_size, device=args.device),
+                penultimate(trained, part, "test", batch_size=args.batch_size).values,
+            )
+            for part in (known, foreign)
+        ]
+        reference = penultimate(trained, reference_rows, "train", batch_size=args.batch_size)
+        found.append(
+            ood(
+                *sides,
+                name=short_name(source),
+                reference=reference,
+                trust_predictors={word: _plain(trust.fit(word)) for word in words},
+                model=name,
+                intervals=not args.no_intervals,
+                seed=args.seed,
+            )
+        )
+    return found
+
+
+def _plain(fitted: Any) -> Any:
+    return lambda predictions, features: fitted(predictions)
+
+
+def _spread(train: Any) -> Any:
+    import numpy as np
+
+    from confide.cli.shift_subjects import MOST_REFERENCE
+
+    return train.take(np.linspace(0, len(train) - 1, min(len(train), MOST_REFERENCE)).round().astype(np.int64))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    import yaml
+
+    from confide.core.door import InputError
+
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InputError(f"an option must be NAME=VALUE, got '{text}'")
+    return name.strip(), yaml.safe_load(value)
+
+
+def tables(found: Evaluation) -> list[str]:
+    """Means over the cells beside the clean values, and the foreign sets."""
+    from confide.cli.tables import text_table
+
+    lines = []
+    rows = []
+    for m in found.measurements:
+        if m.metric == "accuracy" and m.group in (None, "shift=mean"):
+            where = {"model": m.model, "stage": m.stage, "group": m.group}
+            values = [_number(found, word, where) for word in TABLE]
+            rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
+    if rows:
+        lines.append(text_table(["model", "stage", "images", *TABLE], rows))
+    groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    if groups:
+        rows = [
+            [m.model, str(m.group)[4:], str(m.score), f"{m.value:.4f}"]
+            + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in OOD_TABLE]
+            for m in groups
+        ]
+        lines.append("\n" + text_table(["model", "foreign", "score", "auroc", *OOD_TABLE], rows))
+    return lines
+
+
+OOD_TABLE = ("aupr_in", "aupr_out", "fpr95")
+
+
+def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:
+    for m in found.measurements:
+        if (
+            m.metric == word
+            and m.score in (None, "msp", where.get("score"))
+            and all(getattr(m, k) == v for k, v in where.items())
+        ):
+            return f"{m.value:.4f}"
+    return "-"

@@ -1,0 +1,104 @@
+"""The verb `shift` from a trained model to a report, also by `evaluate --shift`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from confide.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A dataset of bright and dark colour images, a foreign one, and two models trained for an epoch."""
+    root = tmp_path_factory.mktemp("shift")
+    random = np.random.default_rng(0)
+    labels = np.arange(160) % 2
+    images = (
+        random.integers(0, 100, (160, 32, 32, 3), dtype=np.uint8) + (labels * 120).astype(np.uint8)[:, None, None, None]
+    )
+    wrong = random.random(160) < 0.25
+    labels[wrong] = 1 - labels[wrong]  # some are wrong, so that a calibrator has something to do
+    np.savez(root / "tones.npz", images=images, labels=labels)
+    np.savez(
+        root / "stripes.npz", images=np.tile(np.uint8([0, 255]), (30, 48, 24))[..., None], labels=np.arange(30) % 3
+    )
+    for name, seed in (("first", 0), ("second", 1)):
+        options = ["--model", "small_cnn", "--epochs", "1", "--batch-size", "32", "--seed", str(seed), "--quiet"]
+        assert main(["train", str(root / "tones.npz"), *options, "--out", str(root / name)]) == 0
+    return root
+
+
+def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
+    out = folder / "out"
+    command = ["shift", str(folder / "first"), str(folder / "second"), "--data", str(folder / "tones.npz")]
+    command += [
+        "--words",
+        "contrast",
+        "gaussian_noise",
+        "fgsm",
+        "--severities",
+        "1",
+        "5",
+        "--rmd",
+        "--trust",
+        "entropy",
+    ]
+    command += ["--ood", str(folder / "stripes.npz"), "--no-intervals", "--quiet", "--out", str(out)]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "mean of cells" in told
+    assert "stripes" in told
+    assert "temperature" in told
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Severity of the corruption" in page
+    assert "Telling stripes from known images" in page
+    found = json.loads((out / "evaluation.json").read_text())
+    kinds = {c["kind"] for c in found["curves"]}
+    assert {"shift_cells", "shift_boxes", "rmd_severity", "rmd_label_noise", "ood_roc", "ood_histogram"} <= kinds
+    assert {m["model"] for m in found["measurements"]} == {"first", "second"}
+    assert len(list((out / "cells" / "first").iterdir())) == 7
+
+
+def test_evaluate_takes_the_same_road(folder, capsys):
+    command = ["evaluate", str(folder / "first"), "--shift", "domain", "--data", str(folder / "tones.npz")]
+    command += ["--no-intervals", "--json", "--quiet", "--out", str(folder / "domains")]
+    assert main(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    groups = {m["group"] for m in told["measurements"]}
+    assert {"shift=grey/5", "shift=sketch/1", "shift=stylised/3", "shift=mean"} <= groups
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--words", "fgo"], "no shift or attack named 'fgo'"),
+        (["--severities", "9", "--words", "fog"], "severities must be whole numbers from 1 to 5"),
+        (["--kind", "none"], "nothing to do"),
+        (["--words", "fog", "--calibrate", "temprature"], "no calibrator named 'temprature'"),
+    ],
+)
+def test_bad_input_gets_one_line(folder, tmp_path, words, message, capsys):
+    command = ["shift", str(folder / "first"), "--data", str(folder / "tones.npz"), *words, "--out", str(tmp_path)]
+    assert main([*command, "--quiet"]) == 1
+    told = capsys.readouterr().err.strip()
+    assert message in told
+    assert "\n" not in told
+
+
+def test_the_same_data_cannot_be_foreign(folder, tmp_path, capsys):
+    data = str(folder / "tones.npz")
+    command = ["shift", str(folder / "first"), "--data", data, "--kind", "none", "--ood", data, "--out", str(tmp_path)]
+    assert main([*command, "--quiet"]) == 1
+    assert "must not share ids with the test set" in capsys.readouterr().err
+
+
+def test_the_same_model_twice_is_refused(folder, tmp_path, capsys):
+    command = ["shift", str(folder / "first"), str(folder / "first"), "--data", str(folder / "tones.npz")]
+    assert main([*command, "--words", "fog", "--out", str(tmp_path), "--quiet"]) == 1
+    assert "models must differ" in capsys.readouterr().err
+
+
+def test_evaluate_asks_for_the_data(folder, capsys):
+    assert main(["evaluate", str(folder / "first"), "--shift", "corruptions", "--quiet"]) == 1
+    assert "--shift needs the dataset" in capsys.readouterr().err
