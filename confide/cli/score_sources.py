@@ -112,8 +112,8 @@ class Sources:
     def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
         assert self.dataset is not None
         word = self._word()
-        if word == "cached" and augment is None:
-            return features.extract(word, self.dataset, split)
+        if word == "cached":
+            return features.extract(word, self.dataset, split, augment=augment)
         if word.startswith("model:"):
             from confide import training  # noqa: F401  (reads checkpoints)
         cache = Path(self.args.cache) if self.args.cache else Path(self.args.out).with_suffix(".features")

@@ -66,6 +66,8 @@ def extract(
     """
     part = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     if word == "cached":
+        if augment is not None:
+            raise InputError("cached features cannot be augmented; choose an extractor for augmentation runs")
         return cached(part, split)
     if isinstance(word, str):
         split_word(word)

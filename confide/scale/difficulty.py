@@ -65,7 +65,7 @@ def score_folder(job: Scoring) -> dict[str, Any]:
     rows = _features(job, sources)
     num_classes = 1 + max(_largest_label(path) for path in rows)
     model = _fit(job, rows, num_classes)
-    parts = job.out / f"scores-{job.key('scores')}"
+    parts = job.out / f"scores-{job.key('scores')}-{_names_key(rows)}"
     todo = [path for path in rows if not (parts / path.name).exists()]
     run_all(
         lambda path: _score_file(path, parts / path.name, model, job),
@@ -82,13 +82,14 @@ def _features(job: Scoring, sources: list[Path]) -> list[Path]:
     if job.features is None:
         return sources
     folder = job.out / f"features-{job.key('features')}"
-    todo = [path for path in sources if not (folder / path.name).exists()]
+    todo = [path for path in sources if not _is_newer(folder / path.name, path)]
     run_all(
         lambda path: _extract_file(path, folder / path.name, job),
         todo,
         engine=job.engine,
         workers=job.workers,
         what="features",
+        gpu=True,
     )
     return [folder / path.name for path in sources]
 
@@ -175,12 +176,19 @@ def _read_moments(path: Path) -> Moments:
 
 
 def _names_key(group: list[Path]) -> str:
-    return hashlib.sha256("\n".join(path.name for path in group).encode()).hexdigest()[:16]
+    """A short name for these files as they are now: a changed file makes other moments and other scores."""
+    facts = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in group]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _is_newer(target: Path, source: Path) -> bool:
+    return target.exists() and target.stat().st_mtime_ns >= source.stat().st_mtime_ns
 
 
 def _fourth_moment(job: Scoring, groups: list[list[Path]], centres: NDArray[np.float64], by_class: bool) -> float:
     """Mean ||x - centre||^4 over all files, for Ledoit-Wolf; asked for only where the covariance lacks rank."""
-    folder = job.out / f"fourth-{job.key('features')}-{'class' if by_class else 'all'}"
+    every = _names_key([path for group in groups for path in group])
+    folder = job.out / f"fourth-{job.key('features')}-{every}-{'class' if by_class else 'all'}"
     targets = [folder / f"{_names_key(group)}.json" for group in groups]
 
     def make(i: int) -> None:

@@ -10,12 +10,15 @@ from confide.core.progress import Progress
 from confide.scale.ray import connect
 
 
-def run_all(function: Callable[[Any], None], items: Sequence[Any], *, engine: str, workers: int, what: str) -> None:
+def run_all(
+    function: Callable[[Any], None], items: Sequence[Any], *, engine: str, workers: int, what: str, gpu: bool = False
+) -> None:
     """Call `function` on every item; it writes its own result, so a stopped job goes on with what is missing.
 
     Args:
         engine: "local", or "ray" for a Ray Data job (the cluster of RAY_ADDRESS, or one started here).
         workers: tasks at a time on Ray.
+        gpu: each task takes a GPU of the cluster, where it has any.
     """
     check_choice(engine, ("local", "ray"), "engine")
     if not items:
@@ -26,11 +29,11 @@ def run_all(function: Callable[[Any], None], items: Sequence[Any], *, engine: st
                 function(item)
                 progress.step()
         return
-    _run_ray(function, items, workers)
+    _run_ray(function, items, workers, gpu)
 
 
-def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int) -> None:
-    connect(workers)
+def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, gpu: bool) -> None:
+    ray = connect(workers)
     from ray import data as ray_data
 
     def task(row: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +45,9 @@ def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int
 
     places = [{"place": i} for i in range(len(items))]
     # One block per item: Ray gives each to a free worker and repeats it elsewhere when a machine is lost.
-    data = ray_data.from_items(places, override_num_blocks=len(places)).map(task, concurrency=workers)
+    pool = ray_data.TaskPoolStrategy(size=min(workers, len(places)))
+    resources = {"num_gpus": 1} if gpu and ray.cluster_resources().get("GPU", 0) >= 1 else {}
+    data = ray_data.from_items(places, override_num_blocks=len(places)).map(task, compute=pool, **resources)
     failed = [row["error"] for row in data.take_all() if row["error"]]
     if failed:
         raise InputError(f"{failed[0]} ({len(failed)} of {len(items)} parts failed; the rest is kept, run it again)")

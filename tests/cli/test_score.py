@@ -90,6 +90,8 @@ def test_a_log_gives_confusion_scores(made, capsys):
         (["score", "features.npz", "--method", "confusion"], "pass --log FOLDER"),
         (["score", "features.npz", "--option", "oas"], "NAME=VALUE"),
         (["score", "nowhere"], "nowhere"),
+        (["score", "fashion-sample", "--augment-runs", "2"], "cannot be augmented"),
+        (["score", "fashion-sample", "--split", "val", "--words", "none.txt"], "none.txt"),
         (["harden", "--scores", "none.parquet", "--groups", "g.csv"], "does not exist"),
     ],
 )
@@ -98,6 +100,17 @@ def test_bad_input_is_one_line_and_status_one(made, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_augmentation_runs_fit_on_augmented_pictures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["score", "fashion-sample", "--split", "val", "--features", "pixels", "--feature-option", "size=4"]
+    assert main([*command, "--augment-runs", "2", "--gallery", "none", "--no-verdicts", "-o", "a.parquet"]) == 0
+    assert main([*command, "--gallery", "none", "--no-verdicts", "-o", "b.parquet"]) == 0
+    with_runs, without = (Scores.load(tmp_path / f"{k}.parquet") for k in "ab")
+    assert with_runs.options["augmented"] == "2 given"
+    assert 0.7 < np.corrcoef(with_runs.values, without.values)[0, 1] < 0.9999
+    assert (tmp_path / "a.features" / "val-augmented-1" / "manifest.json").exists()
 
 
 def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):

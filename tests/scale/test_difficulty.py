@@ -90,6 +90,19 @@ def test_bad_input_gets_one_line(folder, tmp_path):
         score_folder(Scoring(where / "in", where / "other", engine="local"))
 
 
+def test_a_changed_file_changes_all_scores(folder):
+    where, rows, labels, _ = folder
+    job = Scoring(where / "in", where / "out", engine="local")
+    before = joined(score_folder(job))[1]
+    changed = rows.copy()
+    changed[:100] += 1
+    files.write_table(where / "in" / "part-0.parquet", {"label": labels[:100], "features": changed[:100]})
+    after = score_folder(job)
+    assert after["made"] == 4
+    np.testing.assert_allclose(joined(after)[1], difficulty.score("rmd", changed, labels).values, atol=1e-5)
+    assert not np.allclose(joined(after)[1][100:], before[100:], atol=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_ray_workers_give_the_same_numbers(folder):
