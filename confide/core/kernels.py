@@ -130,20 +130,49 @@ BANDWIDTHS = (*(10 ** (-5 + 4 * i / 14) for i in range(15)), 0.2, 0.4, 0.6, 0.8,
 """Candidates of the leave-one-out choice: logspace(-5, -1, 15) and five wide ones."""
 
 
+class _DirichletError(torch.autograd.Function):
+    """mean_i sum_k |E_ik - p_ik|^power, E by leave-one-out Dirichlet kernels: one n x n matrix each way, in place."""
+
+    @staticmethod
+    def forward(ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float, power: float) -> Tensor:
+        n = len(probs)
+        log_probs = probs.log()
+        weights = (probs / bandwidth) @ log_probs.T
+        weights.sub_(_log_beta(probs, bandwidth)[:, None]).fill_diagonal_(-torch.inf)
+        torch.softmax(weights, dim=0, out=weights)
+        expected = torch.zeros((probs.shape[1], n), dtype=probs.dtype, device=probs.device)
+        gap = expected.index_add_(0, labels, weights).T - probs
+        ctx.bandwidth, ctx.power = bandwidth, power
+        ctx.save_for_backward(probs, log_probs, labels, weights, gap)
+        return (gap.abs() if power == 1.0 else gap.abs() ** power).sum() / n
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        refuse_second_derivative("KDE-XE's kernel error", "leave it out of that term")
+        probs, log_probs, labels, weights, gap = ctx.saved_tensors
+        slope = gap.sign() if ctx.power == 1.0 else ctx.power * gap.abs() ** (ctx.power - 1) * gap.sign()
+        slope = slope * (grad / len(probs))
+        # d E_ik / d w_ji = 1[y_j = k], then the softmax over j.
+        pull = slope.T.contiguous().index_select(0, labels)
+        pull.sub_((pull * weights).sum(dim=0)).mul_(weights)
+        out = pull @ log_probs
+        alpha = probs / ctx.bandwidth + 1
+        beta_slope = torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
+        out.sub_(beta_slope.mul_(pull.sum(dim=1, keepdim=True)))
+        out.add_((pull.T @ probs).div_(probs)).div_(ctx.bandwidth)
+        return out.sub_(slope), None, None, None
+
+
 def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float, power: float = 1.0) -> Scalar:
     """Canonical calibration error by leave-one-out Dirichlet kernels, mean_i sum_k |E[y|p_i]_k - p_ik|^power.
 
     The kernel of sample j has parameters p_j / bandwidth + 1; its logarithm at p_i is one entry of a matrix product, so
     nothing of size n x n x c exists. A batch of one sample has no neighbours and gives 0.
     """
-    n = len(probs)
-    if n < 2:
+    if len(probs) < 2:
         return probs.sum() * 0.0
-    log_kernel = (probs / bandwidth) @ probs.log().T - _log_beta(probs, bandwidth)[:, None]
-    weights = log_kernel.fill_diagonal_(-torch.inf).softmax(dim=0)
-    expected = torch.zeros((probs.shape[1], n), dtype=probs.dtype, device=probs.device).index_add(0, labels, weights)
-    gap = (expected.T - probs).abs()
-    return (gap if power == 1.0 else gap**power).sum() / n
+    apply: Callable[..., Tensor] = _DirichletError.apply
+    return apply(probs, labels, bandwidth, power)
 
 
 def _log_beta(probs: Tensor, bandwidth: float) -> Tensor:
