@@ -24,7 +24,7 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
         array = np.asarray(item)
         if array.ndim <= 1 and array.dtype.kind in "fiub":
             return torch.from_numpy(array.astype(np.float32)).reshape(-1)
-        image = torch.from_numpy(np.ascontiguousarray(as_image_array(item))).to(torch.float32) / 255
+        image = torch.from_numpy(as_image_array(item).astype(np.float32)) / 255
         if size is not None:
             image = torch.nn.functional.adaptive_avg_pool2d(image, size)
         return image.reshape(-1)
