@@ -11,7 +11,7 @@ from confide.training.settings import Settings, check_fields
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     # Small images in a minute on two cores.
     "quick": {"model": "small_cnn", "epochs": 10, "batch_size": 128, "learning_rate": 0.1},
-    # Han et al. (2025), CIFAR: x 0.2 at 60, 120, 160; lowest validation loss after a warm-up of 40 epochs.
+    # Zhou et al. (2025), CIFAR: x 0.2 at 60, 120, 160; lowest validation loss after a warm-up of 40 epochs.
     "paper-cifar": {
         "model": "resnet50",
         "epochs": 200,
@@ -24,7 +24,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "choose": "nll",
         "choose_after": 40,
     },
-    # Han et al. (2025), Tiny-ImageNet: fine-tuning with a cosine.
+    # Zhou et al. (2025), Tiny-ImageNet: fine-tuning with a cosine.
     "paper-tiny": {
         "model": "vit_small",
         "epochs": 90,
