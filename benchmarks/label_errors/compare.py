@@ -80,8 +80,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="folds of logistic regression at a time")
     parser.add_argument("--strength", type=float, nargs="+", default=[1.0, 0.01], help="C of logistic regression")
     parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("--packages", type=Path, default=None, help="folder with cleanlab, where it is not installed")
     parser.add_argument("-o", "--out", type=Path, default=None)
     args = parser.parse_args()
+    if args.packages:
+        sys.path.insert(0, str(args.packages))
     from confide.features import open_features
 
     rows = np.asarray(open_features(args.features).values[:], dtype=np.float32)
