@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from confide.report import write_report
 
     columns = [word for word in args.by or () if word not in ("class", "difficulty")]
-    predictions = gather(args.source, columns=columns, ids=args.scores is not None, split=args.split)
+    predictions = gather(args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     name = Path(args.source).name.split(".")[0]
     evaluation = evaluate(

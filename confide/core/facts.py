@@ -40,7 +40,7 @@ class Facts:
         """The vector of that name, or an error where only top-1 confidences are known."""
         values: Tensor | None = getattr(self, name)
         if values is None:
-            raise InputError(f"'{name}' needs all probabilities, but these predictions hold only the top-1 confidence")
+            raise InputError(f"'{name}' needs all probabilities, but these predictions hold only facts without it")
         return values
 
     def sureness(self) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ def evaluate(
         about: what the report says of it: title, unit, class_names, ...
     """
     wanted = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
-    predictions = gather(predictions, columns=wanted, ids=scores is not None)
+    predictions = gather(predictions, columns=wanted, ids=scores is not None, score=score)
     base = base_of(predictions)
     if predictions.top1 is None and predictions.given is None and "classwise_ece" in words_of(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts

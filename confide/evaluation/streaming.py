@@ -21,30 +21,36 @@ from confide.core.predictions import Predictions, from_columns
 from confide.core.progress import Progress
 
 ROWS = 65_536
+SCORES = ("margin", "max_logit", "energy")
 FORMATS = (".parquet", ".npz", ".csv", ".csv.gz")
 
 
-def gather(source: Any, *, columns: Iterable[str] = (), ids: bool = False, split: str | None = None) -> Predictions:
+def gather(
+    source: Any, *, columns: Iterable[str] = (), ids: bool = False, split: str | None = None, score: Any = None
+) -> Predictions:
     """Predictions of a record, a file, a folder of shards, or an iterator of records or (logits, labels).
 
     Args:
         columns: user columns to keep from a stream, for groups.
         ids: keep the ids of a stream, for joining difficulty.
         split: overrides the split that files name.
+        score: scores that will be asked for; of `margin`, `max_logit` and `energy` a stream keeps only these.
     """
+    several = score if isinstance(score, (list, tuple, dict)) else (score,)
+    wanted = tuple(s for s in several if isinstance(s, str))
     if isinstance(source, Predictions):
         return source
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_dir():
             return Predictions.load(path, split)
-        return stream(from_folder(path, split), columns, ids)
+        return stream(from_folder(path, split), columns, ids, wanted)
     if not isinstance(source, Iterable) or isinstance(source, (dict, np.ndarray, torch.Tensor)):
         raise InputError(
             f"evaluate needs Predictions, a path, or an iterator of Predictions, got {type(source).__name__}; "
             "make Predictions(logits, labels)"
         )
-    return stream(map(as_record, source), columns, ids)
+    return stream(map(as_record, source), columns, ids, wanted)
 
 
 def as_record(shard: Any) -> Predictions:
@@ -68,9 +74,11 @@ def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
             progress.step(1, path.name)
 
 
-def stream(shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool = False) -> Predictions:
+def stream(
+    shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool = False, scores: Iterable[str] = ()
+) -> Predictions:
     """One record that keeps the facts of all shards and none of their logits."""
-    kept = Kept(tuple(columns), ids)
+    kept = Kept(tuple(columns), ids, tuple(scores))
     for shard in shards:
         if len(shard):
             kept.add(shard)
@@ -80,8 +88,10 @@ def stream(shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool
 class Kept:
     """Facts, labels, class-wise sums and chosen columns of the shards so far."""
 
-    def __init__(self, columns: tuple[str, ...], ids: bool) -> None:
+    def __init__(self, columns: tuple[str, ...], ids: bool, scores: tuple[str, ...]) -> None:
         self.columns, self.keep_ids = columns, ids
+        # What can be told from the rest or was not asked for: ten million samples must fit into two gigabytes.
+        self.dropped = {"p_true": None} | {name: None for name in SCORES if name not in scores}
         self.facts, self.count = FactsInParts(), 0
         self.labels: list[torch.Tensor] = []
         self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
@@ -98,8 +108,8 @@ class Kept:
         if shard.top1 is None and shard.given is None:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table
-        # What the likelihood tells again is not kept: ten million samples must fit into two gigabytes.
-        self.facts.add(replace(shard.facts, p_true=None, prediction=shard.facts.prediction.to(torch.int32)))
+        said = shard.facts.prediction.to(torch.int32)
+        self.facts.add(replace(shard.facts, prediction=said, **self.dropped))  # type: ignore[arg-type]
         self.count += 1
         self.labels.append(shard.labels.cpu())
         for name in self.columns:

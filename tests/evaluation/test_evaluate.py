@@ -159,6 +159,14 @@ def test_a_stream_gives_the_values_of_the_whole(kind, tmp_path):
             assert one.low == pytest.approx(other.low, rel=1e-9, nan_ok=True)
 
 
+def test_a_stream_keeps_the_scores_that_were_asked_for():
+    whole = simulated(n=120)
+    parts = [whole.take(np.arange(0, 50)), whole.take(np.arange(50, 120))]
+    found = confide.evaluate(iter(parts), ["auroc"], False, score=["margin", "energy"])
+    for score in ("margin", "energy"):
+        assert found.value("auroc", score=score) == pytest.approx(float(metrics.auroc(whole, score=score)))
+
+
 def test_streamed_predictions_refuse_what_needs_all_probabilities():
     with pytest.raises(InputError, match="all probabilities in memory"):
         confide.evaluate(iter([simulated()]), ["kde_ece"])
