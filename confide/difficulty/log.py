@@ -142,6 +142,31 @@ class RunningLog:
         raise InputError("a subset of epochs or members needs every probability; record to a folder instead of means")
 
 
+@dataclass(frozen=True, eq=False)
+class CountLog:
+    """How often each sample was predicted right in so many epochs, such as the history that CRL keeps."""
+
+    ids: Ids
+    counts: NDArray[Any]
+    epochs: int
+    labels: Labels | None = None
+
+    def correct_frequency(self, epochs: Choice = "all", members: Choice = "all") -> Float64:
+        """Share of epochs that predict the label."""
+        counts = np.asarray(self.counts, dtype=np.float64)
+        if counts.shape != self.ids.shape or self.epochs < 1 or (counts < 0).any() or (counts > self.epochs).any():
+            raise InputError(f"counts must be {len(self.ids)} numbers in [0, {self.epochs}], one per sample")
+        return counts / self.epochs
+
+    def mean_entropy(self, epochs: Choice, members: Choice) -> Float64:
+        """Not known from counts."""
+        raise InputError("counts of correct predictions give 'correctness' only; record probabilities for the others")
+
+    def mean_loss(self, epochs: Choice, members: Choice) -> Float64:
+        """Not known from counts."""
+        return self.mean_entropy(epochs, members)
+
+
 def _chosen(choice: Choice, known: tuple[int, ...], name: str) -> tuple[int, ...]:
     if isinstance(choice, str):
         if choice not in ("all", "last"):
@@ -203,6 +228,8 @@ def as_log(source: Any, labels: Any = None, ids: Any = None) -> Log:
         from confide.difficulty.recorder import open_log
 
         source = open_log(source)
+    if isinstance(source, CountLog):
+        return source
     if isinstance(source, (ProbabilityLog, RunningLog)):
         if labels is None:
             return source

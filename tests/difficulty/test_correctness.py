@@ -20,3 +20,12 @@ def test_one_member_is_the_golden_of_that_member(golden):
 def test_labels_are_needed(golden):
     with pytest.raises(InputError, match="pass labels"):
         difficulty.score("correctness", golden("inputs_G")["probs"])
+
+
+def test_a_history_of_counts_gives_the_same():
+    log = difficulty.CountLog(np.arange(3), np.array([0, 5, 10]), epochs=10)
+    assert difficulty.score("correctness", log).values.tolist() == [1.0, 0.5, 0.0]
+    with pytest.raises(InputError, match="give 'correctness' only"):
+        difficulty.score("loss", log)
+    with pytest.raises(InputError, match=r"3 numbers in \[0, 4\]"):
+        difficulty.score("correctness", difficulty.CountLog(np.arange(3), np.array([0, 5, 10]), epochs=4))
