@@ -130,6 +130,11 @@ BANDWIDTHS = (*(10 ** (-5 + 4 * i / 14) for i in range(15)), 0.2, 0.4, 0.6, 0.8,
 """Candidates of the leave-one-out choice: logspace(-5, -1, 15) and five wide ones."""
 
 
+def _full_precision(tensor: Tensor) -> torch.autocast:
+    """Products of probabilities need their float32 digits; autocast would round them to 8 bits."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
 class _DirichletError(torch.autograd.Function):
     """mean_i sum_k |E_ik - p_ik|^power, E by leave-one-out Dirichlet kernels: one n x n matrix each way, in place."""
 
@@ -137,7 +142,8 @@ class _DirichletError(torch.autograd.Function):
     def forward(ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float, power: float) -> Tensor:
         n = len(probs)
         log_probs = probs.log()
-        weights = (probs / bandwidth) @ log_probs.T
+        with _full_precision(probs):
+            weights = (probs / bandwidth) @ log_probs.T
         weights.sub_(_log_beta(probs, bandwidth)[:, None]).fill_diagonal_(-torch.inf)
         torch.softmax(weights, dim=0, out=weights)
         expected = torch.zeros((probs.shape[1], n), dtype=probs.dtype, device=probs.device)
@@ -155,11 +161,12 @@ class _DirichletError(torch.autograd.Function):
         # d E_ik / d w_ji = 1[y_j = k], then the softmax over j.
         pull = slope.T.contiguous().index_select(0, labels)
         pull.sub_((pull * weights).sum(dim=0)).mul_(weights)
-        out = pull @ log_probs
+        with _full_precision(probs):
+            out, other = pull @ log_probs, pull.T @ probs
         alpha = probs / ctx.bandwidth + 1
         beta_slope = torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
         out.sub_(beta_slope.mul_(pull.sum(dim=1, keepdim=True)))
-        out.add_((pull.T @ probs).div_(probs)).div_(ctx.bandwidth)
+        out.add_(other.div_(probs)).div_(ctx.bandwidth)
         return out.sub_(slope), None, None, None
 
 
@@ -191,7 +198,8 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> float:
     n = len(probs)
     if n < 2:
         return 0.1
-    product = probs @ probs.log().T
+    with _full_precision(probs):
+        product = probs @ probs.log().T
     scores = []
     for bandwidth in BANDWIDTHS:
         log_kernel = product / bandwidth - _log_beta(probs, bandwidth)[:, None]

@@ -63,7 +63,7 @@ def weights_of_samples(class_weights: Tensor, labels: Tensor, num_classes: int, 
     if len(class_weights) != num_classes:
         raise InputError(f"class_weights must be {num_classes} numbers, one per class, got {len(class_weights)}")
     if labels.ndim == 2:
-        return labels.to(class_weights.dtype) @ class_weights
+        return (labels.to(class_weights.dtype) * class_weights).sum(dim=1)
     weights = class_weights[labels.clamp(0, num_classes - 1)]
     return weights if keep is None else torch.where(keep, weights, torch.zeros_like(weights))
 

@@ -115,7 +115,8 @@ class SelectiveAU(LossModule):
         bins = len(counts)
         centres = (torch.arange(bins, dtype=scores.dtype, device=scores.device) + 0.5) / bins
         share = (counts.clamp_min(SMALLEST_COUNT) / counts.sum()).to(scores.dtype)
-        return torch.sigmoid((scores[:, None] - centres) / self.smoothing) @ share
+        # A product with a vector would be rounded to half precision under autocast.
+        return (torch.sigmoid((scores[:, None] - centres) / self.smoothing) * share).sum(dim=1)
 
     def end_epoch(self) -> None:
         self.histogram.zero_()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from confide.core.binning import bin_of, width_edges
-from confide.core.door import InputError, check_labels, check_logits
+from confide.core.door import InputError, as_tensor, check_labels, check_logits
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics
 
@@ -42,8 +42,9 @@ def validation_bins(logits: Logits, labels: Labels, bins: int) -> ValidationBins
 
     The smallest confidence lies on the lowest edge and is in no bin, as in the released code of AdaFocal.
     """
-    logits = check_logits(logits.detach().cpu(), "validation logits")
-    labels = check_labels(labels.detach().cpu(), len(logits), logits.shape[1], "validation labels")
+    logits = check_logits(as_tensor(logits, "validation logits").cpu(), "validation logits")
+    labels = as_tensor(labels, "validation labels").cpu()
+    labels = check_labels(labels, len(logits), logits.shape[1], "validation labels")
     n = len(logits)
     if n == 0:
         raise InputError("validation logits must hold at least one sample, got none; pass the validation set")

@@ -120,6 +120,20 @@ def test_half_precision_is_accumulated_in_float32(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", WORDS)
+def test_autocast_changes_nothing(word: str) -> None:
+    options = {"bandwidth": 0.1} if word == "kde_xe" else {}
+    logits, labels = batch(16, 8)
+    results = []
+    for enabled in (False, True):
+        leaf = logits.float().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            found = values(word, options, leaf, labels)
+            found.sum().backward()
+        results.append((found.detach(), leaf.grad))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_columns_that_are_not_contiguous_give_the_same(word: str) -> None:
     logits, labels = batch()
     torch.testing.assert_close(
