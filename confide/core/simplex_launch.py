@@ -114,6 +114,11 @@ def backward_tile(num_classes: int) -> tuple[int, int, int]:
     return 1, block, 2 if block <= 1024 else 4
 
 
+def _elsewhere(logits: Tensor) -> bool:
+    """Whether the logits are on another GPU than the current one, where Triton would launch."""
+    return logits.is_cuda and logits.device.index != torch.cuda.current_device()
+
+
 def _aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
     return tuple(None if t is None else t.data_ptr() % 16 == 0 for t in tensors)
 
@@ -127,6 +132,9 @@ def forward(
     table: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(statistics or values, rows for the backward, indices); each row contiguous; numbers: a, b, margin."""
+    if _elsewhere(logits):
+        with torch.cuda.device(logits.device):
+            return forward(logits, labels, formula, numbers, vector, table)
     n, num_classes = logits.shape
     device, acc = logits.device, accumulator(logits.dtype)
     whole = not formula.name
@@ -198,6 +206,9 @@ def backward(
     margin: float,
 ) -> Tensor:
     """The gradient of the logits from the terms in `rows`, times `grad` by row where it is given."""
+    if _elsewhere(logits):
+        with torch.cuda.device(logits.device):
+            return backward(logits, labels, grad, rows, index, layout, margin)
     n, num_classes = logits.shape
     out = torch.empty((n, num_classes), dtype=logits.dtype, device=logits.device)
     if n == 0:
