@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -65,35 +64,6 @@ class Facts:
 
 def _rows(values: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if values is None else values[rows.to(values.device)]
-
-
-class FactsInParts:
-    """Facts of shards that become one: each vector is joined and its parts are let go before the next."""
-
-    def __init__(self) -> None:
-        self.vectors: dict[str, list[Tensor | None]] = {field.name: [] for field in fields(Facts)}
-
-    def add(self, facts: Facts) -> None:
-        """Keep the facts of one more shard."""
-        for name, vectors in self.vectors.items():
-            vectors.append(getattr(facts, name))
-
-    def join(self) -> Facts:
-        """The facts of all shards; what one shard does not know is unknown."""
-        joined: dict[str, Tensor | None] = {}
-        for name in list(self.vectors):
-            known = [vector for vector in self.vectors[name] if vector is not None]
-            joined[name] = torch.cat(known) if len(known) == len(self.vectors[name]) else None
-            self.vectors[name] = []
-        return Facts(**joined)  # type: ignore[arg-type]
-
-
-def join_facts(parts: Sequence[Facts]) -> Facts:
-    """The facts of several records as one."""
-    together = FactsInParts()
-    for part in parts:
-        together.add(part)
-    return together.join()
 
 
 @dataclass(frozen=True, eq=False)

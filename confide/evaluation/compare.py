@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from confide.core.door import InputError
-from confide.core.facts import Facts, join_facts
+from confide.core.facts import Facts
+from confide.core.joined import join_facts
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
 from confide.core.results import Comparison, asdict_shallow

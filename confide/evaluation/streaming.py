@@ -16,7 +16,8 @@ import torch
 
 from confide.core import files
 from confide.core.door import InputError
-from confide.core.facts import ClassTable, FactsInParts
+from confide.core.facts import ClassTable
+from confide.core.joined import FactsInParts
 from confide.core.predictions import Predictions, from_columns
 from confide.core.progress import Progress
 

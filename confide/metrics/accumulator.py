@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from confide.core.door import InputError
-from confide.core.facts import ClassTable, Facts, join_facts
+from confide.core.facts import ClassTable, Facts
+from confide.core.joined import join_facts
 from confide.core.predictions import Predictions
 from confide.core.registry import Method
 from confide.core.results import Measurement
