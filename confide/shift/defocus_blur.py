@@ -12,6 +12,9 @@ from torch import Tensor
 from confide.core.random_torch import Draws
 from confide.shift.family import SHIFTS
 
+SMALL = 4
+"""Reach of a kernel up to which a convolution is faster than a Fourier transform."""
+
 
 @lru_cache(maxsize=32)
 def disk_kernel(radius: float, sigma: float) -> NDArray[np.float64]:
@@ -41,12 +44,17 @@ def disk_kernel(radius: float, sigma: float) -> NDArray[np.float64]:
 )
 def defocus_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """A lens out of focus, convolution with a smoothed disk of radius r; the border reflects."""
-    kernel = torch.from_numpy(disk_kernel(*parameters))
+    kernel = torch.from_numpy(disk_kernel(*parameters)).to(images.device)
     n, channels, height, width = images.shape
     reach = len(kernel) // 2
-    planes = images.reshape(n * channels, 1, height, width)
-    # In float64 on a GPU, where a float32 convolution may be cut to 10 bits.
-    planes = planes.double() if images.device.type == "cuda" else planes
+    # In float64 on a GPU, where float32 products may be cut to 10 bits.
+    kind = torch.float64 if images.device.type == "cuda" else images.dtype
+    planes = images.reshape(n * channels, 1, height, width).to(kind)
     padded = torch.nn.functional.pad(planes, (reach, reach, reach, reach), mode="reflect")
-    blurred = torch.nn.functional.conv2d(padded, kernel.to(planes.device, planes.dtype)[None, None])
+    if reach <= SMALL:
+        blurred = torch.nn.functional.conv2d(padded, kernel.to(kind)[None, None])
+    else:
+        size = padded.shape[-2:]
+        spectrum = torch.fft.rfft2(padded) * torch.fft.rfft2(kernel.to(kind), s=size)
+        blurred = torch.fft.irfft2(spectrum, s=size)[..., 2 * reach :, 2 * reach :]
     return blurred.to(images.dtype).reshape(images.shape)

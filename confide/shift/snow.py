@@ -30,7 +30,7 @@ from confide.shift.streaks import line_blur
         (0.55, 0.3, 4.5, 0.85, 12, 8.0, 0.65),
         (0.55, 0.3, 2.5, 0.85, 12, 12.0, 0.55),
     ),
-    smallest=lambda parameters: 2 * int(parameters[4]) + 1,
+    smallest=lambda parameters: 2 * int(parameters[4]),
 )
 def snow(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Falling snow, w x + (1 - w) max(x, 1.5 grey + 0.5), plus a layer of streaks and the same turned by 180°.

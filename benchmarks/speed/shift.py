@@ -1,0 +1,155 @@
+"""Corruptions against imagecorruptions on the CPU, and the whole grid with a ResNet-18 on a GPU.
+
+    OMP_NUM_THREADS=1 python benchmarks/speed/shift.py cpu [--images 20]
+    python benchmarks/speed/shift.py gpu --data CIFAR10_FOLDER [--images 10000]
+
+cpu: CPU seconds of one thread, both on the same images (224 and 32 pixels) with the parameters for 224 pixels, one
+after the other in one process; corruptions that do not run in one of them are named and left out of the sums.
+gpu: all 16 x 5 corruptions of the test images and a forward pass of each, through the grid; beside it the seconds of
+each corruption alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from confide import shift
+from confide.core.door import InputError
+
+
+def photographs(n: int, side: int) -> np.ndarray:
+    """uint8 `n side side 3`: smooth colours, edges and a little texture."""
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[0:side, 0:side] / side
+    images = np.empty((n, side, side, 3))
+    for image in images:
+        image[:] = random.uniform(0.2, 0.8, 3) + random.uniform(-0.4, 0.4, 3) * (x - 0.5)[..., None]
+        image[(y - 0.5) ** 2 + (x - 0.5) ** 2 < random.uniform(0.02, 0.15)] = random.uniform(0, 1, 3)
+    images += random.normal(0, 0.02, images.shape)
+    return (images.clip(0, 1) * 255).astype(np.uint8)
+
+
+def mend_imagecorruptions() -> None:
+    """It uses words of old versions, `multichannel` of scikit-image and `float_` of numpy; so that all of it runs."""
+    np.float_ = np.float64  # type: ignore[attr-defined]
+    from imagecorruptions import corruptions
+
+    smooth = corruptions.gaussian
+
+    def gaussian(image: Any, *given: Any, multichannel: bool = False, **more: Any) -> Any:
+        return smooth(image, *given, channel_axis=-1 if multichannel else None, **more)
+
+    corruptions.gaussian = gaussian
+
+
+def theirs(images: np.ndarray, word: str, severity: int) -> float:
+    """CPU seconds per image of imagecorruptions."""
+    from imagecorruptions import corrupt
+
+    began = time.process_time()
+    for image in images:
+        corrupt(image, corruption_name=word, severity=severity)
+    return (time.process_time() - began) / len(images)
+
+
+def ours(images: np.ndarray, word: str, severity: int) -> float:
+    """CPU seconds per image of confide."""
+    batch = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    began = time.process_time()
+    shift.corrupt(batch, word, severity, ids=np.arange(len(batch)), form="224")
+    return (time.process_time() - began) / len(images)
+
+
+def compare(side: int, count: int) -> None:
+    """A table of milliseconds per image, mean over the severities 1, 3 and 5, and the ratio of the sums."""
+    images, sums, left_out = photographs(count, side), [0.0, 0.0], []
+    print(f"\n{side} x {side} pixels, {count} images, ms of CPU per image, mean of severities 1, 3, 5\n")
+    print("| corruption | imagecorruptions | confide | ratio |\n|---|---|---|---|")
+    for word in shift.names("corruptions19"):
+        try:
+            few = images[: max(3, count // 5)]
+            ours(few, word, 1), theirs(few[:1], word, 1)
+            pairs = [(theirs(few, word, s), ours(images, word, s)) for s in (1, 3, 5)]
+        except InputError as error:
+            left_out.append(f"{word} (confide: {error})")
+            continue
+        except Exception as error:
+            left_out.append(f"{word} (imagecorruptions: {type(error).__name__}: {str(error)[:70]})")
+            continue
+        peer, own = (1000 * float(np.mean([pair[k] for pair in pairs])) for k in (0, 1))
+        sums[0], sums[1] = sums[0] + peer, sums[1] + own
+        print(f"| {word} | {peer:.2f} | {own:.2f} | {peer / own:.1f} |")
+    print(f"| **sum** | {sums[0]:.2f} | {sums[1]:.2f} | **{sums[0] / sums[1]:.1f}** |")
+    for line in left_out:
+        print(f"left out: {line}")
+
+
+def on_gpu(args: argparse.Namespace) -> None:
+    """Seconds of the grid on the device, and of every corruption alone."""
+    from confide.data import load_dataset
+    from confide.evaluation import Subject, shift_grid
+    from confide.models import create
+
+    device = torch.device(args.device)
+    test = load_dataset(args.data).test.take(np.arange(args.images))
+    network = create("resnet18", (3, 32, 32), 10).to(device, memory_format=torch.channels_last).eval()
+
+    def forward(images: torch.Tensor) -> Any:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            values = images.float().div_(255).sub_(0.47).div_(0.25).contiguous(memory_format=torch.channels_last)
+            return network(values).float(), None
+
+    shift_grid(
+        test.take(np.arange(min(64, len(test)))),
+        {"warm": Subject(forward)},
+        device=device,
+        severities=(1,),
+        intervals=False,
+    )
+    began = time.perf_counter()
+    shift_grid(test, {"resnet18": Subject(forward)}, device=device, batch_size=args.batch_size, intervals=False)
+    print(f"grid of 16 x 5 cells, {len(test)} images, ResNet-18: {time.perf_counter() - began:.1f} s on {args.device}")
+    images = torch.from_numpy(np.ascontiguousarray(test.inputs)).to(device)
+    total = 0.0
+    for word in shift.names("corruptions19"):
+        began = time.perf_counter()
+        for severity in shift.SEVERITIES:
+            shift.corrupt(images, word, severity, ids=test.ids)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        total += time.perf_counter() - began
+        print(f"{word:18} {time.perf_counter() - began:7.2f} s for 5 severities")
+    print(f"{'all 19':18} {total:7.2f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cpu", "gpu"))
+    parser.add_argument("--images", type=int, default=0, help="20 (cpu), 10000 (gpu)")
+    parser.add_argument("--data", default="cifar10", help="gpu: CIFAR-10 folder or word")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--batch-size", type=int, default=10_000)
+    args = parser.parse_args()
+    if args.what == "gpu":
+        args.images = args.images or 10_000
+        on_gpu(args)
+        return
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    mend_imagecorruptions()
+    for side in (224, 32):
+        compare(side, args.images or 20)
+
+
+if __name__ == "__main__":
+    main()
