@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.core.records import Dataset, Split
@@ -25,7 +25,7 @@ def load_foreign(source: str, known: Dataset, known_source: str, shape: tuple[in
         shape: of the model's images; None for other inputs.
         most: samples at most; 0 takes all.
     """
-    from confide.core.door import InputError
+    from confide.core.door import InputError, OptionError
     from confide.data import data_folder, load_dataset
     from confide.shift.foreign import foreign_split, pair_of
 
@@ -34,7 +34,12 @@ def load_foreign(source: str, known: Dataset, known_source: str, shape: tuple[in
         return foreign_split(dataset, pair_of(known.name, source), shape, most=most)
     place = _in_data_folder(source, data_folder())
     # All of a set that has no test split of its own is foreign: nothing of it is cut off.
-    dataset = load_dataset(place, val_fraction=0, test_fraction=0)
+    whole: dict[str, Any] = {"val_fraction": 0, "test_fraction": 0}
+    try:
+        # Folders hold images of any size: those are scaled as they are read.
+        dataset = load_dataset(place, **({**whole, "size": shape[1:]} if shape else whole))
+    except OptionError:
+        dataset = load_dataset(place, **whole)
     if dataset.kind != known.kind:
         raise InputError(f"foreign data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s")
     return foreign_split(dataset, pair_of(known.name, short_name(source)), shape, most=most)

@@ -164,7 +164,6 @@ def _foreign(
     args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str
 ) -> list[Evaluation]:
     """Known against foreign samples, for every model."""
-    from confide import trust
     from confide.cli.foreign_data import load_foreign, short_name
     from confide.core.records import Split
     from confide.evaluation import Side, ood
@@ -174,7 +173,6 @@ def _foreign(
     shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
     foreign = load_foreign(source, dataset, args.data, shape, most=args.samples)
     known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
-    words = [word for word in args.trust if not trust.TRUST.get(word).facts["trained"]]
     reference_rows = _spread(dataset.train)
     found = []
     for name, trained in models.items():
@@ -191,7 +189,7 @@ def _foreign(
                 *sides,
                 name=short_name(source),
                 reference=reference,
-                trust_predictors={word: _plain(trust.fit(word)) for word in words},
+                trust_predictors=_predictors(args, trained, dataset),
                 model=name,
                 intervals=not args.no_intervals,
                 seed=args.seed,
@@ -200,8 +198,17 @@ def _foreign(
     return found
 
 
-def _plain(fitted: Any) -> Any:
-    return lambda predictions, features: fitted(predictions)
+def _predictors(args: argparse.Namespace, trained: Trained, dataset: Dataset) -> dict[str, Any]:
+    """Trust predictors by word, fitted on the clean validation split where they learn."""
+    from confide import trust
+    from confide.cli.shift_subjects import fitted_trust
+    from confide.training import penultimate, predict
+
+    if not any(trust.TRUST.get(word).facts["trained"] for word in args.trust):
+        return {word: fitted_trust(word, None, None, args.seed) for word in args.trust}
+    val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
+    features = penultimate(trained, dataset, "val", batch_size=args.batch_size)
+    return {word: fitted_trust(word, val, features, args.seed) for word in args.trust}
 
 
 def _spread(train: Any) -> Any:

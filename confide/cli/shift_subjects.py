@@ -102,7 +102,7 @@ def subject_of(runner: Runner, dataset: Dataset, wishes: Wishes, identity: str) 
     for word in wishes.calibrators:
         assert val is not None
         stages[word] = calibrators.fit(word, val)
-    predictors = {word: _trust(word, val, val_features, wishes.seed) for word in wishes.trust}
+    predictors = {word: fitted_trust(word, val, val_features, wishes.seed) for word in wishes.trust}
     hardness = None
     if wishes.rmd:
         fitted = difficulty.fit("rmd", reference_of(runner, dataset, wishes.batch_size))
@@ -113,7 +113,8 @@ def subject_of(runner: Runner, dataset: Dataset, wishes: Wishes, identity: str) 
     return Subject(runner.forward, stages, predictors, hardness, runner.attacked, identity)
 
 
-def _trust(word: str, val: Predictions | None, features: Features | None, seed: int) -> Any:
+def fitted_trust(word: str, val: Predictions | None, features: Features | None, seed: int) -> Any:
+    """A trust predictor as a function of (predictions, features), fitted on validation data if it learns."""
     method = trust.TRUST.get(word)
     if not method.facts["trained"]:
         fitted = trust.fit(word)

@@ -20,7 +20,7 @@ pixels), `smallest` (parameters -> shortest side that works), `colour` (needs th
 
 SEVERITIES = (1, 2, 3, 4, 5)
 FORMS = ("32", "224")
-BLOCK = {"cpu": 1 << 19, "cuda": 1 << 25}
+BLOCK = {"cpu": 1 << 19, "cuda": 1 << 23}
 """Values worked on at a time: a block that stays in the cache on a CPU, that fills the device on a GPU."""
 
 

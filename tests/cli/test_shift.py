@@ -43,6 +43,7 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
         "--rmd",
         "--trust",
         "entropy",
+        "steep_slope",
     ]
     command += ["--ood", str(folder / "stripes.npz"), "--no-intervals", "--quiet", "--out", str(out)]
     assert main(command) == 0
@@ -50,6 +51,7 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
     assert "mean of cells" in told
     assert "stripes" in told
     assert "temperature" in told
+    assert "trust:steep_slope" in told
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Severity of the corruption" in page
     assert "Telling stripes from known images" in page
@@ -58,6 +60,19 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
     assert {"shift_cells", "shift_boxes", "rmd_severity", "rmd_label_noise", "ood_roc", "ood_histogram"} <= kinds
     assert {m["model"] for m in found["measurements"]} == {"first", "second"}
     assert len(list((out / "cells" / "first").iterdir())) == 7
+
+
+def test_any_folder_of_images_is_foreign_data(folder, tmp_path, capsys):
+    from PIL import Image
+
+    for number, side in enumerate((20, 50, 90, 33)):
+        place = tmp_path / "pictures" / f"kind{number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((side, side + 5, 3), 40 * number, np.uint8)).save(place / f"{number}.png")
+    command = ["shift", str(folder / "first"), "--data", str(folder / "tones.npz"), "--kind", "none", "--quiet"]
+    command += ["--ood", str(tmp_path / "pictures"), "--no-intervals", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert "pictures" in capsys.readouterr().out
 
 
 def test_evaluate_takes_the_same_road(folder, capsys):
