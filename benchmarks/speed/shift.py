@@ -1,10 +1,12 @@
 """Corruptions against imagecorruptions on the CPU, and the whole grid with a ResNet-18 on a GPU.
 
     OMP_NUM_THREADS=1 python benchmarks/speed/shift.py cpu [--images 20]
+    OMP_NUM_THREADS=1 python benchmarks/speed/shift.py agree
     python benchmarks/speed/shift.py gpu --data CIFAR10_FOLDER [--images 10000]
 
 cpu: CPU seconds of one thread, both on the same images (224 and 32 pixels) with the parameters for 224 pixels, one
 after the other in one process; corruptions that do not run in one of them are named and left out of the sums.
+agree: how far both are from the clean image and from each other, in levels of 255.
 gpu: all 16 x 5 corruptions of the test images and a forward pass of each, through the grid; beside it the seconds of
 each corruption alone.
 """
@@ -94,6 +96,21 @@ def compare(side: int, count: int) -> None:
         print(f"left out: {line}")
 
 
+def agree(count: int) -> None:
+    """Distance of both to the clean image (root mean square) and to each other (mean), severities 1, 3 and 5."""
+    from imagecorruptions import corrupt
+
+    images = photographs(count, 224)
+    batch = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    print("| corruption | severity | imagecorruptions to clean | confide to clean | apart |\n|---|---|---|---|---|")
+    for word in shift.names("corruptions19"):
+        for severity in (1, 3, 5):
+            own = shift.corrupt(batch, word, severity, ids=np.arange(count)).transpose(0, 2, 3, 1).astype(float)
+            peer = np.stack([corrupt(image, corruption_name=word, severity=severity) for image in images]).astype(float)
+            far = [float(np.sqrt(((made - images) ** 2).mean())) for made in (peer, own)]
+            print(f"| {word} | {severity} | {far[0]:.1f} | {far[1]:.1f} | {np.abs(own - peer).mean():.2f} |")
+
+
 def on_gpu(args: argparse.Namespace) -> None:
     """Seconds of the grid on the device, and of every corruption alone."""
     from confide.data import load_dataset
@@ -134,8 +151,8 @@ def on_gpu(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cpu", "gpu"))
-    parser.add_argument("--images", type=int, default=0, help="20 (cpu), 10000 (gpu)")
+    parser.add_argument("what", choices=("cpu", "agree", "gpu"))
+    parser.add_argument("--images", type=int, default=0, help="20 (cpu), 6 (agree), 10000 (gpu)")
     parser.add_argument("--data", default="cifar10", help="gpu: CIFAR-10 folder or word")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch-size", type=int, default=10_000)
@@ -147,6 +164,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     mend_imagecorruptions()
+    if args.what == "agree":
+        agree(args.images or 6)
+        return
     for side in (224, 32):
         compare(side, args.images or 20)
 
