@@ -281,6 +281,9 @@ class _Point:
             newton = -self.slope / self.curvature
             return newton, abs(newton) if abs(newton) > 1e-6 else newton**2
         width = self.slope - previous.slope
+        if width == 0.0:
+            # A slope that no longer changes, as on separable data: the root lies far off, downhill.
+            return math.copysign(1.0, -self.slope), math.inf
         bend = (self.at - previous.at - width / previous.curvature) / width**2
         step = previous.at - previous.slope / previous.curvature + bend * previous.slope**2 - self.at
         # The constant was 2.5 at most on real and made logits.

@@ -30,7 +30,7 @@ def aupr_error(view: View, *, score: Any = "msp") -> float:
     if ranks.wrong == 0:
         return math.nan
     left, errors_left = ranks.n - ranks.before, ranks.wrong - ranks.errors_before
-    tie = np.flatnonzero(ranks.tied)
+    tie = np.flatnonzero(ranks.tied & (ranks.new_errors > 0))  # a resample may leave nothing behind a tie
     total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
     # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
     run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))

@@ -91,3 +91,13 @@ def test_neighbouring_floats_keep_their_order(made):
     logits = torch.stack([base, torch.nextafter(base, torch.tensor(2.0))]).repeat(200, 1)
     calibrator = calibrators.fit("temperature", Predictions(*made(400, 2, seed=2)))
     assert bool((calibrator(Predictions(logits, torch.ones(200))).logits.argmax(dim=1) == 1).all())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_few_separable_samples_do_not_break_the_search(seed):
+    logits = torch.randn(14, 2, generator=torch.Generator().manual_seed(seed))
+    right = calibrators.fit("temperature", Predictions(logits, logits.argmax(1)))
+    assert 0 < right.temperature < 1
+    assert any("ran to 0" in note for note in right.notes)
+    wrong = calibrators.fit("temperature", Predictions(logits, 1 - logits.argmax(1)))
+    assert wrong.temperature > 1

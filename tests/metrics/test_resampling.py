@@ -176,3 +176,12 @@ def test_undefined_values_have_undefined_intervals():
     assert math.isnan(float(found))
     assert math.isnan(found.low)
     assert math.isnan(found.high)
+
+
+def test_a_resample_that_leaves_nothing_behind_a_tie_is_no_division_by_zero():
+    # The two least sure samples tie; weight 0 on both leaves no sample there.
+    said = Predictions.from_top1([0, 0, 0, 0], [0, 1, 1, 0], [0.9, 0.8, 0.4, 0.4])
+    view = View(Base(said, resampled=True), np.array([1.0, 1.0, 0.0, 0.0]))
+    method = METRICS.get("aupr_error")
+    # One error, ranked first of the two left: average precision 1.
+    assert method.function(view) == pytest.approx(1.0)
