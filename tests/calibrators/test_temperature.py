@@ -98,6 +98,6 @@ def test_a_few_separable_samples_do_not_break_the_search(seed):
     logits = torch.randn(14, 2, generator=torch.Generator().manual_seed(seed))
     right = calibrators.fit("temperature", Predictions(logits, logits.argmax(1)))
     assert 0 < right.temperature < 1
-    assert any("ran to 0" in note for note in right.notes)
+    assert "every validation prediction is right" in right.notes[0]
     wrong = calibrators.fit("temperature", Predictions(logits, 1 - logits.argmax(1)))
     assert wrong.temperature > 1
