@@ -39,7 +39,9 @@ class Facts:
         """The vector of that name, or an error where only top-1 confidences are known."""
         values: Tensor | None = getattr(self, name)
         if values is None:
-            raise InputError(f"'{name}' needs all probabilities, but these predictions hold only facts without it")
+            raise InputError(
+                f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
+            )
         return values
 
     def sureness(self) -> NDArray[np.float64]:
