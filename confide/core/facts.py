@@ -40,7 +40,8 @@ class Facts:
         values: Tensor | None = getattr(self, name)
         if values is None:
             raise InputError(
-                f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
+                f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, "
+                "or facts without it"
             )
         return values
 
