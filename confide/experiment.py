@@ -117,11 +117,14 @@ def extract(folder: RunFolder, plan: Config, dataset: Dataset, split: str) -> Fe
 
 
 def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: str) -> Scores:
-    """Difficulty of one split, by a model of difficulty fitted on the training split."""
+    """Difficulty of one split, by a model fitted on the training split; on test also which labels look wrong."""
 
     def make() -> Scores:
         fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
-        return fitted.score(rows[split])
+        scores = fitted.score(rows[split])
+        if split != "test":
+            return scores
+        return difficulty.with_verdicts(scores, difficulty.verdicts(rows[split], scores=scores))
 
     return folder.stage(
         f"difficulty:{split}",
@@ -269,7 +272,10 @@ def conclude(
                 pairs=pairs_of(list(judged)),
                 seed=plan.seed,
             ),
-            samples=evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
+            samples=(
+                *evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
+                *evaluation.suspects(dataset.test, scores, dataset.class_names),
+            ),
             about=about(folder, plan, dataset),
             warnings=[f"{name}: {note}" for name, fitted in calibrators_of(folder, plan) for note in fitted.notes],
         )

@@ -1,10 +1,11 @@
-"""Which samples to show: the easiest and hardest of each class, with small pictures."""
+"""Which samples to show: the easiest and hardest of each class and suspected labels, with small pictures."""
 
 from __future__ import annotations
 
 import base64
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from confide.core.predictions import Predictions
-from confide.core.records import Scores, Split
+from confide.core.records import Scores, Split, rows_of
 from confide.core.results import Sample
 
 
@@ -47,6 +48,26 @@ def gallery(
             for row in chosen:
                 samples.append(_sample(role, int(row), split, difficulty, class_names, said, longest_side))
     return tuple(samples)
+
+
+def suspects(
+    split: Split, scores: Scores, class_names: Sequence[str], *, most: int = 12, longest_side: int = 96
+) -> tuple[Sample, ...]:
+    """Samples whose label looks wrong, the most suspicious first; none where the scores carry no verdicts.
+
+    Here `prediction` is the class that fits better.
+    """
+    if not {"verdict", "suspicion", "suggested"} <= set(scores.columns):
+        return ()
+    at = rows_of(split.ids, scores.ids, "scores")
+    verdict, suspicion, suggested = (scores.columns[name][at] for name in ("verdict", "suspicion", "suggested"))
+    rows = np.flatnonzero(verdict == "wrong label")
+    chosen = rows[np.argsort(-suspicion[rows], kind="stable")][:most]
+    difficulty = scores.values[at]
+    found = (_sample("suspect", int(row), split, difficulty, class_names, None, longest_side) for row in chosen)
+    return tuple(
+        replace(one, prediction=class_names[int(suggested[row])]) for one, row in zip(found, chosen, strict=True)
+    )
 
 
 def _sample(
