@@ -1,0 +1,173 @@
+"""Held-out quality of the calibrators beside their peers, on saved outputs of networks.
+
+    OMP_NUM_THREADS=1 python benchmarks/quality/calibrators.py FOLDER_OF_NPZ --seeds 3
+
+Each file is split 50/50 by seed: fitted on one half, judged on the other. Peers that are not installed are named and
+left out; install them beside confide: netcal probmetrics numba.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from confide import Predictions, calibrators, metrics
+from confide.calibrators.threads import one_thread
+
+Summary = tuple[float, float, float]
+STRENGTHS = (20.0, 60.0, 200.0, 600.0, 2000.0)
+
+
+def quality(folder: Path, only: list[str], skip: list[str], seeds: int) -> None:
+    """ECE (15 equal-width bins), NLL and accuracy after each method: mean over the halvings, and their spread."""
+    print("| network | method | accuracy | NLL | ± | ECE % | ± |\n|---|---|---|---|---|---|---|")
+    for path in sorted(folder.glob("*.npz")):
+        if "train" in path.name or (only and path.stem not in only):
+            continue
+        rows: dict[str, list[Summary]] = {}
+        for seed in range(seeds):
+            val, test = halves(path, seed)
+            for name, calibrated in methods(val, test).items():
+                if name not in skip:
+                    rows.setdefault(name, []).append(summary(calibrated()))
+        for name, found in rows.items():
+            accuracy, loss, error = np.mean(found, axis=0)
+            _, loss_spread, error_spread = np.std(found, axis=0, ddof=1 if seeds > 1 else 0)
+            print(
+                f"| {path.stem} | {name} | {accuracy:.4f} | {loss:.4f} | {loss_spread:.4f} "
+                f"| {100 * error:.2f} | {100 * error_spread:.2f} |",
+                flush=True,
+            )
+
+
+def halves(path: Path, seed: int) -> tuple[Predictions, Predictions]:
+    """The outputs split 50/50 by seed."""
+    with np.load(path, allow_pickle=False) as archive:
+        columns = {name: archive[name] for name in archive.files}
+    labels = columns.get("ground_truth", columns.get("targets"))
+    order = np.random.default_rng(seed).permutation(len(labels))
+    half = len(order) // 2
+    if "logits" in columns:
+        whole = Predictions(columns["logits"], labels)
+    else:
+        probs = columns["predictions"].astype(np.float64)
+        whole = Predictions.from_probs(probs / probs.sum(axis=1, keepdims=True), labels)
+    return whole.take(order[:half]), whole.take(order[half:])
+
+
+def methods(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predictions]]:
+    """No calibration, every method of confide and every peer that is installed, as functions that fit and apply."""
+    own = {f"confide {word}": lambda word=word: calibrators.fit(word, val)(test) for word in calibrators.names()}
+    return {
+        "none": lambda: test,
+        **own,
+        "confide isotonic, one map": lambda: calibrators.fit("isotonic", val, form="one_map")(test),
+        "confide dirichlet, strength by cross-validation": lambda: dirichlet_at_best(val)(test),
+        "confide, chosen by cross-validation": lambda: chosen(val, test),
+        **quality_peers(val, test),
+    }
+
+
+def dirichlet_at_best(val: Predictions) -> Any:
+    """Dirichlet with the strength that two held-out parts of the fitted half like best, not the built-in one."""
+    part = np.random.default_rng(0).permutation(len(val)) % 2
+
+    def held_out(strength: float) -> float:
+        return sum(nll(dirichlet(val.take(part != k), strength)(val.take(part == k))) for k in (0, 1))
+
+    return dirichlet(val, min(STRENGTHS, key=held_out))
+
+
+def dirichlet(val: Predictions, strength: float) -> Any:
+    """As by default, with another strength in place of 200."""
+    pull = strength / len(val)
+    return calibrators.fit("dirichlet", val, reg_lambda=pull, reg_mu=pull, reference_row=False)
+
+
+def chosen(val: Predictions, test: Predictions) -> Predictions:
+    """What `confide calibrate` would apply."""
+    calibrator = calibrators.choose(val).calibrator
+    return test if calibrator is None else calibrator(test)
+
+
+def quality_peers(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predictions]]:
+    """Peers as functions that give calibrated test predictions; empty without their packages."""
+    found: dict[str, Callable[[], Predictions]] = {}
+    try:
+        from netcal.binning import HistogramBinning, IsotonicRegression
+        from netcal.scaling import BetaCalibration, TemperatureScaling
+
+        for name, make in {
+            "netcal temperature": TemperatureScaling,
+            "netcal beta": BetaCalibration,
+            "netcal isotonic": IsotonicRegression,
+            "netcal histogram": lambda: HistogramBinning(bins=15),
+        }.items():
+            found[name] = lambda make=make: _netcal(make(), val, test)
+    except ImportError as error:
+        print(f"left out: {error.name}", file=sys.stderr)
+    try:
+        from probmetrics.calibrators import get_calibrator
+
+        for name in ("ts-mix", "svs", "sms", "isotonic"):
+            found[f"probmetrics {name}"] = lambda name=name: _probmetrics(get_calibrator(name), val, test)
+    except ImportError as error:
+        print(f"left out: {error.name}", file=sys.stderr)
+    return found
+
+
+def _netcal(calibrator: Any, val: Predictions, test: Predictions) -> Predictions:
+    probs = [torch.softmax(p.logits.double(), dim=1).numpy() for p in (val, test)]
+    calibrator.fit(probs[0], val.labels.numpy())
+    return _record(calibrator.transform(probs[1]), test)
+
+
+def _probmetrics(calibrator: Any, val: Predictions, test: Predictions) -> Predictions:
+    from probmetrics.distributions import CategoricalLogits
+
+    fitted = calibrator.fit_torch(CategoricalLogits(val.logits.double()), val.labels)
+    return _record(fitted.predict_proba_torch(CategoricalLogits(test.logits.double())).get_probs().numpy(), test)
+
+
+def _record(probs: Any, test: Predictions) -> Predictions:
+    probs = np.atleast_2d(np.nan_to_num(np.asarray(probs, dtype=np.float64)))
+    probs = np.clip(probs, 1e-12, None)
+    return Predictions.from_probs(probs / probs.sum(axis=1, keepdims=True), test.labels)
+
+
+def summary(predictions: Predictions) -> Summary:
+    """Accuracy, NLL and ECE in 15 equal-width bins."""
+    facts = predictions.facts
+    return float(facts.correct.double().mean()), nll(predictions), float(metrics.ece(predictions))
+
+
+def nll(predictions: Predictions) -> float:
+    """Mean negative log-likelihood."""
+    return float(predictions.facts.need("nll").double().mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "folder", type=Path, help="of npz files with predictions and ground_truth, or logits and targets"
+    )
+    parser.add_argument("--only", nargs="+", default=[], help="names of files, without .npz (default: all)")
+    parser.add_argument("--skip", nargs="+", default=[], help="methods to leave out, by their names in the table")
+    parser.add_argument("--seeds", type=int, default=3, help="halvings to average over (default: 3)")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with one_thread():
+        quality(args.folder, args.only, args.skip, args.seeds)
+
+
+if __name__ == "__main__":
+    main()
