@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import torch
@@ -126,7 +125,7 @@ def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], scor
     chosen = []
     for word in dict.fromkeys(words_of(metrics)):
         method, options = parse(word)
-        if method.facts["better"] == "neither" or any(unpaired(method, options, record) for record in records):
+        if method.facts["better"] == "neither" or any(unpaired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -135,12 +134,9 @@ def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], scor
     return chosen
 
 
-def unpaired(method: Method, options: dict[str, Any], predictions: Predictions) -> bool:
+def unpaired(method: Method, predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    if lacking(method, predictions):
-        return True
-    swapped = "permute" in method.facts and predictions.given is None and options.get("binning", "width") == "width"
-    return bool(method.facts.get("whole")) and not swapped
+    return bool(lacking(method, predictions)) or bool(method.facts.get("whole") and predictions.given is not None)
 
 
 def permutation_p_values(

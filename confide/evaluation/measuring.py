@@ -15,7 +15,7 @@ from confide.core.predictions import Predictions
 from confide.core.registry import Method
 from confide.core.results import Measurement
 from confide.evaluation.groups import Grouping, facts_for_means, group_means
-from confide.metrics.family import METRICS, label_of, value_of
+from confide.metrics.family import METRICS, label_of, note_of, value_of
 from confide.metrics.resampling import Null, Statistic, bootstrap, interval_from, nulls, whole_interval, whole_null
 from confide.metrics.view import Base, View
 
@@ -164,6 +164,7 @@ def row_of(
         chance=null.mean if null else None,
         chance_high=null.high if null else None,
         p_value=null.p_value if null else None,
+        note=note_of(asked.method, asked.options, n) if bounds else None,
         bounds=bounds or (math.nan, math.nan),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from confide.core.binning import mass_starts
 from confide.core.door import check_choice, check_range
-from confide.metrics.classwise import bootstrap_draws, null_draws, permutation_draws
+from confide.metrics.classwise_mass import bootstrap_draws, null_draws, permutation_draws
 from confide.metrics.family import metric
 from confide.metrics.view import View
 

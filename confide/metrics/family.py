@@ -10,7 +10,7 @@ from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.registry import Method, Registry
 from confide.core.results import Measurement
-from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls
+from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
 from confide.metrics.scores import score_name
 from confide.metrics.view import Base, View, base_of
 
@@ -118,16 +118,20 @@ def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -
         n=len(predictions),
         split=predictions.split,
         score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
-        note=note_of(method, options),
+        note=note_of(method, options, len(predictions)),
         interval=lambda: interval_of(method, predictions, options, value),
     )
 
 
-def note_of(method: Method, options: dict[str, Any]) -> str | None:
-    """Options that differ from the defaults, in words, for the table."""
+def note_of(method: Method, options: dict[str, Any], n: int) -> str | None:
+    """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
     told = {k: v for k, v in options.items() if k != "score" and v != method.options.get(k)}
     told.pop("binning", None)
-    return ", ".join(f"{k} {v}" for k, v in told.items()) or None
+    words = [f"{k} {v}" for k, v in told.items()]
+    most = method.facts.get("resampled_rows", n)
+    if n > most:
+        words.append(f"interval from resamples of {most:,} of {n:,} rows")
+    return ", ".join(words) or None
 
 
 def calibration_test(
@@ -137,11 +141,18 @@ def calibration_test(
 
     Args:
         metric: the calibration error to test with.
-        resamples: draws of correctness from the confidences; the smallest p-value is 1 / (resamples + 1).
+        resamples: draws of correctness from the confidences; the smallest p-value is 1 / (resamples + 1). Class-wise
+            and kernel errors draw labels 200 and 99 times.
     """
     method, extra = parse(metric)
     if method.facts["kind"] != "calibration":
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
-    return nulls(Base(predictions), [(method, options)], resamples=resamples, seed=seed)[0]
+    base = Base(predictions)
+    if not method.facts.get("whole"):
+        return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
+    found = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
+    if found is None:
+        raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")
+    return found

@@ -151,20 +151,24 @@ def whole_null(
     method: Method, predictions: Predictions, options: dict[str, Any], value: float, seed: int = 0
 ) -> Null | None:
     """The null of a metric that needs all probabilities, where it has one for these options."""
-    draw = method.facts.get("null")
-    if draw is None or options.get("binning", "width") != "width" or options.get("of", "all") != "all":
+    facts_suffice = options.get("of") == "top"
+    if predictions.given is not None and not facts_suffice:
         return None
-    return None if predictions.given is not None else null_from(value, draw(predictions, options, seed))
+    return null_from(value, method.facts["null"](predictions, options, seed))
 
 
 def whole_interval(
     method: Method, predictions: Predictions, options: dict[str, Any], value: float, null: Null | None, seed: int = 0
 ) -> tuple[float, float]:
-    """The interval of a metric that needs all probabilities; NaN where resampling it would take too long."""
-    if null is None or "resample" not in method.facts:
+    """The interval of a metric that needs all probabilities; NaN where they are not at hand."""
+    if null is None:
         return math.nan, math.nan
     draws, factor = method.facts["resample"](predictions, options, seed)
-    return calibration_interval(value, draws, null, factor)
+    # A mean of powers without a root is corrected as its root, which is an error like the others.
+    root = 1 / options.get("p", 1)
+    chance = Null(float((null.draws**root).mean()), null.high, null.p_value, null.draws)
+    low, high = calibration_interval(value**root, draws**root, chance, factor)
+    return low ** (1 / root), high ** (1 / root)
 
 
 def nulls(

@@ -1,0 +1,164 @@
+"""Intervals, chance levels and paired tests of the errors that need all probabilities again for every resample."""
+
+import math
+
+import numpy as np
+import pytest
+
+import confide
+from confide import Predictions, metrics
+from confide.metrics import calibration_test, classwise_mass, kernel
+from confide.metrics.family import METRICS
+
+FORMS = [
+    ("kde_ece", {"of": "all"}),
+    ("kde_ece", {"of": "top"}),
+    ("kde_ece", {"of": "classes"}),
+    ("kde_ece", {"of": "classes", "p": 2}),
+    ("classwise_ece", {"binning": "mass"}),
+]
+
+
+def simulated(n=300, seed=0, sharpness=1.0, num_classes=3):
+    """Labels drawn from the probabilities of the logits; a sharpness of 1 is perfectly calibrated."""
+    rng = np.random.default_rng(seed)
+    logits = 1.5 * rng.standard_normal((n, num_classes))
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+    return Predictions(sharpness * logits, np.minimum(labels, num_classes - 1))
+
+
+@pytest.mark.parametrize(("word", "options"), FORMS)
+def test_whole_weights_of_one_give_the_value_itself(word, options):
+    predictions = simulated(90)
+    value = float(getattr(metrics, word)(predictions, **options))
+    if word == "kde_ece":
+        rows = kernel.Rows.of(predictions, options["of"])
+        found = kernel.errors_of(rows, rows.truth[None], np.ones((1, 90)), options)
+    else:
+        probs, labels = classwise_mass.probabilities_of(predictions), predictions.labels.numpy()
+        found = classwise_mass.weighted_errors(probs, labels, np.ones((1, 90), dtype=np.float32), 15)
+    assert found[0] == pytest.approx(value, rel=1e-9)
+
+
+def test_a_resample_in_equal_mass_bins_has_the_value_of_its_copies():
+    predictions = simulated(61)
+    weights = np.bincount(np.random.default_rng(3).integers(0, 61, 61), minlength=61)
+    rows = np.repeat(np.arange(61), weights)
+    copies = Predictions(predictions.logits[rows], predictions.labels[rows])
+    # Copies of one sample are equal but for their label, which is equal too: no tie is cut otherwise.
+    found = classwise_mass.weighted_errors(
+        classwise_mass.probabilities_of(predictions), predictions.labels.numpy(), weights[None].astype(np.float32), 15
+    )
+    assert found[0] == pytest.approx(float(metrics.classwise_ece(copies, binning="mass")), abs=1e-9)
+
+
+def test_copies_of_a_row_are_no_neighbours_of_it():
+    rows = kernel.Rows(np.array([0.3, 0.3, 0.8]), np.array([1, 0, 1]))
+    twice = kernel.errors_of(rows, rows.truth[None], np.array([[2.0, 1.0, 0.0]]), {})
+    # Row 0 sees only row 1 (a miss), row 1 only row 0 (a hit): gaps 0.3 (twice) and 0.7.
+    assert twice[0] == pytest.approx((2 * 0.3 + 0.7) / 3)
+    alone = kernel.errors_of(rows, rows.truth[None], np.array([[3.0, 0.0, 0.0]]), {})
+    assert alone[0] == 0.0
+
+
+@pytest.mark.parametrize(("word", "options"), FORMS)
+def test_calibrated_and_sharpened_predictions_are_told_apart(word, options):
+    good, sharp = simulated(), simulated(sharpness=3.0)
+    calm = calibration_test(good, word, **options)
+    alarm = calibration_test(sharp, word, **options)
+    assert calm.p_value > 0.05
+    assert alarm.p_value == 1 / (len(alarm.draws) + 1)
+    found = getattr(metrics, word)(sharp, **options)
+    assert 0 < found.low < found.high
+    # The interval holds the error of a large sample of the same kind, less the noise of the kernel estimate.
+    assert getattr(metrics, word)(good, **options).low < calm.high
+
+
+@pytest.mark.parametrize("of", ["all", "top", "classes"])
+def test_kernel_test_keeps_its_level(of):
+    rejected = [
+        calibration_test(simulated(60, seed), "kde_ece", of=of, bandwidth=0.1).p_value < 0.05 for seed in range(60)
+    ]
+    # 60 draws at level 0.04: more than 8 has probability below 0.002
+    assert sum(rejected) <= 8
+
+
+def test_kernel_intervals_cover_the_true_error():
+    options = {"of": "top", "bandwidth": 0.1}
+    true = float(metrics.kde_ece(simulated(6000, 999, sharpness=2.0), **options))
+    covered = 0
+    for seed in range(30):
+        found = metrics.kde_ece(simulated(250, seed, sharpness=2.0), **options)
+        covered += found.low <= true <= found.high
+    # 30 draws at 0.95: fewer than 24 has probability below 0.001
+    assert covered >= 24
+
+
+def test_beyond_the_largest_size_a_part_is_resampled_and_the_note_says_so(monkeypatch):
+    predictions = simulated(600, sharpness=2.0)
+    whole = metrics.kde_ece(predictions, of="top")
+    assert "interval" not in whole.note
+    wide = whole.high - whole.low
+    monkeypatch.setattr(kernel, "LARGEST", 300)
+    monkeypatch.setitem(METRICS.get("kde_ece").facts, "resampled_rows", 300)
+    part = metrics.kde_ece(predictions, of="top")
+    assert part.note == "of top, interval from resamples of 300 of 600 rows"
+    assert part.high - part.low == pytest.approx(wide, rel=0.5)
+    row = confide.evaluate(predictions, ["kde_ece"]).measurements[0]
+    assert row.note == "interval from resamples of 300 of 600 rows"
+
+
+def test_beyond_the_largest_size_the_probabilities_resampled_in_mass_bins_are_bounded(monkeypatch):
+    predictions = simulated(600, sharpness=2.0)
+    whole = metrics.classwise_ece(predictions, binning="mass")
+    wide = whole.high - whole.low
+    monkeypatch.setattr(classwise_mass, "ELEMENTS", 900)
+    _, factor = classwise_mass.bootstrap_draws(predictions, {"binning": "mass"}, 0)
+    assert factor == pytest.approx(math.sqrt(0.5))
+    part = metrics.classwise_ece(predictions, binning="mass")
+    assert part.high - part.low == pytest.approx(wide, rel=0.5)
+    exact = classwise_mass.null_draws(predictions, {"binning": "mass"}, 0)
+    monkeypatch.setattr(classwise_mass.classwise, "LARGEST", 500)
+    quick = classwise_mass.null_draws(predictions, {"binning": "mass"}, 0)
+    assert quick.mean() == pytest.approx(exact.mean(), rel=0.1)
+
+
+def test_evaluation_shows_interval_chance_and_test():
+    rows = confide.evaluate(simulated(), ["kde_ece", "classwise_ece_mass"]).measurements[:2]
+    assert [row.metric for row in rows] == ["kde_ece", "classwise_ece_mass"]
+    for row in rows:
+        assert row.low <= row.high
+        assert 0 < row.chance < row.chance_high
+        assert 0 < row.p_value <= 1
+
+
+@pytest.mark.parametrize("word", ["kde_ece", "classwise_ece_mass"])
+def test_paired_tests(word):
+    good, sharp, same = simulated(800), simulated(800, sharpness=4.0), simulated(800, sharpness=1.01)
+    found = confide.compare(good, sharp, metrics=[word])[0]
+    assert found.better == "a"
+    assert found.low > 0
+    assert confide.compare(good, same, metrics=[word])[0].better is None
+
+
+@pytest.mark.parametrize("options", [{"of": "top"}, {"of": "classes"}, {"of": "all"}])
+def test_the_permutation_test_sees_the_difference_itself(options):
+    a, b = simulated(120), simulated(120, sharpness=2.0)
+    seen, draws = kernel.permutation_draws(a, b, options, 0)
+    assert seen == pytest.approx(abs(float(metrics.kde_ece(b, **options)) - float(metrics.kde_ece(a, **options))))
+    assert len(draws) == kernel.RESAMPLES
+
+
+def test_one_sample_has_an_error_of_zero_and_no_spread():
+    found = metrics.kde_ece(simulated(1))
+    assert (float(found), found.low, found.high) == (0.0, 0.0, 0.0)
+    seen, draws = kernel.permutation_draws(simulated(1), simulated(1), {}, 0)
+    assert seen == 0.0
+    assert not draws.any()
+
+
+def test_top_label_form_needs_no_other_probabilities():
+    full = simulated(150, sharpness=2.0)
+    top = Predictions.from_top1(full.labels, full.facts.prediction, full.facts.confidence)
+    assert metrics.kde_ece(top, of="top").low == pytest.approx(metrics.kde_ece(full, of="top").low, rel=1e-6)
