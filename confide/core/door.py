@@ -40,11 +40,33 @@ def as_tensor(values: Any, name: str) -> Tensor:
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     array = np.asarray(values)
+    if array.dtype == object:
+        array = _numbers_of(array)
     if array.dtype == object or array.dtype.kind in "USmM":
         raise InputError(f"{name} must be numbers, got {array.dtype} values; convert them first")
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
-    return torch.from_numpy(np.ascontiguousarray(array) if array.dtype.byteorder == ">" else array)
+    return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
+
+
+def _numbers_of(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Numbers that a data frame holds as objects: rows of a list column, nullable columns with NaN for what is missing.
+
+    Words are never read as numbers: then the array comes back as it is.
+    """
+    if array.ndim == 1 and len(array) and isinstance(array[0], (list, tuple, np.ndarray)):
+        if len({len(row) if hasattr(row, "__len__") else -1 for row in array}) > 1:
+            return array
+        array = np.array([list(row) for row in array])
+    if array.dtype != object:
+        return array
+    missing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], dtype=bool)
+    known = array.reshape(-1)[~missing]
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in known):
+        return array
+    flat = np.full(array.size, np.nan)
+    flat[~missing] = known.astype(np.float64)
+    return flat.reshape(array.shape)
 
 
 def check_logits(logits: Tensor, name: str = "logits") -> Tensor:

@@ -272,3 +272,43 @@ def test_beyond_the_largest_bootstrap_groups_and_given_scores_are_cut_alike(monk
         assert one.value == other.value
         assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.3)
     assert part.find("ece").chance == pytest.approx(whole.find("ece").chance, rel=0.1)
+
+
+class Missing:
+    """A missing value of a nullable column, as pandas has it."""
+
+
+Missing.__name__ = "NAType"
+
+
+def test_nullable_and_list_columns_are_numbers_and_words_are_not():
+    logits = np.random.default_rng(0).standard_normal((6, 3))
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    wanted = float(metrics.nll(Predictions(logits, labels)))
+    rows = np.empty(6, dtype=object)
+    rows[:] = [row.tolist() for row in logits]
+    for values in (logits.astype(object), rows, logits.astype(">f8")):
+        assert float(metrics.nll(Predictions(Column(values), Column(labels.astype(object))))) == wanted
+    holed = logits.astype(object)
+    holed[2, 1] = Missing()
+    with pytest.raises(InputError, match="NaN at sample 2 of 6"):
+        metrics.nll(Predictions(Column(holed), labels))
+    for bad in (logits.astype(str).astype(object), np.array([[1.0], [1.0, 2.0]] * 3, dtype=object)):
+        with pytest.raises(InputError, match="logits must be numbers"):
+            Predictions(Column(bad), labels)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_real_data_frames(package):
+    frames = pytest.importorskip(package)
+    known = simulated()
+    logits, labels = known.logits.numpy(), known.labels.numpy()
+    wanted = float(metrics.nll(known))
+    found = Predictions(frames.DataFrame(logits), frames.Series(labels))
+    assert float(metrics.nll(found)) == wanted
+    assert float(metrics.nll(Predictions(frames.Series(logits.tolist()), frames.Series(labels)))) == pytest.approx(
+        wanted, rel=1e-6
+    )
+    site = frames.Series(["a", "b"] * (len(labels) // 2))
+    rows = confide.evaluate(found, by={"site": site}, score=frames.Series(logits.max(axis=1)), intervals=False)
+    assert {"site=a", "site=b"} <= {row.group for row in rows.measurements}
