@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from confide.core.door import InputError
 from confide.core.facts import Facts
@@ -20,6 +22,7 @@ from confide.evaluation.evaluate import words_of
 from confide.evaluation.measuring import Asked, lacking
 from confide.metrics.family import label_of, parse
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
+from confide.metrics.scores import score_values
 from confide.metrics.view import Base, View, base_of
 
 LEVEL = 0.05
@@ -165,6 +168,7 @@ def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: i
         from_probabilities=a.from_probabilities or b.from_probabilities,
     )
     base = Base(pair, resampled=True)
+    asked = on_one_scale(a, b, asked)
 
     def difference(swap: NDArray[np.bool_]) -> Floats:
         to_b = np.concatenate([swap, ~swap]).astype(np.float64)
@@ -182,6 +186,25 @@ def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: i
 
     run_chunks(chunk, resamples)
     return [tail(value, draws) for value, draws in zip(seen, null, strict=True)]
+
+
+def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[Asked]) -> list[Asked]:
+    """The metrics with each side's score as its ranks, where only the order counts.
+
+    A swap mixes the scores of both sides: if one is merely sharper than the other, the mixture ranks worse than either
+    and hides a real difference. Ranks change no ranking metric and put both on one scale.
+    """
+    ranks: dict[str, Floats] = {}
+    changed = []
+    for one in asked:
+        score = one.options.get("score")
+        if one.method.facts["kind"] != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+            changed.append(one)
+            continue
+        if score not in ranks:
+            ranks[score] = np.concatenate([rankdata(score_values(side, score)) for side in (a, b)])
+        changed.append(replace(one, options={**one.options, "score": ranks[score]}))
+    return changed
 
 
 def tail(seen: float, null: Floats) -> float:

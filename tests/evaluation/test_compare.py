@@ -96,3 +96,24 @@ def test_classwise_error_is_compared_by_swapping_rows():
     cells = cell_sums(a, 1 - odd, 15, "right") + cell_sums(b, odd, 15, "right")
     mixed = Predictions(torch.where(torch.tensor(odd[0] > 0)[:, None], b.logits, a.logits), a.labels)
     assert errors_of(cells, 300)[0] == pytest.approx(float(metrics.classwise_ece(mixed)), rel=1e-5)
+
+
+def test_a_change_of_scale_does_not_hide_a_better_ranking():
+    generator = np.random.default_rng(3)
+    n = 1500
+    correct = generator.random(n) < 0.8
+    labels = np.zeros(n, dtype=int)
+    prediction = np.where(correct, 0, 1)
+    signal = correct + generator.normal(size=n)
+    noisy = signal + 1.2 * generator.normal(size=n)
+
+    def said(values, sharpness):
+        return Predictions.from_top1(labels, prediction, 0.5 + 0.5 / (1 + np.exp(-sharpness * values)))
+
+    def p_of(rows):
+        return next(row.p_value for row in rows if row.metric == "auroc")
+
+    same = p_of(confide.compare(said(noisy, 1.0), said(signal, 1.0), metrics=["auroc"], resamples=200))
+    other = p_of(confide.compare(said(noisy, 1.0), said(signal, 0.01), metrics=["auroc"], resamples=200))
+    assert same < 0.01
+    assert other == pytest.approx(same, abs=1e-9)
