@@ -66,3 +66,16 @@ def width_bin_of(values: Array, bins: int, closed: str = "right") -> Indices:
     near = np.flatnonzero(np.abs(place, out=place) > 0.4998)
     index[near] = bin_of(values[near], edges, closed)
     return index
+
+
+def interpolated_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges at ranks b n / bins of the sorted values, linear between neighbours, the last at the largest value."""
+    check_range(bins, "bins", 1)
+    n = len(values)
+    return np.asarray(np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(values)), dtype=np.float64)
+
+
+def order_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges that are values themselves: those at ranks floor(b (n - 1) / bins)."""
+    check_range(bins, "bins", 1)
+    return np.asarray(np.sort(values)[np.linspace(0, len(values) - 1, bins + 1).astype(np.intp)], dtype=np.float64)

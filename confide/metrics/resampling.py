@@ -214,7 +214,7 @@ def large_null(base: Base, method: Method, options: dict[str, Any], resamples: i
     The noise of a calibration error falls with the square root of the number of samples.
     """
     rng = np.random.default_rng(np.random.SeedSequence([seed, 37]))
-    if method.facts.get("binned"):
+    if method.facts.get("binned") and options.get("edges", "rank") == "rank":
         view = BinnedView(base, rng)
         return np.array([method.facts["value"](view, **options) for _ in range(resamples)])
     rows = np.sort(rng.choice(base.n, EXACT_DRAWS, replace=False))

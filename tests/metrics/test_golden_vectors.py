@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, metrics
+from confide.core.door import InputError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -46,6 +47,29 @@ def test_binned_calibration_errors(case, bins):
     close(metrics.mce(predictions, bins=bins), width["torr_MCE"], rtol=1e-6)
     close(metrics.ece(predictions, bins=bins, binning="mass"), mass["independent_rank"])
     close(metrics.ece(predictions, bins=bins, binning="mass"), mass["caltrain_em"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("bins", [10, 15])
+def test_equal_mass_edges_and_plain_mean_of_other_packages(case, bins):
+    name, predictions = case
+    width, mass = load(f"ece_ew_{bins}_{name}"), load(f"ece_em_{bins}_{name}")
+    for edges, key in (("interpolated", "torr_adaptive"), ("order", "cwr_adaptive"), ("midpoint", "kumar_em")):
+        close(metrics.ece(predictions, bins=bins, binning="mass", edges=edges), mass[key], rtol=1e-6)
+    close(metrics.ece(predictions, bins=bins, norm="mean"), width["torr_ACE"], rtol=1e-6)
+
+
+def test_other_edges_have_intervals_and_need_equal_mass_bins():
+    data = load("inputs_C")
+    predictions = Predictions(data["logits"], data["labels"])
+    for edges in ("interpolated", "order", "midpoint"):
+        found = metrics.ece(predictions, binning="mass", edges=edges)
+        assert 0 < found.low < float(found) < found.high
+        assert metrics.calibration_test(predictions, edges=edges, resamples=99).p_value == 1 / 100
+        with pytest.raises(InputError, match="binning"):
+            metrics.ece(predictions, edges=edges)
+    one = Predictions.from_top1([0, 0], [0, 1], [0.5, 0.5])
+    assert float(metrics.ece(one, binning="mass", edges="interpolated")) == 0.0
+    assert float(metrics.ece(one, binning="mass", edges="order")) == 0.0
 
 
 def test_classwise_calibration_errors(case):
