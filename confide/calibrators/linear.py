@@ -19,7 +19,7 @@ from confide.calibrators.descent import descend
 BLOCK_ELEMENTS = 1 << 18
 WIDE_WORK = 1 << 26
 """n c^2 up to which a pass runs in float64 although the logits are float32: then rounding does not end the search."""
-MANY_CLASSES = 256
+MANY_CLASSES = 128
 CURVATURE_ROWS = 3000
 ITERATIONS = 300
 
