@@ -133,7 +133,10 @@ class View:
     def mean(self, name: str) -> float:
         """Mean of a fact."""
         values = self.base.vector(name)
-        return float(values.mean(dtype=np.float64) if self.weights is None else self.weights @ values / self.n)
+        # Not a BLAS product: its own threads would fight with those of the bootstrap.
+        return float(
+            values.mean(dtype=np.float64) if self.weights is None else np.einsum("i,i->", self.weights, values) / self.n
+        )
 
     def ranks(self, score: Any) -> Ranks:
         """Accepted and wrong as the threshold on that score falls."""
