@@ -34,13 +34,20 @@ def shift_section(view: View) -> Shift:
     unknown = tuple(f for f in (foreign_histogram(view), foreign_roc(view)) if f)
     if not (corruptions or unknown):
         why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
-        fills = "It fills from curves of the kinds shift_boxes, shift_cells, ood_histogram and ood_roc."
-        return Shift(empty=Empty("No test under shift", f"{why} {fills}"))
+        return Shift(empty=Empty("No test under shift", why, "confide shift MODEL --data DATA --ood OTHER_DATA"))
     missing = []
     if not corruptions:
-        missing.append(Empty("No corruptions", "The model was not tested on corrupted data."))
+        missing.append(
+            Empty("No corruptions", "The model was not tested on corrupted data.", "confide shift MODEL --data DATA")
+        )
     if not unknown:
-        missing.append(Empty("No foreign data", "The model was not tested on data of classes it has never seen."))
+        missing.append(
+            Empty(
+                "No foreign data",
+                "The model was not tested on data of classes it has never seen.",
+                "confide shift MODEL --data DATA --ood OTHER_DATA",
+            )
+        )
     return Shift(corruptions, unknown, tuple(missing))
 
 
