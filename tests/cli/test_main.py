@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -8,13 +7,16 @@ from confide.cli.main import VERBS, main
 
 
 def test_help_is_quick_and_loads_no_torch():
-    code = "import sys; from confide.cli.main import main; main([]); sys.exit('torch' in sys.modules)"
-    started = time.process_time()
+    code = (
+        "import sys, time; from confide.cli.main import main; main([]);"
+        "print(time.process_time(), file=sys.stderr); sys.exit('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     for verb in VERBS:
         assert verb in done.stdout
-    assert time.process_time() - started < 5
+    # CPU seconds of the whole process, so that other people's load does not count.
+    assert float(done.stderr) < 0.5
 
 
 def test_importing_the_package_loads_neither_torch_nor_numpy():
