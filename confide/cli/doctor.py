@@ -24,7 +24,7 @@ EXTRAS = {
     "timm": (("timm", "open_clip_torch"), "timm and OpenCLIP models"),
     "ray": (("ray",), "work on a cluster"),
     "report": (("matplotlib",), "static figures (SVG, PNG)"),
-    "serve": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
+    "explore": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
     "bench": (("torchmetrics", "netcal"), "peers to compare speed with"),
 }
 CORE = ("torch", "numpy", "scipy", "pyarrow", "safetensors", "pyyaml", "pillow", "jinja2")

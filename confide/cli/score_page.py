@@ -48,7 +48,7 @@ def write_page(
     shown = () if split is None else gallery(split, main, sources.class_names, each=8)
     text = environment.get_template("score.html").render(
         version=__version__,
-        css=Markup(_asset("report.css")),
+        css=Markup(_asset("base.css") + _asset("report.css")),
         name=sources.dataset.name if sources.dataset is not None else Path(sources.args.data).name,
         n=len(main),
         method=main.method,

@@ -67,7 +67,7 @@ def render_report(evaluation: Evaluation) -> str:
         .get_template("report.html")
         .render(
             version=__version__,
-            css=Markup(_asset("report.css")),
+            css=Markup(_asset("base.css") + _asset("report.css")),
             js=Markup(_asset("report.js")),
             data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
             contents=CONTENTS,
