@@ -7,14 +7,16 @@ import torch
 from torch import Tensor
 
 from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, transform_of
-from confide.calibrators.descent import descend
-from confide.calibrators.tempered import best_scale
+from confide.calibrators.newton import Turn, newton
+from confide.calibrators.tempered import best_scale, row_dot
 from confide.core.shapes import Labels, Logits
 
-BLOCK_ELEMENTS = 1 << 18
+BLOCK_ELEMENTS = 1 << 17
 WIDE_ELEMENTS = 1 << 19
 """n c up to which a pass runs in float64 although the logits are float32."""
-ITERATIONS = 300
+ITERATIONS = 100
+CERTAIN = 0.1
+"""Samples' worth of doubt, sum of p (1 - p), below which a class is told apart: its weight has no best value."""
 
 
 @CALIBRATORS.add(
@@ -32,20 +34,18 @@ def vector(logits: Logits, labels: Labels) -> Fitted:
     found = best_scale(logits, labels)
     start = torch.zeros(2, rows.num_classes, dtype=torch.float64)
     start[0] = found.scale if found.bound is None else 1.0
-    seen = torch.bincount(labels, minlength=rows.num_classes) > 0
-    roots = _roots(rows, start)
-
-    def objective(unknowns: Tensor) -> tuple[float, Tensor]:
-        value, gradient = rows.loss(start + _turned(roots, unknowns.view(2, -1)))
-        gradient[:, ~seen] = 0.0
-        return value, _turned_back(roots, gradient).flatten()
-
     change = 1e-15 if rows.dtype == torch.float64 else 1e-7
-    result = descend(objective, start.numel(), tolerance=1e-9, change=change, iterations=ITERATIONS, memory=10)
-    weights, bias = start + _turned(roots, result.unknowns.view(2, -1))
+    result = newton(rows, start, tolerance=1e-9, change=change, iterations=ITERATIONS)
+    weights, bias = result.at
     notes = [] if result.converged else [f"the fit stopped at its last iteration with a slope of {result.steepest:.1e}"]
-    if not bool(seen.all()):
+    if not bool(rows.seen.all()):
         notes.append("classes without a validation sample keep their temperature-scaled logit")
+    certain = int(((rows.n * rows.curvature[2] < CERTAIN) & rows.seen).sum())
+    if certain:
+        notes.append(
+            f"{certain} of {rows.num_classes} classes are told apart perfectly: their weights have no best value, the "
+            "search was stopped where they no longer matter"
+        )
     return Fitted({"weights": weights.clone(), "bias": bias - bias.mean()}, tuple(notes))
 
 
@@ -56,7 +56,11 @@ def scaled(values: Values, logits: Logits) -> Logits:
 
 
 class ScaledRows:
-    """Rows of logits with labels: mean NLL and gradient at any weights and biases `2 c`, by blocks in ready buffers."""
+    """Rows of logits with labels: mean NLL, slope and curvature at any weights and biases `2 c`, by blocks.
+
+    The probabilities of the last point measured are kept, one float32 a logit, so that a product with the curvature
+    needs no exponentials.
+    """
 
     def __init__(self, logits: Logits, labels: Labels) -> None:
         n, num_classes = logits.shape
@@ -64,66 +68,68 @@ class ScaledRows:
         self.dtype = torch.float64 if wide else torch.float32
         self.logits, self.labels, self.n, self.num_classes = logits, labels, n, num_classes
         self.block = max(1, min(n, BLOCK_ELEMENTS // num_classes))
-        self.scores = torch.empty(self.block, num_classes, dtype=self.dtype)
-        self.product = torch.empty_like(self.scores)
+        self.probs = torch.empty(n, num_classes, dtype=self.dtype)
+        self.first = torch.empty(self.block, num_classes, dtype=self.dtype)
+        self.second = torch.empty_like(self.first)
         self.ones = torch.ones(self.block, dtype=self.dtype)
         self.true_logits = logits.gather(1, labels[:, None]).squeeze(1).double()
         hits = torch.bincount(labels, minlength=num_classes)
         hit_logits = torch.bincount(labels, self.true_logits, minlength=num_classes)
-        self.hits = torch.stack([hit_logits, hits]) / n
+        self.hits, self.seen = torch.stack([hit_logits, hits]) / n, hits > 0
+        self.curvature = torch.zeros(3, num_classes, dtype=torch.float64)
 
-    def loss(self, weights: Tensor) -> tuple[float, Tensor]:
-        """Mean NLL and its gradient `2 c`: mean (p - onehot) z and mean (p - onehot)."""
-        scale, bias = weights[:, self.labels]
+    def measure(self, at: Tensor) -> tuple[float, Tensor]:
+        """Mean NLL and its slope `2 c`: mean (p - onehot) z and mean (p - onehot).
+
+        On the way the curvature of every class by itself, mean p (1 - p) times z^2, z and 1, `3 c`.
+        """
+        scale, bias = at[:, self.labels]
         value = -float((scale * self.true_logits + bias).sum())
-        gradient = -self.hits
+        sums = torch.zeros(6, self.num_classes, dtype=torch.float64)
         for part in self.blocks():
-            rows, probs, log_total = self.probs_of(part, weights)
+            rows, probs, log_total = self.probs_of(part, at)
             value += float(log_total.sum(dtype=torch.float64))
-            product = torch.mul(rows, probs, out=self.product[: len(rows)])
-            ones = self.ones[: len(rows)]
-            gradient.add_(torch.stack([torch.mv(product.T, ones), torch.mv(probs.T, ones)]), alpha=1 / self.n)
-        return value / self.n, gradient
+            tilted = torch.mul(rows, probs, out=self.first[: len(rows)])
+            pairs = ((tilted, rows), (tilted, tilted), (tilted, probs), (probs, probs))
+            sums[:2].add_(torch.stack([self.total(tilted), self.total(probs)]))
+            for k, (left, right) in enumerate(pairs):
+                sums[k + 2].add_(self.total(torch.mul(left, right, out=self.second[: len(rows)])))
+        tilted, plain, wide, wide_square, tilted_square, plain_square = sums / self.n
+        self.curvature = torch.stack([wide - wide_square, tilted - tilted_square, plain - plain_square])
+        return value / self.n, self.seen * (torch.stack([tilted, plain]) - self.hits)
+
+    def product(self, direction: Tensor) -> Tensor:
+        """Curvature times direction: with s = z dw + db, mean p (s - E s) z and mean p (s - E s)."""
+        result = torch.zeros_like(direction)
+        weights, bias = direction.to(self.dtype)
+        for part in self.blocks():
+            rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+            moved = torch.addcmul(bias, rows, weights, out=self.first[: len(rows)])
+            mean = torch.from_numpy(row_dot(probs.numpy(), moved.numpy()))
+            moved.sub_(mean[:, None]).mul_(probs)
+            result[1].add_(self.total(moved))
+            result[0].add_(self.total(moved.mul_(rows)))
+        return self.seen * result / self.n
+
+    def inverse(self) -> Turn:
+        """The inverse of every class's own 2 x 2 curvature."""
+        squares, cross, ones = self.curvature
+        squares, ones = squares + 1e-12, ones + 1e-12
+        area = torch.maximum(squares * ones - cross**2, 1e-4 * squares * ones)
+        return lambda v: torch.stack([ones * v[0] - cross * v[1], squares * v[1] - cross * v[0]]) / area
+
+    def total(self, block: Tensor) -> Tensor:
+        """Sums of the columns."""
+        return torch.mv(block.T, self.ones[: len(block)])
 
     def blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
 
-    def probs_of(self, part: slice, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits of the block, probabilities in the ready buffer, and the log of their normaliser."""
-        rows = self.logits[part].to(self.dtype)
-        scores = torch.mul(rows, weights[0].to(self.dtype), out=self.scores[: len(rows)])
-        scores.add_(weights[1].to(self.dtype))
-        highest = scores.amax(dim=1, keepdim=True)
-        np.exp(scores.sub_(highest).numpy(), out=scores.numpy())
-        total = scores.sum(dim=1, keepdim=True)
-        return rows, scores.div_(total), (total.log() + highest)[:, 0]
-
-    def curvature(self, weights: Tensor) -> Tensor:
-        """Mean p (1 - p) times z^2, z and 1, `3 c`: the curvature of every class by itself."""
-        result = torch.zeros(3, self.num_classes, dtype=torch.float64)
-        for part in self.blocks():
-            rows, probs, _ = self.probs_of(part, weights)
-            spread = probs * (1 - probs)
-            product = rows * spread
-            sums = torch.stack([(product * rows).sum(dim=0), product.sum(dim=0), spread.sum(dim=0)])
-            result.add_(sums, alpha=1 / self.n)
-        return result
-
-
-def _roots(rows: ScaledRows, start: Tensor) -> Tensor:
-    """Inverse Cholesky factors of the classes' 2 x 2 curvatures, as (w, w), (b, w), (b, b) entries `3 c`."""
-    squares, cross, ones = rows.curvature(start)
-    squares = squares + 1e-6 * squares.mean() + 1e-12
-    ones = ones + 1e-6 * ones.mean() + 1e-12
-    first = squares.sqrt()
-    under = cross / first
-    second = torch.maximum(ones - under**2, 1e-6 * ones).sqrt()
-    return torch.stack([1 / first, -under / (first * second), 1 / second])
-
-
-def _turned(roots: Tensor, unknowns: Tensor) -> Tensor:
-    return torch.stack([roots[0] * unknowns[0] + roots[1] * unknowns[1], roots[2] * unknowns[1]])
-
-
-def _turned_back(roots: Tensor, gradient: Tensor) -> Tensor:
-    return torch.stack([roots[0] * gradient[0], roots[1] * gradient[0] + roots[2] * gradient[1]])
+    def probs_of(self, part: slice, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the block, probabilities in their place, and the log of their normaliser."""
+        rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+        torch.addcmul(at[1].to(self.dtype), rows, at[0].to(self.dtype), out=probs)
+        highest = probs.amax(dim=1, keepdim=True)
+        np.exp(probs.sub_(highest).numpy(), out=probs.numpy())
+        total = probs.sum(dim=1, keepdim=True)
+        return rows, probs.mul_(1 / total), (total.log() + highest)[:, 0]

@@ -48,3 +48,23 @@ def test_a_class_without_samples_keeps_its_temperature_scaled_logit(made):
     plain = calibrators.fit("temperature", before)
     assert calibrator.weights[3].item() == pytest.approx(1 / plain.temperature)
     assert any("keep their temperature-scaled logit" in note for note in calibrator.notes)
+
+
+def test_few_samples_a_class_converge_in_float32(made, monkeypatch):
+    logits, labels = made(1500, 300, seed=4)
+    wide = calibrators.fit("vector", Predictions(logits, labels))
+    monkeypatch.setattr(import_module("confide.calibrators.vector"), "WIDE_ELEMENTS", 0)
+    narrow = calibrators.fit("vector", Predictions(logits.float(), labels))
+    assert not any("stopped at its last iteration" in note for note in wide.notes + narrow.notes)
+    losses = [float(c(Predictions(logits, labels)).facts.need("nll").mean()) for c in (wide, narrow)]
+    # Classes told apart to 1 - p = 1e-6 end there in float32: 0.02 nats of all 1500 samples together.
+    assert losses[1] == pytest.approx(losses[0], abs=3e-5)
+
+
+def test_classes_told_apart_perfectly_are_noted(made):
+    logits, labels = made(600, 4, seed=6)
+    logits[:, 3] = torch.where(labels == 3, 6.0, -6.0) + 0.1 * logits[:, 3]
+    before = Predictions(logits, labels)
+    calibrator = calibrators.fit("vector", before)
+    assert any("1 of 4 classes are told apart perfectly" in note for note in calibrator.notes)
+    assert float(calibrator(before).facts.p_true[labels == 3].min()) > 0.999
