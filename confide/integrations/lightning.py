@@ -11,7 +11,8 @@ trainer.fit(classifier, train_loader, val_loader)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -23,7 +24,11 @@ from confide.losses import LossModule
 
 
 def loss_callback(
-    loss: str = "loss", *, batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None, loader: Any = None
+    loss: str = "loss",
+    *,
+    batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None,
+    loader: Any = None,
+    needs: Mapping[str, Any] | None = None,
 ) -> Any:
     """A Lightning callback for the LossModule that the LightningModule holds under the name `loss`.
 
@@ -35,6 +40,8 @@ def loss_callback(
         loss: attribute of the LightningModule that holds the loss.
         batch_to: makes (inputs, labels) of a batch. Default: the batch is such a pair.
         loader: batches to predict. Default: the trainer's validation loader.
+        needs: what else the loss's update takes of the validation samples, in the loader's order, such as the
+            `groups` of adaptive_difficulty.
     """
     try:
         from lightning.pytorch.callbacks import Callback
@@ -45,12 +52,12 @@ def loss_callback(
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             every = int(getattr(_loss_of(module, loss), "update_every", 0))
             if every and (batch_idx + 1) % every == 0:
-                _update(trainer, module, loss, batch_to, loader)
+                _update(trainer, module, loss, batch_to, loader, needs or {})
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
             held = _loss_of(module, loss)
             if not int(getattr(held, "update_every", 0)):
-                _update(trainer, module, loss, batch_to, loader)
+                _update(trainer, module, loss, batch_to, loader, needs or {})
             held.end_epoch()
             check()
 
@@ -68,7 +75,12 @@ def _loss_of(module: Any, name: str) -> LossModule:
 
 
 def _update(
-    trainer: Any, module: Any, name: str, batch_to: Callable[[Any], tuple[Any, Tensor]] | None, loader: Any
+    trainer: Any,
+    module: Any,
+    name: str,
+    batch_to: Callable[[Any], tuple[Any, Tensor]] | None,
+    loader: Any,
+    needs: Mapping[str, Any],
 ) -> None:
     held = _loss_of(module, name)
     learn = getattr(held, "update", None)
@@ -81,7 +93,12 @@ def _update(
             f"loss '{held.word}' learns from validation predictions, but the trainer has none; give it a loader "
             "and the module a validation_step, or pass loader= to loss_callback"
         )
-    learn(*predictions_of(module, batches, batch_to))
+    for need in (p.name for p in inspect.signature(learn).parameters.values() if p.kind is p.KEYWORD_ONLY):
+        if need not in needs:
+            raise InputError(
+                f"loss '{held.word}' needs {need} of the validation samples; pass needs={{'{need}': ...}} to loss_callback"
+            )
+    learn(*predictions_of(module, batches, batch_to), **needs)
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """Losses: functions of (logits, labels) that return one value per sample, and `create` for training loops."""
 
 from confide.losses.adafocal import adafocal
+from confide.losses.adaptive_difficulty import adaptive_difficulty
 from confide.losses.aurc import aurc
 from confide.losses.brier import brier
 from confide.losses.calfocal import calfocal
@@ -29,6 +30,7 @@ __all__ = [
     "LOSSES",
     "LossModule",
     "adafocal",
+    "adaptive_difficulty",
     "aurc",
     "brier",
     "calfocal",

@@ -66,7 +66,10 @@ class AdaFocal(LossModule):
             whole = fused(logits, labels, "gammas", self.gammas, self.edges, bins=len(self.gammas))
             if whole is not None:
                 return whole
-        log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
+        return self.of(simplex_statistics(logits, labels, "log_p_true").log_p_true)
+
+    def of(self, log_p: PerSample) -> PerSample:
+        """The loss of samples whose label has this log-probability."""
         gamma = self.gammas.to(log_p)[bin_of_samples(log_p.detach().exp(), self.edges)]
         base = torch.where(gamma >= 0, one_minus_p(log_p), 1 + log_p.exp())
         return -(base ** gamma.abs()) * log_p
@@ -82,6 +85,10 @@ class AdaFocal(LossModule):
         moved = torch.where(moved.abs() < self.switch, flipped, moved)
         self.gammas.copy_(moved.clamp(self.gamma_min, self.gamma_max))
         self.edges.copy_(found.edges)
+
+    def log(self) -> dict[str, float]:
+        """Columns of a training log: the gamma of every bin."""
+        return {f"gamma{i}": value for i, value in enumerate(self.gammas.tolist())}
 
 
 adafocal = one_call(AdaFocal)

@@ -91,5 +91,9 @@ class CalFocal(LossModule):
         gap = (self.confidence - self.accuracy).nan_to_num(0.0)
         self.gammas.copy_(torch.exp((self.rate * gap).clamp_max(LARGEST_EXPONENT)))
 
+    def log(self) -> dict[str, float]:
+        """Columns of a training log: the gamma of every bin."""
+        return {f"gamma{i}": value for i, value in enumerate(self.gammas.tolist())}
+
 
 calfocal = one_call(CalFocal)

@@ -165,6 +165,10 @@ class LossModule(nn.Module):
     def end_epoch(self) -> None:
         """What the loss does when a pass over the training set ends; most do nothing."""
 
+    def log(self) -> dict[str, float]:
+        """What a training log should keep of the loss after every epoch; most have nothing to tell."""
+        return {}
+
     def extra_repr(self) -> str:
         return f"'{self.word}', reduction='{self.reduction}'"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ class Objective:
     """A loss of the registry with what it needs per sample, looked up by row of the training split."""
 
     def __init__(
-        self, settings: Settings, train: Split, num_classes: int, scores: Scores | None, device: torch.device
+        self,
+        settings: Settings,
+        train: Split,
+        num_classes: int,
+        scores: Scores | None,
+        device: torch.device,
+        val: Split | None = None,
     ) -> None:
         options = dict(settings.loss_options)
         known = losses.LOSSES.get(settings.loss)
@@ -30,6 +37,10 @@ class Objective:
         self.reduction = settings.reduction
         self.tables = {
             need: torch.as_tensor(_table(need, settings, train, num_classes, scores)).to(device) for need in self.needs
+        }
+        self.val_tables = {
+            need: torch.as_tensor(_val_table(need, settings, train, val, scores)).to(device)
+            for need in (validation_needs(self.loss) if val is not None else ())
         }
         self.weights: Tensor | None = None
         if settings.weigh:
@@ -58,7 +69,7 @@ class Objective:
     def update(self, val_logits: Tensor, val_labels: Tensor) -> None:
         """Let the loss adapt to validation predictions, in place: a captured graph keeps reading the same memory."""
         before = dict(self.loss.named_buffers())
-        self.loss.update(val_logits, val_labels)  # type: ignore[operator]
+        self.loss.update(val_logits, val_labels, **self.val_tables)  # type: ignore[operator]
         for name, buffer in list(self.loss.named_buffers()):
             held = before.get(name)
             if held is not None and held is not buffer and held.shape == buffer.shape:
@@ -73,11 +84,9 @@ class Objective:
             told()
 
     def log(self) -> dict[str, float]:
-        """Columns of the training log: AdaFocal's gamma per bin."""
-        gammas = getattr(self.loss, "gammas", None)
-        if gammas is None:
-            return {}
-        return {f"gamma{i}": value for i, value in enumerate(torch.as_tensor(gammas).tolist())}
+        """Columns of the training log: AdaFocal's gamma per bin, adaptive difficulty's doubt per band."""
+        told = getattr(self.loss, "log", None)
+        return dict(told()) if callable(told) else {}
 
 
 def _table(need: str, settings: Settings, train: Split, num_classes: int, scores: Scores | None) -> NDArray[Any]:
@@ -92,6 +101,21 @@ def _table(need: str, settings: Settings, train: Split, num_classes: int, scores
     raise InputError(f"loss '{settings.loss}' needs '{need}', which training cannot supply; use another loss")
 
 
+def validation_needs(loss: nn.Module) -> tuple[str, ...]:
+    """What a loss's `update` needs of the validation samples beside logits and labels, by its signature."""
+    update = getattr(loss, "update", None)
+    if not callable(update):
+        return ()
+    parameters = inspect.signature(update).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+
+
+def _val_table(need: str, settings: Settings, train: Split, val: Split | None, scores: Scores | None) -> NDArray[Any]:
+    if need == "groups" and val is not None:
+        return groups_of(settings, train, scores, val)
+    raise InputError(f"loss '{settings.loss}' needs '{need}' of the validation samples, which training cannot supply")
+
+
 def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray[np.floating[Any]]:
     if scores is None:
         raise InputError(f"loss '{settings.loss}' weighs by difficulty, but no scores came; pass scores= (--scores)")
@@ -99,24 +123,51 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
     return np.asarray(difficulty.weights(own, **settings.weight_options))
 
 
-def groups_of(settings: Settings, train: Split, scores: Scores | None) -> NDArray[np.int64]:
-    """Group of each training sample: by label, by a column, or by quantile of difficulty."""
+def groups_of(
+    settings: Settings, train: Split, scores: Scores | None, wanted: Split | None = None
+) -> NDArray[np.int64]:
+    """Group of each training sample: by label, by a column, or by quantile of difficulty.
+
+    Args:
+        wanted: other samples to put into the groups of the training samples, such as those of val.
+    """
+    samples = train if wanted is None else wanted
     if settings.group_by == "label":
-        return train.labels.astype(np.int64)
-    wanted = int(settings.loss_options.get("num_groups", 2))
+        return samples.labels.astype(np.int64)
+    known = losses.LOSSES.get(settings.loss).options.get("num_groups", 2)
+    number = int(settings.loss_options.get("num_groups", known))
     if settings.group_by == "difficulty":
-        if scores is None:
-            raise InputError("groups by difficulty need scores, but none came; pass scores= (--scores) or group_by")
-        values = scores.of(train.ids)
-        edges = np.quantile(values, np.linspace(0, 1, wanted + 1)[1:-1])
+        values = _difficulty_of(train, scores, settings, "training")
+        edges = np.quantile(values, np.linspace(0, 1, number + 1)[1:-1])
+        if wanted is not None:
+            values = _difficulty_of(wanted, scores, settings, "validation")
         return np.searchsorted(edges, values, side="left").astype(np.int64)
     if settings.group_by not in train.columns:
-        known = ", ".join(("difficulty", "label", *train.columns))
-        raise InputError(f"group_by must be one of {known}, got '{settings.group_by}'")
-    groups = np.unique(train.columns[settings.group_by], return_inverse=True)[1].astype(np.int64)
-    if groups.max(initial=0) >= wanted:
+        known_names = ", ".join(("difficulty", "label", *train.columns))
+        raise InputError(f"group_by must be one of {known_names}, got '{settings.group_by}'")
+    return _column_groups(settings.group_by, train, samples, number)
+
+
+def _difficulty_of(samples: Split, scores: Scores | None, settings: Settings, role: str) -> NDArray[np.float64]:
+    if scores is None:
+        raise InputError("groups by difficulty need scores, but none came; pass scores= (--scores) or group_by")
+    missing = ~np.isin(samples.ids.astype(np.str_), scores.ids.astype(np.str_))
+    if role == "validation" and missing.any():
         raise InputError(
-            f"column '{settings.group_by}' has {int(groups.max()) + 1} groups, but the loss was made for {wanted}; "
-            "set its option num_groups"
+            f"loss '{settings.loss}' needs the difficulty of the validation samples too, but the scores miss "
+            f"{int(missing.sum())} of {len(samples)}; score val as well and pass both (--scores train.parquet "
+            "val.parquet)"
         )
-    return groups
+    return scores.of(samples.ids)
+
+
+def _column_groups(column: str, train: Split, samples: Split, number: int) -> NDArray[np.int64]:
+    names = np.unique(train.columns[column])
+    if len(names) > number:
+        raise InputError(
+            f"column '{column}' has {len(names)} groups, but the loss was made for {number}; set its option num_groups"
+        )
+    values = samples.columns.get(column)
+    if values is None or not np.isin(values, names).all():
+        raise InputError(f"every sample must have a value of column '{column}' that the training samples have")
+    return np.searchsorted(names, values).astype(np.int64)

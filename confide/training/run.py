@@ -85,7 +85,7 @@ def start(
     groups = groups_of(settings, samples.train, scores) if settings.sampling == "groups" else None
     order = EpochOrder(samples.train, settings, groups, world.size)
     rates, momenta = schedules.learning_rates(settings, order.steps), schedules.momenta(settings, order.steps)
-    objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device)
+    objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device, samples.val)
     _check_validation(settings, objective, samples)
     state = _state(settings, preparation, dataset.num_classes, objective, device, world)
     feed = Feed(samples.train, preparation, device.device, augment=settings.augment, seed=settings.seed)

@@ -50,14 +50,14 @@ class Trained:
         return len(self.class_names)
 
     def curves(self, name: str = "model") -> tuple[Curve, ...]:
-        """The log as curves to draw: quantities per epoch, and AdaFocal's gamma per bin."""
+        """The log as curves to draw: quantities per epoch, AdaFocal's gamma per bin, the doubt per band."""
         columns = {k: tuple(float(x) for x in v) for k, v in self.log.items()}
-        gammas = {k: v for k, v in columns.items() if k.startswith("gamma")}
-        rest = {k: v for k, v in columns.items() if k not in gammas}
+        rest = {k: v for k, v in columns.items() if not k.startswith(("gamma", "doubt"))}
         drawn = [Curve("training", rest, model=name)]
-        if gammas:
-            bins = {k.replace("gamma", "bin"): v for k, v in gammas.items()}
-            drawn.append(Curve("gammas", {"epoch": columns["epoch"], **bins}, model=name))
+        for word, part in (("gamma", "bin"), ("doubt", "band")):
+            parts = {k.replace(word, part): v for k, v in columns.items() if k.startswith(word)}
+            if parts:
+                drawn.append(Curve(f"{word}s", {"epoch": columns["epoch"], **parts}, model=name))
         return tuple(drawn)
 
     def save(self, folder: str | Path) -> None:

@@ -21,6 +21,7 @@ HARD = [word for word in WORDS if word not in SOFT]
 NOT_SHIFT_INVARIANT = ("logit_norm",)
 ORDERED = ("crl",)  # pairs neighbours in the batch
 STEPS = ("aurc", "selective_au", "kde_xe", "group_dro")  # ranks, a quantile, a bandwidth, q: constants that move
+GROUPED = "adaptive_difficulty"  # its update asks for the bands of the validation samples
 FORMS_WITHOUT_A_LIMIT = ({"form": "softmax_bce"}, {"form": "focal"})
 
 
@@ -38,6 +39,7 @@ def needs_of(word: str, n: int, num_classes: int = 5) -> dict[str, Tensor]:
         "class_balanced": {"class_counts": torch.arange(1, num_classes + 1)},
         "crl": {"ids": torch.arange(n)},
         "group_dro": {"groups": torch.arange(n) % 2},
+        "adaptive_difficulty": {"groups": torch.zeros(n, dtype=torch.int64)},
     }.get(word, {})
 
 
@@ -261,7 +263,7 @@ def test_state_survives_a_checkpoint(word: str) -> None:
     for seed in range(3):
         first(*batch(seed=seed), **needs_of(word, 12))
         if hasattr(first, "update"):
-            first.update(*batch(200, seed=seed))
+            first.update(*batch(200, seed=seed), **({"groups": torch.arange(200) % 5} if word == GROUPED else {}))
         first.end_epoch()
     second = losses.create(word)
     second.load_state_dict(first.state_dict())

@@ -13,13 +13,14 @@ from confide.core.door import InputError, OptionError
 from confide.core.records import Dataset, Scores, Split
 from confide.losses import LOSSES
 from confide.training import Settings, Trained, fit, penultimate, predict
+from confide.training.objective import groups_of
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
 
 
 def scores_of(dataset: Dataset) -> Scores:
-    train = dataset.train
-    return Scores(train.ids, np.linspace(-1, 3, len(train)), "rmd")
+    ids = np.concatenate([dataset.train.ids, dataset.val.ids])
+    return Scores(ids, np.linspace(-1, 3, len(ids)), "rmd")
 
 
 def test_it_learns_the_bars(bars: Dataset) -> None:
@@ -78,6 +79,38 @@ def test_adafocal_moves_its_gammas_and_logs_them(bars: Dataset) -> None:
     assert (gammas[:, -1] != 1.0).any()
     assert_close(torch.tensor(gammas[:, -1]), trained.loss_state["gammas"])
     assert [c.kind for c in trained.curves()] == ["training", "gammas"]
+
+
+def test_adaptive_difficulty_learns_from_the_bands_of_val(bars: Dataset) -> None:
+    scores = scores_of(bars)
+    settings = Settings(**QUICK, loss="adaptive_difficulty", loss_options={"num_groups": 3, "start": 0.1})
+    trained = fit(bars, settings, scores=scores)
+    doubts = np.array([trained.log[f"doubt{i}"] for i in range(3)])
+    assert (doubts[:, -1] != 0.1).any()
+    assert_close(torch.tensor(doubts[:, -1]), trained.loss_state["doubts"])
+    assert [c.kind for c in trained.curves()] == ["training", "doubts"]
+    only_train = Scores(bars.train.ids, np.linspace(0, 1, 240), "rmd")
+    with pytest.raises(InputError, match="difficulty of the validation samples too, but the scores miss 60 of 60"):
+        fit(bars, settings, scores=only_train)
+    with pytest.raises(InputError, match="need scores, but none came"):
+        fit(bars, settings)
+    by_label = fit(bars, settings.changed(group_by="label"))
+    assert np.isfinite(by_label.log["train_loss"]).all()
+
+
+def test_bands_of_val_have_the_edges_of_train(bars: Dataset) -> None:
+    scores = Scores(np.concatenate([bars.train.ids, bars.val.ids]), np.r_[np.arange(240.0), np.full(60, 59.5)], "rmd")
+    settings = Settings(loss="adaptive_difficulty", loss_options={"num_groups": 4})
+    assert np.bincount(groups_of(settings, bars.train, scores)).tolist() == [60, 60, 60, 60]
+    assert groups_of(settings, bars.train, scores, bars.val).tolist() == [0] * 60
+    columns = {"camera": np.array(["a", "b"])}
+    train, val = (
+        Split(s.inputs, s.labels, s.ids, {"camera": columns["camera"][np.arange(len(s)) % 2]})
+        for s in (bars.train, bars.val)
+    )
+    assert groups_of(settings.changed(group_by="camera"), train, None, val)[:3].tolist() == [0, 1, 0]
+    with pytest.raises(InputError, match="value of column 'camera' that the training samples have"):
+        groups_of(settings.changed(group_by="camera"), train, None, bars.val)
 
 
 @pytest.mark.parametrize("word", LOSSES.names())

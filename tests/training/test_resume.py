@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from confide.core.door import InputError
-from confide.core.records import Dataset
+from confide.core.records import Dataset, Scores
 from confide.training import Settings, Trained, fit, resume
 
 HARD: dict[str, Any] = {
@@ -51,19 +51,24 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, checkpoints: int) -> None:
     monkeypatch.setattr(resume, "save_checkpoint", failing)
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "crl", "selective_au"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "crl", "selective_au", "adaptive_difficulty"])
 @pytest.mark.parametrize("checkpoints", [1, 7])
 def test_a_stopped_run_ends_as_an_unbroken_one(
     bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, checkpoints: int
 ) -> None:
-    options = {"selective_au": {"accumulate": True}}.get(loss, {})
+    options = {
+        "selective_au": {"accumulate": True},
+        "adaptive_difficulty": {"base": "adafocal", "start": 0.05, "update_every": 3},
+    }.get(loss, {})
     settings = Settings(**HARD, loss=loss, loss_options=options)
-    unbroken = fit(bars, settings)
+    ids = np.concatenate([bars.train.ids, bars.val.ids])
+    scores = Scores(ids, np.sin(np.arange(len(ids))), "rmd")
+    unbroken = fit(bars, settings, scores=scores)
     with monkeypatch.context() as patch:
         stop_after(patch, checkpoints)
         with pytest.raises(OSError, match="No space"):
-            fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
-    resumed = fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
+            fit(bars, settings, scores=scores, folder=tmp_path, checkpoint_seconds=0)
+    resumed = fit(bars, settings, scores=scores, folder=tmp_path, checkpoint_seconds=0)
     assert any(note.startswith("resumed at") for note in resumed.notes)
     assert_same(unbroken, resumed)
 
