@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from confide.calibrators import saving
-from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Calibrator
+from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, leaders
 from confide.calibrators.groups import fit_groups, from_state
 from confide.calibrators.threads import one_thread
 from confide.core.door import InputError, check_finite, check_range
@@ -138,7 +138,7 @@ def all_correct(predictions: Predictions) -> bool:
     logits, labels = predictions.logits, predictions.labels
     rows = max(1, BLOCK_ELEMENTS // (4 * logits.shape[1]))
     return all(
-        bool((logits[start : start + rows].argmax(dim=1) == labels[start : start + rows]).all())
+        bool((leaders(logits[start : start + rows]) == labels[start : start + rows]).all())
         for start in range(0, len(labels), rows)
     )
 
@@ -147,9 +147,9 @@ def with_outcome(calibrator: Calibrator, predictions: Predictions) -> Calibrator
     """The calibrator with a note where it changes predicted classes, and what that does to the accuracy."""
     if calibrator.keeps_argmax:
         return calibrator
-    before = predictions.logits.argmax(dim=1)
+    before = leaders(predictions.logits)
     blocks = calibrator.calibrated_blocks(predictions.logits, torch.float64)
-    after = torch.cat([block.argmax(dim=1) for _, block in blocks])
+    after = torch.cat([leaders(block) for _, block in blocks])
     changed = int((before != after).sum())
     if not changed:
         return calibrator

@@ -17,7 +17,7 @@ Turn = Callable[[Tensor], Tensor]
 PRECISION, SHARP = 0.3, 0.01
 """Conjugate gradients stop when the slope's norm is down to this share: the next step corrects the rest. A rough step
 may miss a soft direction, so only a sharp one that promises next to nothing ends the search."""
-NEAR = 300.0
+NEAR = 100.0
 """So many times the change that counts as none, steps turn sharp."""
 INNER = 20
 
@@ -58,18 +58,18 @@ def newton(function: Convex, start: Tensor, *, tolerance: float, change: float, 
         if float(slope.abs().max()) <= tolerance:
             return Ended(here, float(slope.abs().max()), True)
         direction = _towards_minimum(function, slope, precision)
-        fall = _dot(slope, direction)
-        little = -fall <= change * max(abs(value), 1.0)
+        fall, unit = _dot(slope, direction), change * max(abs(value), 1.0)
+        if -fall <= unit and precision == SHARP:
+            # Near the minimum the step leaves an error of the square of its fall: no need to look.
+            return Ended(here + direction, float(slope.abs().max()), True)
         step, new_value, new_slope = 1.0, *function.measure(here + direction)
-        while new_value > value + 1e-4 * step * fall + change * max(abs(value), 1.0) and step > 1e-6:
+        while new_value > value + 1e-4 * step * fall + unit and step > 1e-6:
             step /= 2
             new_value, new_slope = function.measure(here + step * direction)
-        if new_value > value + change * max(abs(value), 1.0):
+        if new_value > value + unit:
             return Ended(here, float(slope.abs().max()), True)
         here, value, slope = here + step * direction, new_value, new_slope
-        if little and precision == SHARP:
-            return Ended(here, float(slope.abs().max()), True)
-        precision = SHARP if -fall <= NEAR * change * max(abs(value), 1.0) else PRECISION
+        precision = SHARP if -fall <= NEAR * unit else PRECISION
     return Ended(here, float(slope.abs().max()), False)
 
 

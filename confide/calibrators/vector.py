@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,6 +17,9 @@ BLOCK_ELEMENTS = 1 << 17
 WIDE_ELEMENTS = 1 << 19
 """n c up to which a pass runs in float64 although the logits are float32."""
 ITERATIONS = 100
+START_ROWS = 2048
+STILL = 1e-5
+"""A value that moved no more than this, relative to it, bends as it did."""
 CERTAIN = 0.1
 """Samples' worth of doubt, sum of p (1 - p), below which a class is told apart: its weight has no best value."""
 
@@ -31,16 +36,18 @@ CERTAIN = 0.1
 def vector(logits: Logits, labels: Labels) -> Fitted:
     """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL."""
     rows = ScaledRows(logits, labels)
-    found = best_scale(logits, labels)
+    # The temperature of some rows is near enough to start from; a class without samples keeps that of all.
+    step = max(1, rows.n // START_ROWS) if bool(rows.seen.all()) else 1
+    found = best_scale(logits[::step], labels[::step])
     start = torch.zeros(2, rows.num_classes, dtype=torch.float64)
     start[0] = found.scale if found.bound is None else 1.0
-    change = 1e-15 if rows.dtype == torch.float64 else 1e-7
+    change = 1e-15 if rows.dtype == torch.float64 else 1e-6
     result = newton(rows, start, tolerance=1e-9, change=change, iterations=ITERATIONS)
     weights, bias = result.at
     notes = [] if result.converged else [f"the fit stopped at its last iteration with a slope of {result.steepest:.1e}"]
     if not bool(rows.seen.all()):
         notes.append("classes without a validation sample keep their temperature-scaled logit")
-    certain = int(((rows.n * rows.curvature[2] < CERTAIN) & rows.seen).sum())
+    certain = int(((rows.n * rows.curvature()[2] < CERTAIN) & rows.seen).sum())
     if certain:
         notes.append(
             f"{certain} of {rows.num_classes} classes are told apart perfectly: their weights have no best value, the "
@@ -76,27 +83,32 @@ class ScaledRows:
         hits = torch.bincount(labels, minlength=num_classes)
         hit_logits = torch.bincount(labels, self.true_logits, minlength=num_classes)
         self.hits, self.seen = torch.stack([hit_logits, hits]) / n, hits > 0
-        self.curvature = torch.zeros(3, num_classes, dtype=torch.float64)
+        self.value = self.bent_at = math.inf
+        self.bends = torch.zeros(3, num_classes, dtype=torch.float64)
 
     def measure(self, at: Tensor) -> tuple[float, Tensor]:
-        """Mean NLL and its slope `2 c`: mean (p - onehot) z and mean (p - onehot).
-
-        On the way the curvature of every class by itself, mean p (1 - p) times z^2, z and 1, `3 c`.
-        """
+        """Mean NLL and its slope `2 c`: mean (p - onehot) z and mean (p - onehot)."""
         scale, bias = at[:, self.labels]
         value = -float((scale * self.true_logits + bias).sum())
-        sums = torch.zeros(6, self.num_classes, dtype=torch.float64)
+        sums = torch.zeros(2, self.num_classes, dtype=torch.float64)
         for part in self.blocks():
             rows, probs, log_total = self.probs_of(part, at)
             value += float(log_total.sum(dtype=torch.float64))
-            tilted = torch.mul(rows, probs, out=self.first[: len(rows)])
-            pairs = ((tilted, rows), (tilted, tilted), (tilted, probs), (probs, probs))
-            sums[:2].add_(torch.stack([self.total(tilted), self.total(probs)]))
-            for k, (left, right) in enumerate(pairs):
-                sums[k + 2].add_(self.total(torch.mul(left, right, out=self.second[: len(rows)])))
-        tilted, plain, wide, wide_square, tilted_square, plain_square = sums / self.n
-        self.curvature = torch.stack([wide - wide_square, tilted - tilted_square, plain - plain_square])
-        return value / self.n, self.seen * (torch.stack([tilted, plain]) - self.hits)
+            sums[0].add_(self.total(torch.mul(rows, probs, out=self.first[: len(rows)])))
+            sums[1].add_(self.total(probs))
+        self.value = value / self.n
+        return self.value, self.seen * (sums / self.n - self.hits)
+
+    def curvature(self) -> Tensor:
+        """That of every class by itself, mean p (1 - p) times z^2, z and 1, `3 c`, at the last point measured."""
+        sums = torch.zeros(3, self.num_classes, dtype=torch.float64)
+        for part in self.blocks():
+            rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+            spread = torch.addcmul(probs, probs, probs, value=-1, out=self.first[: len(rows)])
+            for k in (2, 1, 0):
+                sums[k].add_(self.total(spread))
+                spread.mul_(rows)
+        return sums / self.n
 
     def product(self, direction: Tensor) -> Tensor:
         """Curvature times direction: with s = z dw + db, mean p (s - E s) z and mean p (s - E s)."""
@@ -113,7 +125,9 @@ class ScaledRows:
 
     def inverse(self) -> Turn:
         """The inverse of every class's own 2 x 2 curvature."""
-        squares, cross, ones = self.curvature
+        if not abs(self.bent_at - self.value) <= STILL * max(self.value, 1.0):
+            self.bends, self.bent_at = self.curvature(), self.value
+        squares, cross, ones = self.bends
         squares, ones = squares + 1e-12, ones + 1e-12
         area = torch.maximum(squares * ones - cross**2, 1e-4 * squares * ones)
         return lambda v: torch.stack([ones * v[0] - cross * v[1], squares * v[1] - cross * v[0]]) / area
