@@ -96,7 +96,8 @@ def _update(
     for need in (p.name for p in inspect.signature(learn).parameters.values() if p.kind is p.KEYWORD_ONLY):
         if need not in needs:
             raise InputError(
-                f"loss '{held.word}' needs {need} of the validation samples; pass needs={{'{need}': ...}} to loss_callback"
+                f"loss '{held.word}' needs {need} of the validation samples; "
+                f"pass needs={{'{need}': ...}} to loss_callback"
             )
     learn(*predictions_of(module, batches, batch_to), **needs)
 

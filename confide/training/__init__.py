@@ -3,6 +3,7 @@
 from confide.training.cross_fit import cross_fit
 from confide.training.ensemble import fit_members, member_folders, predict_members
 from confide.training.extractor import read_checkpoint
+from confide.training.history import SampleHistory
 from confide.training.loop import fit
 from confide.training.oracle import fit_oracle
 from confide.training.oracle_network import Oracle, OracleSettings

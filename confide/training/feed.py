@@ -36,9 +36,11 @@ class Feed:
         augment: str = "none",
         seed: int = 0,
         memory_budget: int | None = None,
+        mirror_twice: bool = False,
     ) -> None:
         self.preparation, self.device, self.augment, self.seed = preparation, device, augment, seed
         self.image = preparation.kind == "image"
+        self.mirror_twice = mirror_twice
         self.padding = PADDING if self.image and "crop" in augment else 0
         self.labels = torch.as_tensor(split.labels, dtype=torch.int64).to(device)
         self.keys = random.sample_keys(split.ids)

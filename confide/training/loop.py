@@ -17,7 +17,7 @@ from confide.core.progress import Progress
 from confide.core.records import Dataset, Scores
 from confide.training import resume
 from confide.training.device import Device
-from confide.training.distributed import bare, joined
+from confide.training.distributed import joined
 from confide.training.epoch import check_finite, checkpoint_if_due, train_epoch
 from confide.training.feed import Feed
 from confide.training.identity import first_difference, refuse_other
@@ -127,13 +127,13 @@ def _keep_best(run: Run, row: dict[str, float]) -> None:
     value = row[f"val_{choose}"] * (-1 if choose in BETTER_HIGH else 1)
     if value < state.best_value:
         state.best_value, state.best_epoch = value, state.epoch
-        state.best = {k: v.detach().clone() for k, v in bare(state.model).state_dict().items()}
+        state.best = {k: v.detach().clone() for k, v in state.speaker.state_dict().items()}
 
 
 def finish(run: Run, dataset: Dataset) -> Trained:
     """The chosen weights as a record, written when there is a folder."""
     state = run.state
-    weights = state.best if state.best is not None else bare(state.model).state_dict()
+    weights = state.best if state.best is not None else state.speaker.state_dict()
     # A fresh model: the trained one may carry wrappers of its device or of several processes.
     model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
     model.load_state_dict({k: v.cpu() for k, v in weights.items()})
@@ -186,7 +186,7 @@ def _record_feed(dataset: Dataset, run: Run, recorder: Recorder | None) -> Feed 
     name = run.settings.record
     if name == "val" and run.val_feed is not None and "val" in dataset.splits:
         return run.val_feed
-    return Feed(dataset.split(name), run.feed.preparation, run.state.device.device)
+    return Feed(dataset.split(name), run.feed.preparation, run.state.device.device, mirror_twice=run.settings.mirror)
 
 
 def _numpy(logits: Tensor | None) -> Any:

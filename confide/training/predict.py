@@ -48,7 +48,7 @@ def predict(
     else:
         _check_classes(trained, dataset, samples)
     where = Device.of(trained.settings.changed(device=device))
-    feed = Feed(samples, trained.preparation, where.device)
+    feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
     columns: dict[str, Any] = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from confide.core.door import InputError
 from confide.core.records import Dataset, Scores
 from confide.training import resume, schedules
+from confide.training.average import WeightAverage
 from confide.training.device import Device
-from confide.training.distributed import World
+from confide.training.distributed import World, bare
 from confide.training.feed import Feed
 from confide.training.identity import identity_of
 from confide.training.objective import Objective, groups_of
@@ -87,9 +88,15 @@ def start(
     rates, momenta = schedules.learning_rates(settings, order.steps), schedules.momenta(settings, order.steps)
     objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device, samples.val)
     _check_validation(settings, objective, samples)
+    if settings.mirror and preparation.kind != "image":
+        raise InputError(f"mirror=True needs images, but dataset '{dataset.name}' holds {dataset.kind}; leave it out")
     state = _state(settings, preparation, dataset.num_classes, objective, device, world)
+    if settings.average:
+        state.average = WeightAverage(bare(state.model), settings.average * order.steps)
     feed = Feed(samples.train, preparation, device.device, augment=settings.augment, seed=settings.seed)
-    val_feed = None if samples.val is None else Feed(samples.val, preparation, device.device)
+    val_feed = None
+    if samples.val is not None:
+        val_feed = Feed(samples.val, preparation, device.device, mirror_twice=settings.mirror)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         if world.leads:

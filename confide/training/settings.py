@@ -30,6 +30,8 @@ class Settings:
         label_noise: share of training labels replaced by another class, drawn by seed and sample id.
         val_fraction: share of the training samples held out by seed, where the dataset has no split `val`.
         choose: weights kept: of the last epoch, or of the best one on val by nll, brier or accuracy.
+        average: epochs that a running mean of the weights reaches back, which is validated, chosen and kept; 0: none.
+        mirror: predictions are the mean of the logits of an image and of its mirror image.
         choose_after: epochs before which no epoch is chosen.
         weight_options: of `difficulty.weights`: normalize, temperature, c.
         weigh: multiply each sample's loss by its difficulty weight, for losses that do not ask for weights.
@@ -60,6 +62,8 @@ class Settings:
     val_fraction: float = 0.1
     choose: str = "last"
     choose_after: int = 0
+    average: float = 0.0
+    mirror: bool = False
     seed: int = 0
     weight_options: Mapping[str, Any] = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
     weigh: bool = False
@@ -90,6 +94,7 @@ class Settings:
         check_range(self.momentum, "momentum", 0, 1, high_open=True)
         check_range(self.weight_decay, "weight_decay", 0)
         check_range(self.label_noise, "label_noise", 0, 1)
+        check_range(self.average, "average", 0)
         check_range(self.val_fraction, "val_fraction", 0, 1, high_open=True)
         if self.clip_norm is not None:
             check_range(self.clip_norm, "clip_norm", 0, low_open=True)

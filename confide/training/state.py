@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from confide.core.door import InputError
+from confide.training.average import WeightAverage
 from confide.training.device import Device
 from confide.training.distributed import World, bare
 from confide.training.objective import Objective
@@ -37,6 +38,12 @@ class State:
     best: dict[str, Tensor] | None = None
     best_value: float = float("inf")
     best_epoch: int = -1
+    average: WeightAverage | None = None
+
+    @property
+    def speaker(self) -> nn.Module:
+        """The model that predicts: the mean of the weights where one is kept, else the one that is trained."""
+        return bare(self.model) if self.average is None else self.average.model
 
     def __post_init__(self) -> None:
         self.sums = torch.zeros(3, dtype=torch.float64, device=self.device.device)
@@ -48,6 +55,8 @@ class State:
         named |= {f"loss.{k}": v for k, v in self.objective.loss.state_dict().items()}
         for index, values in self.optimizer.state_dict()["state"].items():
             named |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, Tensor)}
+        if self.average is not None:
+            named |= self.average.tensors()
         named |= {f"best.{k}": v for k, v in (self.best or {}).items()}
         named |= {f"log.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.log.items()}
         named |= {"sums": self.sums, "rng.cpu": self._of_all(torch.get_rng_state())}
@@ -80,6 +89,8 @@ class State:
         load_weights(bare(self.model), parts["model"])
         self.objective.loss.load_state_dict(parts.get("loss", {}))
         self._restore_optimizer(parts.get("optimizer", {}))
+        if self.average is not None:
+            self.average.restore(parts["average"], tensors["average_steps"])
         self.best = {k: v.to(self.device.device) for k, v in parts["best"].items()} if "best" in parts else None
         self.log = {k: v.tolist() for k, v in parts.get("log", {}).items()}
         self.sums.copy_(tensors["sums"])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from confide.training.distributed import bare
 from confide.training.settings import Settings
 from confide.training.state import State
 
@@ -47,6 +48,8 @@ def train_step(state: State, settings: Settings, inputs: Tensor, labels: Tensor,
     """One whole step; adds to the epoch's sums and returns the batch mean of the loss, still on the device."""
     mean, hits = forward_backward(state, inputs, labels, rows)
     apply_gradients(state, settings)
+    if state.average is not None:
+        state.average.update(bare(state.model))
     count = len(rows)
     mean = mean.double()
     state.sums += torch.stack([mean * count, hits.double(), torch.full_like(mean, count)])

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from confide.core.binning import bin_of, width_edges
 from confide.core.facts import facts_of
 from confide.training.device import Device
-from confide.training.distributed import bare
 from confide.training.feed import Feed
 from confide.training.state import State
 
@@ -33,7 +32,8 @@ def logits_of(
     batches = [batch + start for batch in rows_in_batches(stop - start, batch_size or device.forward_batch)]
     for inputs, _ in feed.batches(batches):
         with device.autocast():
-            parts.append(model(inputs).float())
+            said = model(inputs).float()
+            parts.append((said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said)
     model.train(was_training)
     return torch.cat(parts)
 
@@ -41,8 +41,8 @@ def logits_of(
 def forward_all(state: State, feed: Feed) -> Tensor:
     """Logits of a split during training; several processes share the work."""
     if len(feed) < state.world.size:
-        return logits_of(bare(state.model), feed, state.device)
-    part = logits_of(bare(state.model), feed, state.device, rows=state.world.own(len(feed)))
+        return logits_of(state.speaker, feed, state.device)
+    part = logits_of(state.speaker, feed, state.device, rows=state.world.own(len(feed)))
     return state.world.gather(part, len(feed))
 
 

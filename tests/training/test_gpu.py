@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from confide.core.records import Dataset
+from confide.core.records import Dataset, Scores
 from confide.training import Settings, Trained, fit, fit_members, predict, resume
 
 pytestmark = [
@@ -29,19 +30,27 @@ BASE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "selective_au", "crl", "mmce"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "selective_au", "crl", "mmce", "adaptive_difficulty"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_a_captured_step_trains_as_an_eager_one(bars: Dataset, loss: str, optimizer: str) -> None:
     options = {**BASE, "model_options": {"width": 8, "hidden": 16}, "precision": "float32", "deterministic": True}
     if optimizer == "adamw":
         options["learning_rate"] = 1e-3
+    more: dict[str, Any] = {}
+    if loss == "adaptive_difficulty":
+        more = {"loss_options": {"start": 0.05}, "average": 1.0, "mirror": True}
+    ids = np.concatenate([bars.train.ids, bars.val.ids])
+    scores = Scores(ids, np.sin(np.arange(len(ids))), "rmd")
     captured, eager = (
-        fit(bars, Settings(**options, loss=loss, optimizer=optimizer, graph=graph)) for graph in (True, False)
+        fit(bars, Settings(**options, **more, loss=loss, optimizer=optimizer, graph=graph), scores=scores)
+        for graph in (True, False)
     )
     assert not captured.notes, captured.notes
     assert eager.notes == ("steps run eagerly: graph=False",)
     losses = [torch.tensor(run.log["train_loss"]) for run in (captured, eager)]
     assert_close(losses[0], losses[1], rtol=2e-3, atol=1e-4)
+    for name, state in captured.loss_state.items():
+        assert_close(state, eager.loss_state[name], rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "float32"])

@@ -73,6 +73,18 @@ def test_a_stopped_run_ends_as_an_unbroken_one(
     assert_same(unbroken, resumed)
 
 
+def test_the_mean_of_the_weights_resumes_exactly(
+    bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(**HARD, average=0.7, mirror=True)
+    unbroken = fit(bars, settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 7)
+        with pytest.raises(OSError, match="No space"):
+            fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
+    assert_same(unbroken, fit(bars, settings, folder=tmp_path))
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "adam"])
 def test_other_optimisers_resume_exactly(
     bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str

@@ -1,0 +1,78 @@
+"""The running mean of the weights, and predictions averaged over an image and its mirror image."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from confide.core.door import InputError
+from confide.core.records import Dataset, Split
+from confide.training import Settings, fit, predict
+from confide.training.average import WeightAverage
+from confide.training.stacked import reason_against_stacking
+
+QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
+
+
+def test_the_first_steps_are_a_plain_mean_and_later_ones_fade() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    average = WeightAverage(model, reach=4.0)
+    share, seen, wanted = 1 - math.exp(-1 / 4), [], None
+    for step in range(1, 9):
+        model(torch.randn(5, 2))
+        with torch.no_grad():
+            model[0].weight.fill_(float(step * step))
+        average.update(model)
+        seen.append(float(step * step))
+        wanted = float(np.mean(seen)) if 1 / step > share else wanted + share * (seen[-1] - wanted)  # type: ignore[operator]
+        assert_close(average.model[0].weight, torch.full((2, 2), wanted))
+    batch_norm, own = model[1], average.model[1]
+    assert int(own.num_batches_tracked) == int(batch_norm.num_batches_tracked) == 8
+    assert not torch.equal(own.running_mean, batch_norm.running_mean)
+    assert not own.training
+    assert not any(p.requires_grad for p in average.model.parameters())
+
+
+def test_the_mean_is_what_is_validated_and_kept(bars: Dataset) -> None:
+    plain, averaged = fit(bars, Settings(**QUICK)), fit(bars, Settings(**QUICK, average=1.0))
+    assert (plain.log["train_loss"] == averaged.log["train_loss"]).all()
+    assert (plain.log["val_nll"] != averaged.log["val_nll"]).all()
+    said = predict(averaged, bars, "val")
+    assert float(said.facts.need("nll").mean()) == pytest.approx(averaged.log["val_nll"][-1], rel=1e-5)
+    best = fit(bars, Settings(**QUICK, average=1.0, choose="nll"))
+    assert float(predict(best, bars, "val").facts.need("nll").mean()) == pytest.approx(
+        averaged.log["val_nll"].min(), rel=1e-5
+    )
+
+
+def test_mirrored_predictions_do_not_know_left_from_right(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**QUICK, mirror=True))
+    test = bars.test
+    flipped = Split(np.ascontiguousarray(test.inputs[..., ::-1]), test.labels, test.ids)
+    said, other = predict(trained, test), predict(trained, flipped)
+    assert_close(said.logits, other.logits, rtol=1e-5, atol=1e-5)
+    once = copy.copy(trained)
+    object.__setattr__(once, "settings", trained.settings.changed(mirror=False))
+    mean = (predict(once, test).logits + predict(once, flipped).logits) / 2
+    assert_close(said.logits, mean, rtol=1e-5, atol=1e-5)
+    val = predict(trained, bars, "val")
+    assert float(val.facts.need("nll").mean()) == pytest.approx(trained.log["val_nll"][-1], rel=1e-5)
+
+
+def test_what_cannot_be_mirrored_or_stacked_is_said(bars: Dataset) -> None:
+    rows = Split(np.zeros((20, 3), dtype=np.float32), np.arange(20) % 2, np.arange(20))
+    table = Dataset("table", "rows", {"train": rows, "val": replace(rows, ids=np.arange(20) + 20)}, ("a", "b"))
+    with pytest.raises(InputError, match="mirror=True needs images, but dataset 'table' holds rows"):
+        fit(table, Settings(model="mlp", mirror=True, device="cpu"))
+    with pytest.raises(InputError, match="average must"):
+        Settings(average=-1.0)
+    for more in ({"average": 1.0}, {"mirror": True}):
+        assert "single trainings" in str(reason_against_stacking(bars, Settings(**QUICK, **more)))
