@@ -3,8 +3,10 @@
     python benchmarks/papers/trust_table.py --data cifar-10-batches-bin --out results/trust
 
 Training and scoring write scores-SEED.npz and test-SEED.parquet; intervals and paired tests, which need no GPU, make
-trust_table.md, trust_table.json and an evaluation per seed from them (`--collect` and `--tabulate` do one of the two).
-A dry run on two cores in a few minutes:
+trust_table.md, trust_table.json and an evaluation per seed from them (`--collect` and `--tabulate` do one of the two;
+several processes may collect seeds into one folder). With `--extractor efficientnet_lite0` the combined predictor is
+also fitted with two signals from pre-trained features, whose extraction into OUT/features goes on where it stopped
+(`--extract` does nothing else). A dry run on two cores in a few minutes:
 
     python benchmarks/papers/trust_table.py --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,9 @@ import torch
 
 import confide
 from confide.core import files
+from confide.core.records import Features, Split, rows_of
 from confide.evaluation.trust import TrustValues, compare_trust, rate_at_same
+from confide.features import extract
 from confide.training import Settings, fit, penultimate, predict
 from confide.training.cross_fit import cross_fit
 from confide.training.oracle import fit_oracle
@@ -41,6 +46,9 @@ PASSES = 50
 def main() -> None:
     args = arguments()
     out = Path(args.out)
+    if args.extract:
+        pretrained_features(args, confide.load_dataset(args.data, val_fraction=0.1), out)
+        return
     if not args.tabulate:
         files.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
         for seed in args.seeds:
@@ -61,9 +69,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.2)
     parser.add_argument("--oracle-epochs", type=int, default=10)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--extractor", default="", help="pre-trained features for two more signals, such as clip")
+    parser.add_argument("--extract", action="store_true", help="those features only")
     parser.add_argument("--errors", action="store_true", help="also compare held-out, out-of-fold and augmented errors")
     parser.add_argument("--collect", action="store_true", help="train and score only")
     parser.add_argument("--tabulate", action="store_true", help="tests and tables only, from what --collect wrote")
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare images for the extractor")
     parser.add_argument("--out", default="trust-table")
     return parser.parse_args()
 
@@ -98,7 +109,10 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
     features = {split: penultimate(classifier, dataset, split) for split in ("train", "val", "test")}
     accuracy = float(said["test"].facts.correct.float().mean())
     say(seed, f"classifier: accuracy {100 * accuracy:.2f} % on test, {time.monotonic() - began:.0f} s")
-    scores = stored_scores(said, features, seed) | network_scores(args, classifier, dataset, seed, augment)
+    scores = stored_scores(said, features, seed)
+    if args.extractor:
+        scores |= foreign_scores(said, features, pretrained_features(args, dataset, out), seed)
+    scores |= network_scores(args, classifier, dataset, seed, augment)
     scores["mc_dropout"] = dropout_scores(classifier, dataset)
     if args.errors:
         scores |= error_scores(args, settings, classifier, dataset, said, features, seed)
@@ -120,7 +134,7 @@ def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     found = compare_trust(test, scores, seed=seed)
     found.save(out / f"evaluation-{seed}.json")
     say(seed, found.about["verdict"])
-    return rows_of(found, scores, test, seed, float(test.facts.correct.float().mean()))
+    return table_rows(found, scores, test, seed, float(test.facts.correct.float().mean()))
 
 
 def say(seed: int, text: str) -> None:
@@ -144,6 +158,44 @@ def stored_scores(said: dict[str, Any], features: dict[str, Any], seed: int) -> 
         scores["combined" if model == "logistic" else "combined, boosted"] = values_of(combined, said, features)
     scores["steep_slope, tuned"] = values_of(tuned_steep_slope(said, features, seed), said, features)
     say(seed, f"{len(scores)} predictors on stored features")
+    return scores
+
+
+def pretrained_features(args: argparse.Namespace, dataset: Any, out: Path) -> dict[str, Features]:
+    """Rows of a pre-trained extractor for every split: extracted once, whatever the seed's split is."""
+    order = np.argsort(np.concatenate([split.ids for split in dataset.splits.values()]))
+
+    def joined(field: str) -> Any:
+        return np.concatenate([getattr(split, field) for split in dataset.splits.values()])[order]
+
+    pool = Split(joined("inputs"), joined("labels"), joined("ids"))
+    how = {"out": out / "features", "dtype": "float16", "batch_size": 256, "workers": args.workers}
+    found = extract(args.extractor, pool, **how)
+    values = np.asarray(found.values[:])
+
+    def of(name: str) -> Features:
+        split = dataset.split(name)
+        rows = values[rows_of(split.ids, found.ids, "features")].astype(np.float32)
+        return Features(rows, split.labels, split.ids, found.extractor, name)
+
+    return {name: of(name) for name in dataset.splits}
+
+
+def foreign_scores(
+    said: dict[str, Any], features: dict[str, Any], pretrained: dict[str, Features], seed: int
+) -> dict[str, TrustValues]:
+    """RMD and TrustScore of the predicted class in features that never saw this task, alone and among the signals."""
+    scores, hard = {}, {"val": {}, "test": {}}
+    for word in ("rmd", "trust_score"):
+        trust = confide.trust.fit(word, said["train"], pretrained["train"])
+        scores[f"{word}, pre-trained"] = values_of(trust, said, pretrained)
+        for split, columns in hard.items():
+            value = trust(said[split], pretrained[split]).numpy().astype(np.float64)
+            columns[f"{word}_pretrained"] = -(np.log(np.clip(value, 1e-4, 1e4)) if word == "trust_score" else value)
+    seen = said | {split: replace(said[split], columns={**said[split].columns, **hard[split]}) for split in hard}
+    how = {"columns": ",".join(hard["val"]), "reference": features["train"], "seed": seed}
+    combined = confide.trust.fit("combined", seen["val"], features["val"], **how)
+    scores["combined, pre-trained"] = values_of(combined, seen, features)
     return scores
 
 
@@ -239,7 +291,9 @@ def augmented_errors(classifier: Any, dataset: Any, seed: int) -> tuple[Any, Any
     return found
 
 
-def rows_of(found: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float) -> list[dict[str, Any]]:
+def table_rows(
+    found: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float
+) -> list[dict[str, Any]]:
     rows = []
     tests = {(one.metric, one.b): one for one in found.comparisons}
     for name, one in scores.items():
