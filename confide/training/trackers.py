@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from confide.core import files
 from confide.core.door import MissingExtra, check_choice
 from confide.training.settings import Settings
 
@@ -39,8 +41,14 @@ def _mlflow(folder: Path, settings: Settings) -> Callable[[Row], None]:
         import mlflow
     except ImportError:
         raise MissingExtra("mlflow", "track", "tracker 'mlflow'") from None
-    mlflow.set_tracking_uri((folder / "mlflow").resolve().as_uri())
-    run = mlflow.start_run(run_name=folder.name)
+    if "MLFLOW_TRACKING_URI" not in os.environ:
+        # A plain folder of files is refused by MLflow since version 3.
+        folder.mkdir(parents=True, exist_ok=True)
+        mlflow.set_tracking_uri(f"sqlite:///{(folder / 'mlflow.db').resolve()}")
+    known = folder / "mlflow_run.json"
+    # A training that goes on is the same run, not another one.
+    run = mlflow.start_run(run_id=files.read_json(known)["run_id"] if known.exists() else None, run_name=folder.name)
+    files.write_json(known, {"run_id": run.info.run_id})
     mlflow.log_params({k: str(v) for k, v in settings.as_dict().items()})
 
     def write(row: Row) -> None:
