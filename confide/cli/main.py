@@ -21,6 +21,7 @@ VERBS = {
     "predict": "predictions of a trained checkpoint",
     "trust": "fit and compare trust predictors",
     "shift": "trained models on corrupted, attacked and foreign data",
+    "bench": "the papers' tables and figures, and the grid behind them",
     "report": "draw an evaluation or a run as one HTML file",
     "list": "every method, with paper and options",
     "doctor": "what is installed, what is missing, how to get it",

@@ -1,0 +1,195 @@
+"""The data of a grid, read once per process: datasets, difficulty scores, corrupted and foreign images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from confide import data, difficulty, features, shift
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.records import Dataset, Features, Scores, Split, default_ids
+
+RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
+"""Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
+
+# fmt: off
+OVERLAPPING = frozenset((
+    "Chihuahua", "Yorkshire terrier", "golden retriever", "Labrador retriever", "German shepherd",
+    "standard poodle", "tabby", "Persian cat", "Egyptian cat", "cougar", "lion", "bullfrog", "tailed frog",
+    "goose", "black stork", "king penguin", "albatross", "beach wagon", "convertible", "sports car",
+    "limousine", "go-kart", "moving van", "police van", "school bus", "trolleybus", "tractor", "lifeboat",
+    "gondola", "hog", "ox", "bison", "bighorn", "gazelle", "Arabian camel",
+))
+# fmt: on
+"""Classes of Tiny-ImageNet that show what CIFAR-10's classes show; not foreign to it."""
+
+KINDS: Mapping[str, str | None] = {"difficulty": None, "bands": "predicted"}
+"""Kinds of difficulty scores, and the class that each measures the distance to."""
+
+SHIFTED = 2000
+"""Test images that are corrupted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """The same samples under every corruption in turn, as one split; `names` are those of the corruptions."""
+
+    names: tuple[str, ...]
+    images: Split
+
+
+@dataclass
+class Sources:
+    """Where the data lies (`paths` by name), what was prepared (`prepared`), and what this process has read."""
+
+    paths: Mapping[str, str]
+    prepared: Path
+    limit: int = 0
+    _held: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of that name: the decoded copy where there is one, else from its path or word."""
+        return self._once("dataset", name, self._read)  # type: ignore[no-any-return]
+
+    def scores(self, name: str, kind: str = "difficulty") -> Scores:
+        """Difficulty of all samples of a dataset: `difficulty` to their label's class, `bands` to the likeliest one."""
+        path = self.prepared / f"{name}-{kind}.parquet"
+        if not path.exists():
+            raise InputError(f"{kind} of '{name}' must lie at {path}, but it does not; run `confide bench prepare`")
+        return self._once(kind, name, lambda _: Scores.load(path))  # type: ignore[no-any-return]
+
+    def corrupted(self, name: str, device: str | torch.device) -> Shifted:
+        """2,000 test images under each of 16 corruptions x 5 severities, made on the device."""
+
+        def make(_: str) -> Shifted:
+            test = self.dataset(name).test
+            clean = test.take(np.linspace(0, len(test) - 1, min(len(test), SHIFTED)).round().astype(np.int64))
+            images = torch.from_numpy(np.ascontiguousarray(clean.inputs)).to(device)
+            made = {
+                f"{word}-{severity}": shift.corrupt(images, word, severity, ids=clean.ids).cpu().numpy()
+                for word in shift.names("corruptions")
+                for severity in shift.SEVERITIES
+            }
+            pixels = np.concatenate(list(made.values()))
+            return Shifted(tuple(made), Split(pixels, np.tile(clean.labels, len(made)), default_ids(len(pixels))))
+
+        return self._once("corrupted", name, make)  # type: ignore[no-any-return]
+
+    def foreign(self, name: str) -> dict[str, Split]:
+        """Images of other classes by name, of the size of this dataset's."""
+        return self._once("foreign", name, lambda _: dict(self._foreign(name)))  # type: ignore[no-any-return]
+
+    def _once(self, kind: str, name: str, make: Any) -> Any:
+        if (kind, name) not in self._held:
+            self._held[kind, name] = make(name)
+        return self._held[kind, name]
+
+    def _read(self, name: str) -> Dataset:
+        decoded = sorted(self.prepared.glob(f"{name}-data-*.npz"))
+        if decoded:
+            found = _decoded(name, decoded, self.prepared / f"{name}-data.json")
+        else:
+            source = self.paths.get(name, name)
+            found = data.load_dataset(source, name=name, rename=RENAMED.get(name))
+        return _shortened(found, self.limit) if self.limit else found
+
+    def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
+        shape = self.dataset(name).test.inputs.shape[1:]
+        if name == "cifar10" and ("tiny32" in self.paths or list(self.prepared.glob("tiny32-data-*.npz"))):
+            tiny = self.dataset("tiny32")
+            rows = np.flatnonzero([tiny.class_names[k] not in OVERLAPPING for k in tiny.test.labels])
+            yield "tiny32", _as_foreign(tiny.test.take(rows), "tiny32")
+        if "textures" in self.paths:
+            columns, _ = files.read_table(self.paths["textures"])
+            images = torch.from_numpy(np.ascontiguousarray(columns["images"])).permute(0, 3, 1, 2).float()
+            small = torch.nn.functional.interpolate(images, shape[1:], mode="area").round().to(torch.uint8).numpy()
+            n = len(small)
+            yield "textures", Split(small, np.zeros(n, dtype=np.int64), np.array([f"textures-{i}" for i in range(n)]))
+
+
+def _as_foreign(split: Split, name: str) -> Split:
+    ids = np.array([f"{name}-{one}" for one in split.ids])
+    return Split(split.inputs, np.zeros(len(split), dtype=np.int64), ids)
+
+
+def _shortened(dataset: Dataset, limit: int) -> Dataset:
+    """The first samples of every split, for trying a grid out."""
+    splits = {name: part.take(np.arange(min(limit, len(part)))) for name, part in dataset.splits.items()}
+    return replace(dataset, splits=splits)
+
+
+def _decoded(name: str, paths: Sequence[Path], about: Path) -> Dataset:
+    note = files.read_json(about)
+    splits = {}
+    for path in paths:
+        with np.load(path, allow_pickle=False) as columns:
+            splits[path.stem.rpartition("-")[2]] = Split(columns["inputs"], columns["labels"], columns["ids"])
+    order = {split: splits[split] for split in ("train", "val", "test")}
+    return Dataset(name, "image", order, tuple(note["class_names"]), note["provenance"])
+
+
+def prepare(sources: Sources, name: str, *, extractor: str, batch_size: int = 1000) -> dict[str, Any]:
+    """Decode a dataset once and score its difficulty once: RMD on an extractor's features, fitted on train."""
+    began = time.monotonic()
+    dataset = sources.dataset(name)
+    if not list(sources.prepared.glob(f"{name}-data-*.npz")):
+        _keep_decoded(sources.prepared, name, dataset)
+    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in KINDS):
+        rows = {split: _extracted(extractor, part, split, batch_size) for split, part in dataset.splits.items()}
+        keep_scores(sources.prepared, name, rows)
+    scores = sources.scores(name)
+    return {
+        "dataset": name,
+        "sizes": {split: len(part) for split, part in dataset.splits.items()},
+        "difficulty": scores.method,
+        "extractor": scores.options.get("extractor"),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def keep_scores(folder: Path, name: str, rows: Mapping[str, Features]) -> None:
+    """RMD of all splits by Gaussians of the training split, to their label's class and to the likeliest one."""
+    fitted = difficulty.fit("rmd", rows["train"])
+    for kind, labels in KINDS.items():
+        scored = {split: fitted.score(part, labels).values for split, part in rows.items()}
+        scores = Scores(
+            np.concatenate([part.ids for part in rows.values()]),
+            np.concatenate(list(scored.values())),
+            "rmd",
+            {"extractor": rows["train"].extractor, "labels": labels or "given"},
+            np.concatenate([part.labels for part in rows.values()]),
+        )
+        scores.save(folder / f"{name}-{kind}.parquet")
+
+
+def _keep_decoded(folder: Path, name: str, dataset: Dataset) -> None:
+    files.write_json(
+        folder / f"{name}-data.json",
+        {"class_names": list(dataset.class_names), "provenance": dict(dataset.provenance)},
+    )
+    for split, part in dataset.splits.items():
+        with files.atomic(folder / f"{name}-data-{split}.npz") as temporary, open(temporary, "wb") as file:
+            np.savez(file, inputs=np.asarray(part.inputs), labels=part.labels, ids=part.ids)
+
+
+def _extracted(word: str, part: Split, split: str, batch_size: int) -> Features:
+    """Features of a split; the enlarging of small images for EfficientNet happens on the device, a batch at a time."""
+    if not word.startswith("efficientnet"):
+        return features.extract(word, part, split, batch_size=batch_size)
+    base = features.create(word)
+    side = 224 if word.endswith("lite0") else 260
+
+    def encode(batch: Tensor) -> Tensor:
+        large = torch.nn.functional.interpolate(batch.float(), (side, side), mode="bicubic", antialias=True)
+        return base.encode((large.clamp(0, 255) - 127) / 128)
+
+    quick = replace(base, prepare=lambda image: torch.from_numpy(np.asarray(image)), encode=encode)
+    return features.extract(quick, part, split, batch_size=batch_size)

@@ -1,0 +1,158 @@
+"""`confide bench`: the papers' tables and figures, and the grid of trainings behind them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from confide.cli.tables import print_json
+
+EXAMPLE = """  confide bench                                        what there is
+  confide bench prepare --data cifar10=DIR             decode, and score difficulty, once
+  confide bench grid --data cifar10=DIR --workers 4 --time-limit 560
+  confide bench grid --methods focal,adafocal --seeds 0 --data cifar10=DIR
+  confide bench pack -o results.tar                    carry a grid's results elsewhere
+  confide bench unpack results.tar"""
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="", help="a table or figure; or prepare, grid, pack, unpack")
+    parser.add_argument("archives", nargs="*", help="archives to unpack")
+    parser.add_argument("--scale", default="smoke", choices=("smoke", "lite", "paper"), help="how much is run")
+    parser.add_argument("--out", default="runs/bench", help="folder of the cells (default: runs/bench)")
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
+    parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
+    parser.add_argument("--parts", default="main,questions,recorded", help="parts of the grid")
+    parser.add_argument("--model", default="", help="one network instead of each setting's own")
+    parser.add_argument("--methods", default="", help="methods of the grid, by name (default: all)")
+    parser.add_argument("--seeds", default="", help="seeds, such as 0,1,2 (default: each dataset's own)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a training setting")
+    parser.add_argument("--workers", type=int, default=1, help="processes at a time; on one GPU they share it")
+    parser.add_argument("--engine", default="local", choices=("local", "ray"), help="where the cells run")
+    parser.add_argument(
+        "--time-limit", type=float, default=0.0, metavar="SECONDS", help="start no cell that ends later"
+    )
+    parser.add_argument("--limit", type=int, default=0, help="samples of every split, to try a grid out")
+    parser.add_argument("--resumable", action="store_true", help="checkpoints, for trainings of more than a minute")
+    parser.add_argument("--extractor", default="efficientnet_lite0", help="features of the difficulty scores")
+    parser.add_argument("--commit", default="", help="commit to record, where there is no git (or CONFIDE_COMMIT)")
+    parser.add_argument("-o", "--archive", default="", metavar="FILE", help="pack the results there")
+
+
+def run(args: argparse.Namespace) -> int:
+    _note_origin(args.commit)
+    verbs = {"prepare": _prepare, "grid": _grid, "pack": _pack, "unpack": _unpack}
+    if args.name in verbs:
+        return verbs[args.name](args)
+    from confide.core.door import InputError, did_you_mean
+
+    raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, verbs)}")
+
+
+def _note_origin(commit: str) -> None:
+    """The command and the commit, for the result files that workers write."""
+    if commit:
+        os.environ["CONFIDE_COMMIT"] = commit
+    os.environ["CONFIDE_COMMAND"] = shlex.join(["confide", *sys.argv[1:]])
+
+
+def _pairs(texts: list[str], what: str) -> dict[str, str]:
+    from confide.core.door import InputError
+
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise InputError(f"{what} must be NAME=VALUE, got '{text}'")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _place(args: argparse.Namespace) -> Any:
+    from confide.bench import Place
+
+    return Place(
+        Path(args.out),
+        _pairs(args.data, "--data"),
+        args.workers,
+        args.engine,
+        args.time_limit,
+        args.limit,
+        args.resumable,
+    )
+
+
+def _prepare(args: argparse.Namespace) -> int:
+    from confide.bench.sources import Sources, prepare
+
+    place = _place(args)
+    sources = Sources(place.data, place.prepared, args.limit)
+    names = [name for name in _words(args.datasets) if name in place.data]
+    found = [prepare(sources, name, extractor=args.extractor) for name in names]
+    if args.json:
+        print_json(found)
+        return 0
+    for one in found:
+        how = f"{one['difficulty']} on {one['extractor']}"
+        print(f"{one['dataset']}: {one['sizes']}, difficulty {how}, {one['seconds']} s")
+    return 0
+
+
+def _cells(args: argparse.Namespace) -> Any:
+    import yaml
+
+    from confide.bench import lite_cells
+
+    return lite_cells(
+        _words(args.datasets),
+        parts=_words(args.parts),
+        seeds=[int(word) for word in _words(args.seeds)] or None,
+        methods=_words(args.methods) or None,
+        model=args.model or None,
+        changes={name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()},
+    )
+
+
+def _grid(args: argparse.Namespace) -> int:
+    from confide.bench import run_grid
+
+    place = _place(args)
+    outcome = run_grid(_cells(args), place)
+    if args.archive:
+        _pack(args)
+    if args.json:
+        print_json({"done": outcome.done, "failed": outcome.failed, "left": outcome.left})
+    else:
+        print(f"{len(outcome.done)} cells whole, {len(outcome.failed)} failed, {len(outcome.left)} left in {place.out}")
+        for name, line in outcome.failed.items():
+            print(f"failed: {name}: {line}")
+    return 1 if outcome.failed else 0
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from confide.bench.packing import pack
+
+    for path in pack(Path(args.out), Path(args.archive or "results.tar")):
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+def _unpack(args: argparse.Namespace) -> int:
+    from confide.bench.packing import unpack
+    from confide.core.door import InputError
+
+    if not args.archives:
+        raise InputError("unpack needs at least one archive; name it")
+    for path in args.archives:
+        print(f"{path}: {unpack(Path(path), Path(args.out))} files into {args.out}")
+    return 0

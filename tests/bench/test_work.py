@@ -1,0 +1,164 @@
+"""Grids: whole cells, failures that stop nothing, time limits, kill and resume, archives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from confide.bench import Method, lite_cells, run_grid, standing
+from confide.bench.cell import read_predictions
+from confide.bench.packing import pack, unpack
+from confide.bench.plan import Cell
+from confide.core.door import InputError
+from tests.bench.conftest import cells
+
+PLAIN = Method("cross_entropy", shifted=True)
+HARD = Method("difficulty_entropy", "difficulty_entropy", {"alpha": 0.3}, difficulty=True)
+BROKEN = Method("broken", "focal", {"gamma": -1.0})
+
+
+def result(place, cell: Cell) -> dict:
+    return json.loads((place.out / "cells" / f"{cell.name}.json").read_text())
+
+
+def test_a_cell_tells_everything_about_itself(place):
+    grid = cells(PLAIN, HARD)
+    outcome = run_grid(grid, place)
+    assert outcome.done == tuple(cell.name for cell in grid)
+    found = result(place, grid[1])
+    assert found["settings"]["loss_options"] == {"alpha": 0.3}
+    # Ranks r / (n - 1) with T = 0.3: the mean of exp((r - 1) / 0.3) is 0.3 (1 - exp(-1 / 0.3)) = 0.289.
+    assert found["strength"] == pytest.approx(0.3 * 0.289, rel=0.02)
+    assert set(found["measured"]) == {"raw", "temperature"}
+    assert found["split"]["sizes"] == {"train": 150, "val": 150, "test": 150}
+    for name in ("commit", "hardware", "command", "versions", "seconds", "made"):
+        assert name in found
+    kept = read_predictions(place.out / "predictions" / f"{grid[1].name}.npz")
+    accuracy = (kept.logits.argmax(1) == kept.labels).float().mean()
+    assert float(accuracy) == pytest.approx(found["measured"]["raw"]["accuracy"])
+
+
+def test_the_same_seed_gives_the_same_numbers(place, tmp_path):
+    grid = cells(PLAIN)
+    run_grid(grid, place)
+    again = replace(place, out=tmp_path / "again")
+    run_grid(grid, again)
+    first, second = result(place, grid[0]), result(again, grid[0])
+    assert first["measured"] == second["measured"]
+    assert first["log"] == second["log"]
+
+
+def test_a_failed_cell_stops_no_other(place):
+    grid = cells(BROKEN, Method("unscored", "difficulty_entropy"), PLAIN)
+    outcome = run_grid(grid, place)
+    assert outcome.done == (grid[2].name,)
+    assert set(outcome.failed) == {grid[0].name, grid[1].name}
+    assert "gamma of loss 'focal'" in outcome.failed[grid[0].name]
+    assert all("\n" not in line for line in outcome.failed.values())
+
+
+def test_a_whole_cell_is_not_made_again_but_a_changed_one_is(place):
+    grid = cells(PLAIN)
+    run_grid(grid, place)
+    path = place.out / "cells" / f"{grid[0].name}.json"
+    before = path.stat().st_mtime_ns
+    run_grid(grid, place)
+    assert path.stat().st_mtime_ns == before
+    changed = [replace(grid[0], settings={**grid[0].settings, "learning_rate": 0.01})]
+    assert standing(changed, place.out).left == (grid[0].name,)
+    run_grid(changed, place)
+    assert path.stat().st_mtime_ns > before
+
+
+def test_no_cell_starts_that_would_end_after_the_time_limit(place):
+    grid = cells(PLAIN, seeds=50)
+    outcome = run_grid(grid, replace(place, seconds=0.5))
+    assert len(outcome.done) == 1
+    assert len(outcome.left) == 49
+
+
+def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
+    grid = cells(PLAIN)
+    claims = place.out / "claims"
+    claims.mkdir(parents=True)
+    from confide.bench.work import work
+
+    (claims / f"{grid[0].name}.tries").write_text("2")
+    payload = {"cells": [grid[0].as_dict()], "out": str(place.out), "data": {}, "stop": 0, "limit": 150}
+    assert work({**payload, "resumable": False})["made"] == 0
+    assert "died 2 times" in standing(grid, place.out).failed[grid[0].name]
+
+
+def test_results_travel_in_an_archive(place, tmp_path):
+    grid = cells(PLAIN, HARD)
+    run_grid(grid, place)
+    archives = pack(place.out, tmp_path / "results.tar", largest=20_000)
+    assert len(archives) > 1
+    for archive in archives:
+        unpack(archive, tmp_path / "there")
+    assert standing(grid, tmp_path / "there").done == tuple(cell.name for cell in grid)
+    assert (tmp_path / "there" / "prepared" / "fashion-sample-difficulty.parquet").exists()
+
+
+def test_an_archive_with_other_files_is_refused(tmp_path):
+    import tarfile
+
+    (tmp_path / "evil").write_text("x")
+    for name in ("../evil", "cells/../../evil", "other/evil", "cells/deep/evil", "cells/.hidden"):
+        with tarfile.open(tmp_path / "bad.tar", "w") as tar:
+            tar.add(tmp_path / "evil", name)
+        with pytest.raises(InputError, match="cells of a grid only"):
+            unpack(tmp_path / "bad.tar", tmp_path / "there")
+    with pytest.raises(InputError, match="reading it failed"):
+        unpack(tmp_path / "evil", tmp_path / "there")
+
+
+def test_the_lite_grid_begins_with_what_is_worth_most():
+    grid = lite_cells()
+    names = [cell.name for cell in grid]
+    assert len(set(names)) == len(names)
+    assert names[0] == "cifar10-resnet18-cross_entropy-s0"
+    seeds = [cell.seed for cell in grid if cell.dataset == "cifar10" and cell.part == "main"]
+    assert seeds == sorted(seeds)
+    assert max(seeds) == 4
+    assert max(cell.seed for cell in grid if cell.dataset == "tiny32") == 2
+    for cell in grid:
+        assert cell.training().loss == cell.method.resolved().loss
+
+
+@pytest.mark.slow
+def test_a_killed_grid_goes_on_where_it_was(place):
+    """Two workers, killed with no warning in the middle; the second start makes only what is missing."""
+    grid = cells(PLAIN, HARD, seeds=4)
+    script = (
+        "import json, sys; from pathlib import Path; from confide.bench import Cell, Place, run_grid\n"
+        "if __name__ == '__main__':\n"
+        f"    place = Place(Path({str(place.out)!r}), workers=2, limit=150)\n"
+        "    run_grid([Cell.from_dict(one) for one in json.loads(sys.argv[1])], place)\n"
+    )
+    words = [sys.executable, "-c", script, json.dumps([cell.as_dict() for cell in grid])]
+    # Workers of a killed driver must die with it: one group, killed as a whole, as a lost machine would be.
+    child = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
+    made = place.out / "cells"
+    limit = time.monotonic() + 120
+    while time.monotonic() < limit and len(list(made.glob("*.json"))) < 2:
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    whole = {path.name: path.stat().st_mtime_ns for path in made.glob("*.json")}
+    assert 2 <= len(whole) < len(grid)
+    for path in made.glob("*.json"):
+        json.loads(path.read_text())
+    outcome = run_grid(grid, place)
+    assert outcome.done == tuple(cell.name for cell in grid)
+    for name, stamp in whole.items():
+        assert (made / name).stat().st_mtime_ns == stamp
+    assert np.isfinite([result(place, cell)["measured"]["raw"]["nll"] for cell in grid]).all()
