@@ -24,7 +24,6 @@ from confide import Predictions, calibrators, metrics
 from confide.calibrators.threads import one_thread
 
 Summary = tuple[float, float, float]
-STRENGTHS = (20.0, 60.0, 200.0, 600.0, 2000.0)
 
 
 def quality(folder: Path, only: list[str], skip: list[str], seeds: int) -> None:
@@ -71,26 +70,9 @@ def methods(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predi
         "none": lambda: test,
         **own,
         "confide isotonic, one map": lambda: calibrators.fit("isotonic", val, form="one_map")(test),
-        "confide dirichlet, strength by cross-validation": lambda: dirichlet_at_best(val)(test),
         "confide, chosen by cross-validation": lambda: chosen(val, test),
         **quality_peers(val, test),
     }
-
-
-def dirichlet_at_best(val: Predictions) -> Any:
-    """Dirichlet with the strength that two held-out parts of the fitted half like best, not the built-in one."""
-    part = np.random.default_rng(0).permutation(len(val)) % 2
-
-    def held_out(strength: float) -> float:
-        return sum(nll(dirichlet(val.take(part != k), strength)(val.take(part == k))) for k in (0, 1))
-
-    return dirichlet(val, min(STRENGTHS, key=held_out))
-
-
-def dirichlet(val: Predictions, strength: float) -> Any:
-    """As by default, with another strength in place of 200."""
-    pull = strength / len(val)
-    return calibrators.fit("dirichlet", val, reg_lambda=pull, reg_mu=pull, reference_row=False)
 
 
 def chosen(val: Predictions, test: Predictions) -> Predictions:

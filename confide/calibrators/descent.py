@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor], tuple[float, Tensor]]
-NEGLIGIBLE = 3
-"""So many steps in a row that change next to nothing end the search."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +26,21 @@ class Descent:
 
 
 def descend(
-    objective: Objective, size: int, *, tolerance: float, change: float, iterations: int, memory: int
+    objective: Objective, size: int, *, tolerance: float, change: float, idle: int, iterations: int, memory: int
 ) -> Descent:
     """From zero to the minimum.
 
     Args:
         tolerance: largest slope of an unknown at which to stop.
         change: change of the value, relative to it where it is above 1, that counts as none.
+        idle: so many steps in a row that change next to nothing end the search.
     """
     here = torch.zeros(size, dtype=torch.float64)
     value, slope = objective(here)
     pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
-    idle = 0
+    still = 0
     for _ in range(iterations):
-        if float(slope.abs().max()) <= tolerance or idle >= NEGLIGIBLE:
+        if float(slope.abs().max()) <= tolerance or still >= idle:
             return Descent(here, float(slope.abs().max()), True)
         direction = _direction(slope, pairs)
         found = _line_search(objective, here, value, slope, direction)
@@ -56,7 +55,7 @@ def descend(
         curvature = float(torch.dot(moved, turned))
         if curvature > 1e-12 * float(torch.dot(turned, turned)):
             pairs.append((moved, turned, 1.0 / curvature))
-        idle = idle + 1 if abs(value - new_value) <= change * max(abs(value), 1.0) else 0
+        still = still + 1 if abs(value - new_value) <= change * max(abs(value), 1.0) else 0
         here, value, slope = here + moved, new_value, new_slope
     return Descent(here, float(slope.abs().max()), False)
 

@@ -10,9 +10,6 @@ from confide.calibrators.matrix import fitted_map
 from confide.core.door import check_range
 from confide.core.shapes import Labels, Logits
 
-STRENGTH = 200.0
-"""Default pull, divided by n: near the best of .001 to 1 on held-out halves of five networks, 10 and 100 classes."""
-
 
 @CALIBRATORS.add(
     "dirichlet",
@@ -35,24 +32,27 @@ def dirichlet(
     """Dirichlet calibration, softmax(W log p + b), mean NLL + lambda sum off-diagonal^2 + mu sum b^2 (ODIR).
 
     Args:
-        reg_lambda: pull on W; left out, ODIR with lambda = mu = 200 / n, the same for every class.
+        reg_lambda: pull on W; left out, ODIR with lambda = mu = strength / n, the same for every class, the strength
+            chosen by cross-validated NLL on these samples.
         reg_mu: pull on b; left out while `reg_lambda` is given, lambda pulls on all entries and b (L2), not ODIR.
         reg_norm: divide lambda by c (c - 1) and mu by c, as the paper prints it.
         reference_row: subtract the last row from every row before the pull, as the released code does, so that its
             published strengths mean the same; by default done where `reg_lambda` is given.
     """
+    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
+    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
-    pull = STRENGTH / len(labels) if reg_lambda is None else reg_lambda
-    bias = pull if reg_mu is None else reg_mu
-    check_range(pull, "reg_lambda", 0.0)
-    check_range(bias, "reg_mu", 0.0)
+    pairs, ones = (num_classes * (num_classes - 1), num_classes) if reg_norm else (1, 1)
     odir = reg_lambda is None or reg_mu is not None
-    if reg_norm:
-        pull, bias = pull / (num_classes * (num_classes - 1)), bias / num_classes
     released = reg_lambda is not None if reference_row is None else reference_row
-    penalty = Penalty(pull, 0.0 if odir else pull, bias, released)
+
+    def penalty(pull: float) -> Penalty:
+        bias = pull if reg_mu is None else reg_mu
+        return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, released)
+
     shift = torch.cat([torch.logsumexp(block, dim=1) for block in row_blocks(logits)])
-    return fitted_map(SoftmaxRows(logits, labels, shift), logits, labels, penalty)
+    rows = SoftmaxRows(logits, labels, shift)
+    return fitted_map(rows, logits, labels, penalty if reg_lambda is None else penalty(reg_lambda))
 
 
 @transform_of("dirichlet")

@@ -57,16 +57,23 @@ class SoftmaxRows:
 
     Args:
         shift: subtracted from every row, such as its log-sum-exp, which turns logits into log-probabilities.
+        index: the rows that count, all when left out; they are not copied.
         dtype: of the passes; chosen by their size when left out.
     """
 
     def __init__(
-        self, features: Tensor, labels: Tensor, shift: Tensor | None = None, dtype: torch.dtype | None = None
+        self,
+        features: Tensor,
+        labels: Tensor,
+        shift: Tensor | None = None,
+        index: Tensor | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        n, num_classes = features.shape
+        self.features, self.all_labels, self.shift, self.index = features, labels, shift, index
+        self.labels = labels if index is None else labels[index]
+        n, num_classes = len(self.labels), features.shape[1]
         wide = features.dtype == torch.float64 or n * num_classes**2 <= WIDE_WORK
         self.dtype = dtype or (torch.float64 if wide else torch.float32)
-        self.features, self.labels, self.shift = features, labels, shift
         self.n, self.num_classes = n, num_classes
         self.block = max(1, min(n, max(BLOCK_ELEMENTS // num_classes, 256)))
         self.inputs = torch.ones(self.block, num_classes + 1, dtype=self.dtype)
@@ -74,9 +81,12 @@ class SoftmaxRows:
 
     def thinned(self, size: int) -> SoftmaxRows:
         """Every k-th row, about `size` of them."""
-        step = max(1, self.n // size)
-        shift = None if self.shift is None else self.shift[::step]
-        return SoftmaxRows(self.features[::step], self.labels[::step], shift, self.dtype)
+        index = torch.arange(len(self.all_labels)) if self.index is None else self.index
+        return self.only(index[:: max(1, self.n // size)])
+
+    def only(self, index: Tensor, dtype: torch.dtype | None = None) -> SoftmaxRows:
+        """These rows of the features, passes in the same dtype unless another is given."""
+        return SoftmaxRows(self.features, self.all_labels, self.shift, index, dtype or self.dtype)
 
     def blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
@@ -84,9 +94,10 @@ class SoftmaxRows:
     def inputs_of(self, part: slice) -> Tensor:
         """Features with a column of ones, in the ready buffer."""
         inputs = self.inputs[: part.stop - part.start]
-        inputs[:, :-1] = self.features[part]
+        rows = part if self.index is None else self.index[part]
+        inputs[:, :-1] = self.features[rows]
         if self.shift is not None:
-            inputs[:, :-1] -= self.shift[part, None]
+            inputs[:, :-1] -= self.shift[rows, None]
         return inputs
 
     def probs_of(self, inputs: Tensor, weights: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,26 +109,44 @@ class SoftmaxRows:
         total = scores.sum(dim=1, keepdim=True)
         return scores.div_(total), (total.log() - true)[:, 0]
 
-    def loss(self, weights: Tensor, gradient: Tensor) -> float:
-        """Mean NLL; its gradient, mean (p - onehot)' x, is added in place."""
+    def loss(self, weights: Tensor, gradient: Tensor | None = None) -> float:
+        """Mean NLL; its gradient, mean (p - onehot)' x, is added in place where asked for."""
         narrow = weights.to(self.dtype)
         value = 0.0
         for part in self.blocks():
             inputs, labels = self.inputs_of(part), self.labels[part]
             probs, nll = self.probs_of(inputs, narrow, labels)
             value += float(nll.sum(dtype=torch.float64))
+            if gradient is None:
+                continue
             probs[torch.arange(len(labels)), labels] -= 1
             gradient.add_(torch.mm(probs.T, inputs), alpha=1 / self.n)
         return value / self.n
 
 
-def fit_map(rows: SoftmaxRows, start: Tensor, penalty: Penalty, seen: Tensor) -> tuple[Tensor, float, bool]:
+@dataclass(frozen=True)
+class Precision:
+    """When a search ends: after `idle` steps in a row that change the value by less than `change`, relative to it."""
+
+    change: float
+    idle: int = 3
+
+    @classmethod
+    def of(cls, rows: SoftmaxRows) -> Precision:
+        """As far as the dtype of the passes allows."""
+        return cls(1e-15 if rows.dtype == torch.float64 else 1e-7)
+
+
+def fit_map(
+    rows: SoftmaxRows, start: Tensor, penalty: Penalty, seen: Tensor, turns: Turns, precision: Precision
+) -> tuple[Tensor, float, bool]:
     """Weights `c c+1` with the smallest loss + penalty, the steepest slope left, and whether it converged.
 
     Args:
         seen: classes that have samples; the rows of the others stay as they start.
+        turns: maps between unknowns of about unit curvature and weights.
     """
-    turn, back = preconditioner(rows, start, penalty)
+    turn, back = turns
 
     def objective(unknowns: Tensor) -> tuple[float, Tensor]:
         weights = start + turn(unknowns.view_as(start))
@@ -130,7 +159,8 @@ def fit_map(rows: SoftmaxRows, start: Tensor, penalty: Penalty, seen: Tensor) ->
         objective,
         start.numel(),
         tolerance=1e-9,
-        change=1e-15 if rows.dtype == torch.float64 else 1e-7,
+        change=precision.change,
+        idle=precision.idle,
         iterations=ITERATIONS,
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
     )
@@ -138,42 +168,45 @@ def fit_map(rows: SoftmaxRows, start: Tensor, penalty: Penalty, seen: Tensor) ->
 
 
 Turn = Callable[[Tensor], Tensor]
+Turns = tuple[Turn, Turn]
 
 
-def preconditioner(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[Turn, Turn]:
-    """Maps between unknowns of about unit curvature and weights: (unknowns -> weights, gradient -> gradient)."""
+def preconditioner(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Turns]:
+    """penalty -> maps between unknowns of about unit curvature and weights, from the curvature at the start."""
     # About the right curvature is enough: a part of the rows gives it.
-    if rows.num_classes <= MANY_CLASSES:
-        return _class_blocks(rows.thinned(CURVATURE_ROWS), start, penalty)
-    return _shared_basis(rows.thinned(CURVATURE_ROWS), start, penalty)
+    make = _class_blocks if rows.num_classes <= MANY_CLASSES else _shared_basis
+    return make(rows.thinned(CURVATURE_ROWS), start)
 
 
-def _class_blocks(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[Turn, Turn]:
+def _class_blocks(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Turns]:
     """The exact curvature of each class's row of W, mean p (1 - p) x x', with the penalty's."""
     size = rows.num_classes + 1
     curvature = torch.zeros(rows.num_classes, size, size, dtype=torch.float64)
     for part in rows.blocks():
         inputs = rows.inputs_of(part)
         probs, _ = rows.probs_of(inputs, start.to(rows.dtype), rows.labels[part])
-        spread = (probs * (1 - probs)).sqrt_()
+        scaled = torch.empty_like(inputs)
+        for k, spread in enumerate((probs * (1 - probs)).T.contiguous()):
+            torch.mul(inputs, spread[:, None], out=scaled)
+            curvature[k].add_(torch.mm(scaled.T, inputs), alpha=1 / rows.n)
+
+    def turns(penalty: Penalty) -> Turns:
+        ridged, index = curvature.clone(), torch.arange(size)
         for k in range(rows.num_classes):
-            # Samples that are sure about this class bend nothing.
-            matter = (spread[:, k] > 1e-2 * spread[:, k].max().clamp_min(1e-6)).nonzero().squeeze(1)
-            scaled = inputs[matter] * spread[matter, k, None]
-            curvature[k].add_(torch.mm(scaled.T, scaled), alpha=1 / rows.n)
-    index = torch.arange(size)
-    for k in range(rows.num_classes):
-        ridge = torch.full((size,), 2 * penalty.off, dtype=torch.float64)
-        ridge[k], ridge[-1] = 2 * penalty.diagonal, 2 * penalty.bias
-        curvature[k, index, index] += ridge + 1e-6 * curvature[k].trace() / size + 1e-12
-    roots = torch.linalg.inv(torch.linalg.cholesky(curvature))
-    return (
-        lambda unknowns: torch.bmm(unknowns[:, None, :], roots)[:, 0],
-        lambda gradient: torch.bmm(roots, gradient[:, :, None])[:, :, 0],
-    )
+            ridge = torch.full((size,), 2 * penalty.off, dtype=torch.float64)
+            ridge[k], ridge[-1] = 2 * penalty.diagonal, 2 * penalty.bias
+            ridged[k, index, index] += ridge + 1e-6 * curvature[k].trace() / size + 1e-12
+        unit = torch.eye(size, dtype=torch.float64).expand_as(ridged)
+        roots = torch.linalg.solve_triangular(torch.linalg.cholesky(ridged), unit, upper=False)
+        return (
+            lambda unknowns: torch.bmm(unknowns[:, None, :], roots)[:, 0],
+            lambda gradient: torch.bmm(roots, gradient[:, :, None])[:, :, 0],
+        )
+
+    return turns
 
 
-def _shared_basis(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[Turn, Turn]:
+def _shared_basis(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Turns]:
     """The classes share the directions of mean x x'; each has its own mean p (1 - p)."""
     size = rows.num_classes + 1
     second = torch.zeros(size, size, dtype=torch.float64)
@@ -184,6 +217,11 @@ def _shared_basis(rows: SoftmaxRows, start: Tensor, penalty: Penalty) -> tuple[T
         probs, _ = rows.probs_of(inputs, start.to(rows.dtype), rows.labels[part])
         spread.add_((probs * (1 - probs)).sum(dim=0, dtype=torch.float64), alpha=1 / rows.n)
     lengths, basis = torch.linalg.eigh(second)
-    bend = spread[:, None] * lengths.clamp_min(0.0)
-    scale = (bend + 2 * penalty.off + 1e-4 * bend.mean() + 1e-12).rsqrt_()
-    return (lambda unknowns: (unknowns * scale) @ basis.T, lambda gradient: (gradient @ basis) * scale)
+    lengths.clamp_min_(0.0)
+
+    def turns(penalty: Penalty) -> Turns:
+        bend = spread[:, None] * lengths
+        scale = (bend + 2 * penalty.off + 1e-4 * bend.mean() + 1e-12).rsqrt_()
+        return (lambda unknowns: (unknowns * scale) @ basis.T, lambda gradient: (gradient @ basis) * scale)
+
+    return turns

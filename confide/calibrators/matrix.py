@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, transform_of
-from confide.calibrators.linear import Penalty, SoftmaxRows, fit_map
+from confide.calibrators.linear import Penalty, Precision, SoftmaxRows, fit_map, preconditioner
+from confide.calibrators.strength import best_strength
 from confide.calibrators.tempered import best_scale
 from confide.core.door import check_range
 from confide.core.shapes import Labels, Logits
@@ -35,19 +38,30 @@ def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: f
     return fitted_map(SoftmaxRows(logits, labels), logits, labels, penalty)
 
 
-def fitted_map(rows: SoftmaxRows, logits: Logits, labels: Labels, penalty: Penalty) -> Fitted:
-    """The map from the identity over the best temperature, its bias centred, and a note if it had to stop early."""
+def fitted_map(
+    rows: SoftmaxRows, logits: Logits, labels: Labels, penalty: Penalty | Callable[[float], Penalty]
+) -> Fitted:
+    """The map from the identity over the best temperature, its bias centred, and a note if it had to stop early.
+
+    Args:
+        penalty: or, where its strength is to be found by cross-validation, the penalty of a pull.
+    """
     num_classes = logits.shape[1]
     found = best_scale(logits, labels)
     scale = found.scale if found.bound is None else 1.0
     start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
     seen = torch.bincount(labels, minlength=num_classes) > 0
-    weights, steepest, converged = fit_map(rows, start, penalty, seen)
+    turns, values = preconditioner(rows, start), {}
+    if not isinstance(penalty, Penalty):
+        strength = best_strength(rows, start, penalty, turns)
+        values = {"strength": torch.tensor(strength, dtype=torch.float64)}
+        penalty = penalty(strength / rows.n)
+    weights, steepest, converged = fit_map(rows, start, penalty, seen, turns(penalty), Precision.of(rows))
     notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
     if not seen.all():
         notes.append("classes without a validation sample keep their temperature-scaled logit")
     bias = weights[:, -1]
-    return Fitted({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean()}, tuple(notes))
+    return Fitted({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean(), **values}, tuple(notes))
 
 
 @transform_of("matrix")
