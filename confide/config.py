@@ -141,8 +141,8 @@ def _choice(value: Any, family: str, registry: Registry) -> Choice:
         choice = Choice(value["word"], options, str(value.get("name", "")))
     else:
         raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
-    if family == "features" and choice.word == "cached":
-        return choice  # no extractor: what the data carries
+    if family == "features" and choice.word in ("cached", "auto"):
+        return choice  # no extractor of this name: what the data carries, or what suits it
     # Words such as timm:<name> are registered by their prefix.
     prefix, colon, _ = choice.word.partition(":")
     registry.get(prefix + colon).check_options(choice.options)

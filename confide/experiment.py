@@ -27,6 +27,9 @@ from confide.store import RunFolder, surroundings
 PROMISE = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
 
+BANDS = "bands"
+"""Difficulty of train and val that does not know the label."""
+
 COMPARED = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "auroc")
 
 
@@ -61,9 +64,11 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         dataset = open_data(folder, plan)
         rows = {split: extract(folder, plan, dataset, split) for split in dataset.splits}
         scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
+        if any(training.needs_bands(one) for one in settings.values()):
+            scores[BANDS] = bands(folder, plan, rows)
         judged: dict[str, Judged] = {}
         for choice in plan.losses:
-            said = train(folder, choice, settings[choice.name], dataset, scores["train"])
+            said = train(folder, choice, settings[choice.name], dataset, scores)
             trusted = believe(folder, plan, choice, said, rows)
             for stage, spoken in calibrate(folder, plan, choice, said).items():
                 believed = trusted if stage == "raw" else {}
@@ -105,12 +110,13 @@ def open_data(folder: RunFolder, plan: Config) -> Dataset:
 
 def extract(folder: RunFolder, plan: Config, dataset: Dataset, split: str) -> Features:
     """Features of one split."""
+    word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
     return folder.stage(
         f"features:{split}",
-        uses={"features": plan.features.word, **plan.features.options},
+        uses={"features": word, **plan.features.options},
         after=("data",),
         file=f"features/{split}.npz",
-        make=lambda: features.extract(plan.features.word, dataset, split, **plan.features.options),
+        make=lambda: features.extract(word, dataset, split, **plan.features.options),
         write=Features.save,
         read=Features.load,
     )
@@ -137,17 +143,31 @@ def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: 
     )
 
 
+def bands(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
+    """The scores that bands are made of."""
+    return folder.stage(
+        f"difficulty:{BANDS}",
+        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
+        after=("features:train", "features:val"),
+        file=f"scores/{BANDS}.parquet",
+        make=lambda: training.band_scores(plan.difficulty.word, rows, **plan.difficulty.options),
+        write=Scores.save,
+        read=Scores.load,
+    )
+
+
 def train(
-    folder: RunFolder, choice: Choice, settings: training.Settings, dataset: Dataset, scores: Scores
+    folder: RunFolder, choice: Choice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
     """What a model trained with one loss says on every split but its own."""
     home = folder.path / "models" / choice.name
+    used = BANDS if training.needs_bands(settings) else "train"
     folder.stage(
         f"train:{choice.name}",
         uses=settings.as_dict(),
-        after=("data", "difficulty:train"),
+        after=("data", f"difficulty:{used}"),
         file=f"models/{choice.name}/model.safetensors",
-        make=lambda: training.fit(dataset, settings, scores=scores, folder=home, if_other="restart"),
+        make=lambda: training.fit(dataset, settings, scores=scores[used], folder=home, if_other="restart"),
         write=lambda trained, path: trained.save(path.parent),
         read=training.Trained.load,
         also=lambda: [home / "log.parquet"],

@@ -13,6 +13,7 @@ EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --passes 30 --out dropout.parquet
   confide predict runs/adafocal fashion-sample --split val --out val.parquet --write-features val-features.npz
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --out trusted.parquet
+  confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
   confide predict runs/adafocal other-images/ --foreign --out foreign.parquet"""
 
 
@@ -33,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones"
     )
+    parser.add_argument("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
     parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
@@ -58,6 +60,10 @@ def run(args: argparse.Namespace) -> int:
         predictions = predict(args.checkpoint, dataset, args.split, **options)
     if args.trust or args.write_features:
         predictions = _beside(args, predictions, bool(members), dataset)
+    if args.calibrator:
+        from confide import calibrators
+
+        predictions = calibrators.load(args.calibrator)(predictions)
     predictions.save(args.out)
     show(predictions, len(members) or 1, args)
     return 0

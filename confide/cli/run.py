@@ -8,11 +8,15 @@ from typing import Any
 from confide.cli.tables import print_json
 from confide.core.door import InputError
 
-EXAMPLE = "  confide run experiment.yaml --out runs/first\n  confide run demo --set training.epochs=3 --set seed=1"
+EXAMPLE = """\
+  confide run experiment.yaml --out runs/first
+  confide run demo --set training.epochs=3 --set seed=1
+  confide run --recipe confide --set data=cifar10 --set training.model=resnet18 --set training.epochs=30"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="a YAML file, or the name of a built-in recipe such as 'demo'")
+    parser.add_argument("config", nargs="?", help="a YAML file, or the name of a built-in recipe such as 'demo'")
+    parser.add_argument("--recipe", default=None, help="the name of a built-in recipe: demo, confide")
     parser.add_argument("--out", default=None, help="run folder (default: runs/<name of the config>)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field, such as training.epochs=3"
@@ -26,8 +30,13 @@ def run(args: argparse.Namespace) -> int:
     from confide.config import load_config
     from confide.experiment import run as run_experiment
 
-    config = load_config(with_changes(load_config(args.config).as_dict(), args.set))
-    out = Path(args.out or Path("runs") / Path(args.config).stem)
+    if (args.config is None) == (args.recipe is None):
+        raise InputError(
+            "confide run needs a config or --recipe NAME, one of the two; try: confide run --recipe confide"
+        )
+    source = args.config or args.recipe
+    config = load_config(with_changes(load_config(source).as_dict(), args.set))
+    out = Path(args.out or Path("runs") / Path(source).stem)
     outcome = run_experiment(config, out)
     if args.json:
         print_json(

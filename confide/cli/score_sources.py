@@ -105,9 +105,7 @@ class Sources:
         if self.args.features:
             return str(self.args.features)
         assert self.dataset is not None
-        if "features" in self.dataset.split(self.args.split).columns:
-            return "cached"
-        return {"text": "minilm", "rows": "pixels"}.get(self.dataset.kind, "efficientnet_lite0")
+        return features.usual(self.dataset, self.args.split)
 
     def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
         assert self.dataset is not None

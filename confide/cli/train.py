@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
   confide train fashion-sample --loss adafocal --epochs 10 --out runs/adafocal
+  confide train fashion-sample --recipe confide --out runs/confide
   confide train cifar10 --preset paper-adafocal --members 3 --out runs/ensemble
   confide train fashion-sample --grid loss=cross_entropy,focal --grid seed=0,1,2 --workers 2 --out runs/grid
   torchrun --nproc-per-node 2 -m confide train fashion-sample --out runs/two"""
@@ -42,6 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle"
     )
+    parser.add_argument(
+        "--recipe", default=None, help="loss, difficulty, averages and calibrator of a built-in recipe: confide"
+    )
     for flag, (field, kind) in FLAGS.items():
         parser.add_argument(f"--{flag}", type=kind, default=None, help=f"setting '{field}'")
     parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
@@ -49,7 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3"
     )
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
-    parser.add_argument("--scores", default=None, help="difficulty scores of the training samples (confide score)")
+    parser.add_argument(
+        "--scores",
+        nargs="+",
+        default=None,
+        metavar="FILE",
+        help="difficulty of the samples (confide score), also of val",
+    )
     parser.add_argument("--members", type=int, default=1, help="train so many seeds as an ensemble")
     parser.add_argument("--record", default=None, metavar="SPLIT", help="record this split's predictions every epoch")
     parser.add_argument("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
@@ -72,7 +82,8 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     from confide.core.files import plain
     from confide.training import preset
 
-    base = with_changes(preset(args.preset, **_flagged(args)).as_dict(), args.set)
+    recipe = _recipe_settings(args.recipe) if args.recipe else {}
+    base = with_changes(preset(args.preset, **{**recipe, **_flagged(args)}).as_dict(), args.set)
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
         settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
@@ -85,6 +96,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
                 "data_options": dict(option_pair(text) for text in args.data_option),
                 "settings": plain(settings.as_dict()),
                 "scores": args.scores,
+                "recipe": args.recipe,
                 "members": args.members,
                 "record": bool(args.record),
                 "track": args.track,
@@ -93,6 +105,15 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
             }
         )
     return jobs
+
+
+def _recipe_settings(name: str) -> dict[str, Any]:
+    """What a recipe says of training: its settings and its first loss."""
+    from confide.config import load_config
+
+    config = load_config(name)
+    first = config.losses[0]
+    return {**config.training, "loss": first.word, "loss_options": dict(first.options)}
 
 
 def _flagged(args: argparse.Namespace) -> dict[str, Any]:
@@ -124,13 +145,47 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
 
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
-    scores = Scores.load(job["scores"]) if job["scores"] else None
+    scores = Scores.joined([Scores.load(path) for path in job["scores"]]) if job["scores"] else None
+    if scores is None and job["recipe"]:
+        scores = recipe_scores(dataset, settings, job["recipe"], out)
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
     common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
     if job["members"] > 1:
         return fit_members(dataset, settings, members=job["members"], **common)
     told = tracker(job["track"], out, settings) if job["track"] and leads() else None
-    return (fit(dataset, settings, on_epoch=told, checkpoint_seconds=job["checkpoint_seconds"], **common),)
+    trained = fit(dataset, settings, on_epoch=told, checkpoint_seconds=job["checkpoint_seconds"], **common)
+    if job["recipe"] and leads() and "val" in dataset.splits:
+        recipe_calibrator(trained, dataset, job["recipe"], out)
+    return (trained,)
+
+
+def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
+    """The difficulty that the recipe's loss asks for, made once and kept in the run's folder."""
+    from confide import features
+    from confide.config import load_config
+    from confide.core.records import Scores
+    from confide.training import band_scores, needs_bands
+
+    if not needs_bands(settings):
+        return None
+    kept, plan = out / "difficulty.parquet", load_config(recipe)
+    if not kept.exists():
+        word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
+        splits = [split for split in ("train", "val") if split in dataset.splits]
+        rows = {split: features.extract(word, dataset, split, **plan.features.options) for split in splits}
+        band_scores(plan.difficulty.word, rows, **plan.difficulty.options).save(kept)
+    return Scores.load(kept)
+
+
+def recipe_calibrator(trained: Trained, dataset: Any, recipe: str, out: Path) -> None:
+    """The recipe's calibrator, fitted on what the model says on val, as calibrator.json in the run's folder."""
+    from confide import calibrators
+    from confide.config import load_config
+    from confide.training import predict
+
+    for choice in load_config(recipe).calibrators[:1]:
+        said = predict(trained, dataset, "val")
+        calibrators.fit(choice.word, said, **choice.options).save(out / "calibrator.json")
 
 
 def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
@@ -158,7 +213,7 @@ def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[di
 def _absolute(job: dict[str, Any]) -> dict[str, Any]:
     """The payload with whole paths: workers of a cluster start elsewhere."""
     data = str(Path(job["data"]).resolve()) if Path(job["data"]).exists() else job["data"]
-    scores = str(Path(job["scores"]).resolve()) if job["scores"] else None
+    scores = [str(Path(path).resolve()) for path in job["scores"]] if job["scores"] else None
     return {**job, "data": data, "scores": scores, "out": str(Path(job["out"]).resolve())}
 
 

@@ -165,6 +165,26 @@ class Scores:
         """Values for these ids, in their order; an id without a score is an error."""
         return self.values[rows_of(ids, self.ids, "scores")]
 
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """The scores of several splits as one record; they must come from one method, and no id may come twice."""
+        if len(parts) == 1:
+            return parts[0]
+        methods = list(dict.fromkeys(part.method for part in parts))
+        if len(methods) != 1:
+            raise InputError(f"scores to join must come from one method, got {', '.join(methods) or 'none'}")
+        kinds = {part.ids.dtype.kind for part in parts}
+        ids = np.concatenate([part.ids.astype(np.str_) if len(kinds) > 1 else part.ids for part in parts])
+        known = [part.labels for part in parts if part.labels is not None]
+        return cls(
+            check_ids(ids, len(ids), "ids of joined scores"),
+            np.concatenate([part.values for part in parts]),
+            methods[0],
+            parts[0].options,
+            np.concatenate(known) if len(known) == len(parts) else None,
+            notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        )
+
     def save(self, path: str | Path) -> None:
         """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata."""
         columns: dict[str, NDArray[Any]] = {"id": self.ids}

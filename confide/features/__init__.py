@@ -10,6 +10,7 @@ from confide.features.family import EXTRACTORS as EXTRACTORS
 from confide.features.family import Extractor as Extractor
 from confide.features.family import create as create
 from confide.features.family import names as names
+from confide.features.family import usual as usual
 from confide.features.mae import mae as mae
 from confide.features.minilm import minilm as minilm
 from confide.features.model import from_module as from_module

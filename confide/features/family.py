@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide.core.door import InputError, did_you_mean
-from confide.core.records import Split
+from confide.core.records import Dataset, Split
 from confide.core.registry import Method, Registry
 
 EXTRACTORS = Registry("extractor")
@@ -54,6 +54,13 @@ def create(word: str, **options: Any) -> Extractor:
     method.check_options(options)
     extractor: Extractor = method.function(name, **options)
     return extractor
+
+
+def usual(dataset: Dataset, split: str = "train") -> str:
+    """The extractor's word where none was chosen: what the data carries, else one that suits its kind."""
+    if "features" in dataset.split(split).columns:
+        return "cached"
+    return {"text": "minilm", "rows": "pixels"}.get(dataset.kind, "efficientnet_lite0")
 
 
 def names() -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Training: one readable loop, exactly resumable; prediction; ensembles; presets."""
 
+from confide.training.bands import band_scores, needs_bands
 from confide.training.cross_fit import cross_fit
 from confide.training.ensemble import fit_members, member_folders, predict_members
 from confide.training.extractor import read_checkpoint
@@ -18,11 +19,13 @@ __all__ = [
     "OracleSettings",
     "Settings",
     "Trained",
+    "band_scores",
     "cross_fit",
     "fit",
     "fit_members",
     "fit_oracle",
     "member_folders",
+    "needs_bands",
     "penultimate",
     "predict",
     "predict_members",

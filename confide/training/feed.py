@@ -40,7 +40,7 @@ class Feed:
     ) -> None:
         self.preparation, self.device, self.augment, self.seed = preparation, device, augment, seed
         self.image = preparation.kind == "image"
-        self.mirror_twice = mirror_twice
+        self.mirror_twice = mirror_twice and self.image
         self.padding = PADDING if self.image and "crop" in augment else 0
         self.labels = torch.as_tensor(split.labels, dtype=torch.int64).to(device)
         self.keys = random.sample_keys(split.ids)

@@ -101,9 +101,10 @@ def _table(need: str, settings: Settings, train: Split, num_classes: int, scores
     raise InputError(f"loss '{settings.loss}' needs '{need}', which training cannot supply; use another loss")
 
 
-def validation_needs(loss: nn.Module) -> tuple[str, ...]:
+def validation_needs(loss: nn.Module | str) -> tuple[str, ...]:
     """What a loss's `update` needs of the validation samples beside logits and labels, by its signature."""
-    update = getattr(loss, "update", None)
+    holder = losses.LOSSES.get(loss).function if isinstance(loss, str) else loss
+    update = getattr(holder, "update", None)
     if not callable(update):
         return ()
     parameters = inspect.signature(update).parameters.values()

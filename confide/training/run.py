@@ -88,8 +88,6 @@ def start(
     rates, momenta = schedules.learning_rates(settings, order.steps), schedules.momenta(settings, order.steps)
     objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device, samples.val)
     _check_validation(settings, objective, samples)
-    if settings.mirror and preparation.kind != "image":
-        raise InputError(f"mirror=True needs images, but dataset '{dataset.name}' holds {dataset.kind}; leave it out")
     state = _state(settings, preparation, dataset.num_classes, objective, device, world)
     if settings.average:
         state.average = WeightAverage(bare(state.model), settings.average * order.steps)

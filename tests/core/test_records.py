@@ -48,3 +48,17 @@ def test_a_split_that_is_not_there_is_named():
     dataset = Dataset("mine", "rows", {"train": split}, ("a", "b"))
     with pytest.raises(InputError, match="has no split 'test'; it has train"):
         _ = dataset.test
+
+
+def test_scores_of_several_splits_are_joined_by_id():
+    train, val = (
+        Scores(np.array(["a", "b"]), np.array([1.0, 2.0]), "rmd"),
+        Scores(np.array([7]), np.array([3.0]), "rmd"),
+    )
+    both = Scores.joined([train, val])
+    assert both.of(np.array(["7", "a"])).tolist() == [3.0, 1.0]
+    assert Scores.joined([train]) is train
+    with pytest.raises(InputError, match="must come from one method, got rmd, md"):
+        Scores.joined([train, Scores(np.array(["c"]), np.zeros(1), "md")])
+    with pytest.raises(InputError, match="ids of joined scores must be unique"):
+        Scores.joined([train, train])

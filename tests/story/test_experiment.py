@@ -75,6 +75,18 @@ def test_a_changed_option_makes_only_what_depends_on_it(outcome, data):
     assert "train:cross_entropy" in manifest["stages"]
 
 
+def test_the_recipe_makes_bands_that_do_not_know_the_label(data, tmp_path):
+    small = {"training": {**SMALL["training"], "average": 1.0, "mirror": True}, "data": data}
+    outcome = confide.run("confide", tmp_path / "run", **small)
+    bands, own = (confide.Scores.load(outcome.folder / "scores" / f"{name}.parquet") for name in ("bands", "train"))
+    assert len(bands) == 240 + 150 - len(
+        confide.Predictions.load(outcome.folder / "predictions/confide-promise.parquet")
+    )
+    assert (bands.of(own.ids) <= own.values + 1e-4).all()
+    assert (bands.of(own.ids) < own.values - 1e-4).any()
+    assert outcome.evaluation.value("accuracy", model="confide", stage="temperature", group=None) > 0.5
+
+
 def test_words_and_options_are_checked_before_any_work(data, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(InputError, match="did you mean 'cross_entropy'"):
