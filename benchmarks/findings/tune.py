@@ -30,9 +30,9 @@ ADAPTIVE = "adaptive_difficulty"
 NEEDS_DIFFICULTY = {
     "bands": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0}},
     "bands_mirror": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0}, "mirror": True, "average": 1.0},
+    "one_band": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0, "num_groups": 1}},
     "bands_adafocal": {"loss": ADAPTIVE, "loss_options": {"rate": 0.5, "base": "adafocal"}},
     "bands_labelled": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0}},
-    "one_band": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0, "num_groups": 1}},
     "bands_fast": {"loss": ADAPTIVE, "loss_options": {"rate": 2.0}},
     "bands_seed1": {"loss": ADAPTIVE, "loss_options": {"rate": 1.0}, "seed": 1},
 }
