@@ -144,7 +144,8 @@ class _DirichletError(torch.autograd.Function):
         log_probs = probs.log()
         with _full_precision(probs):
             weights = (probs / bandwidth) @ log_probs.T
-        weights.sub_(_log_beta(probs, bandwidth)[:, None]).fill_diagonal_(-torch.inf)
+        log_beta = _log_beta(probs, bandwidth)
+        weights.sub_((log_beta - log_beta[0]).to(probs.dtype)[:, None]).fill_diagonal_(-torch.inf)
         torch.softmax(weights, dim=0, out=weights)
         expected = torch.zeros((probs.shape[1], n), dtype=probs.dtype, device=probs.device)
         gap = expected.index_add_(0, labels, weights).T - probs
@@ -183,9 +184,13 @@ def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float, 
 
 
 def _log_beta(probs: Tensor, bandwidth: float) -> Tensor:
-    """Logarithm of the Dirichlet's normalising constant for parameters p / bandwidth + 1."""
+    """Logarithm of the Dirichlet's normalising constant for parameters p / bandwidth + 1, in float64.
+
+    It is in the thousands where c is, and only its differences between samples matter: float32 keeps them to 4e-4.
+    """
     alpha = probs / bandwidth + 1
-    return torch.lgamma(alpha).sum(dim=1) - torch.lgamma(alpha.sum(dim=1))
+    total = alpha.sum(dim=1, dtype=torch.float64)
+    return torch.lgamma(alpha).sum(dim=1, dtype=torch.float64) - torch.lgamma(total)
 
 
 @torch.no_grad()
@@ -202,7 +207,8 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> float:
         product = probs @ probs.log().T
     scores = []
     for bandwidth in BANDWIDTHS:
-        log_kernel = product / bandwidth - _log_beta(probs, bandwidth)[:, None]
-        likelihood = log_kernel.fill_diagonal_(-torch.inf).logsumexp(dim=0).sum()
+        log_beta = _log_beta(probs, bandwidth)
+        log_kernel = product / bandwidth - (log_beta - log_beta[0]).to(probs.dtype)[:, None]
+        likelihood = log_kernel.fill_diagonal_(-torch.inf).logsumexp(dim=0).sum(dtype=torch.float64) - n * log_beta[0]
         scores.append(likelihood - (n * torch.log(likelihood.new_tensor(bandwidth)) if extra_factor else 0.0))
     return float(BANDWIDTHS[int(torch.stack(scores).nan_to_num(-torch.inf).argmax())])
