@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import tarfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 from confide.core import files
 from confide.core.door import InputError
 
-CARRIED = ("cells/*.json", "errors/*.json", "predictions/*.npz", "prepared/*.parquet")
+CARRIED = ("cells/*.json", "errors/*.json", "predictions/*.npz", "prepared*/*.parquet")
 LARGEST = 15 << 20
 """Bytes of one archive: more goes into a next one."""
 
@@ -40,7 +41,6 @@ def pack(folder: Path, target: Path, *, largest: int = LARGEST) -> list[Path]:
 
 def unpack(archive: Path, folder: Path) -> int:
     """Add the files of an archive to a folder, each atomically; returns how many."""
-    known = {pattern.partition("/")[0] for pattern in CARRIED}
     count = 0
     try:
         tar = tarfile.open(archive)  # noqa: SIM115  closed below, after the errors of opening are told apart
@@ -51,9 +51,13 @@ def unpack(archive: Path, folder: Path) -> int:
             room, _, name = member.name.partition("/")
             source = tar.extractfile(member) if member.isfile() else None
             # Names from outside: only a plain file directly in one of the known folders.
-            if source is None or room not in known or not name or name != Path(name).name or name.startswith("."):
+            if source is None or not _known(room) or not name or name != Path(name).name or name.startswith("."):
                 raise InputError(f"{archive} must hold cells of a grid only, got '{member.name}'; do not use it")
             with files.atomic(folder / room / name) as temporary:
                 temporary.write_bytes(io.BytesIO(source.read()).getvalue())
             count += 1
     return count
+
+
+def _known(room: str) -> bool:
+    return any(fnmatch(room, pattern.partition("/")[0]) for pattern in CARRIED)

@@ -121,8 +121,11 @@ def _as_foreign(split: Split, name: str) -> Split:
 
 
 def _shortened(dataset: Dataset, limit: int) -> Dataset:
-    """The first samples of every split, for trying a grid out."""
-    splits = {name: part.take(np.arange(min(limit, len(part)))) for name, part in dataset.splits.items()}
+    """Some samples of every split, evenly spread, for trying a grid out."""
+    splits = {
+        name: part.take(np.unique(np.linspace(0, len(part) - 1, limit).round().astype(np.int64)))
+        for name, part in dataset.splits.items()
+    }
     return replace(dataset, splits=splits)
 
 

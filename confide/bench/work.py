@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -32,6 +33,7 @@ class Place:
         seconds: start no cell that would not end within them; 0 for no limit.
         limit: samples of every split, for trying a grid out; 0 for all.
         resumable: trainings write checkpoints.
+        per_gpu: workers that Ray puts on one GPU.
     """
 
     out: Path
@@ -41,11 +43,12 @@ class Place:
     seconds: float = 0.0
     limit: int = 0
     resumable: bool = False
+    per_gpu: int = 1
 
     @property
     def prepared(self) -> Path:
-        """Decoded data and difficulty scores."""
-        return self.out / "prepared"
+        """Decoded data and difficulty scores; those of a try are kept apart."""
+        return self.out / (f"prepared-{self.limit}" if self.limit else "prepared")
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,15 @@ def run_grid(cells: Sequence[Cell], place: Place) -> Outcome:
         payload = {
             "cells": [cell.as_dict() for cell in todo],
             "out": str(place.out),
+            "prepared": str(place.prepared),
             "data": dict(place.data),
             "stop": stop,
             "limit": place.limit,
             "resumable": place.resumable,
         }
         workers = min(place.workers, len(todo))
-        jobs = [Job(f"worker-{k}", "confide.bench.work:work", {**payload, "worker": k}) for k in range(workers)]
+        share = 1 / place.per_gpu
+        jobs = [Job(f"worker-{k}", "confide.bench.work:work", payload, share) for k in range(workers)]
         if workers == 1 and place.engine == "local":
             work(dict(jobs[0].payload))
         else:
@@ -112,7 +117,7 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
     from confide.bench.sources import Sources
 
     out = Path(payload["out"])
-    sources = Sources(payload["data"], out / "prepared", payload["limit"])
+    sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"])
     longest: dict[tuple[str, str], float] = {}
     made = 0
     cells = [Cell.from_dict(values) for values in payload["cells"]]
@@ -134,6 +139,7 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
                 line = _one(cell, sources, out, payload["resumable"])
                 longest[sort] = max(longest.get(sort, 0.0), time.monotonic() - began)
                 made += 1
+            _free()
             print(f"{number[cell.name]} {cell.name}: {line}", file=sys.stderr, flush=True)
     return {"made": made}
 
@@ -194,6 +200,15 @@ def _failed(cell: Cell, out: Path, line: str) -> str:
     return f"failed: {line}"
 
 
+def _free() -> None:
+    """Give a GPU's memory back: other workers share it."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def _leave_if_broken(line: str) -> None:
     """After some errors a GPU answers nothing more in this process; a fresh one goes on."""
     import torch
@@ -202,7 +217,6 @@ def _leave_if_broken(line: str) -> None:
         return
     try:
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()
     except RuntimeError:
         print(f"worker {os.getpid()} starts anew: {line}", file=sys.stderr, flush=True)
         os._exit(1)

@@ -89,6 +89,7 @@ def _place(args: argparse.Namespace) -> Any:
         args.time_limit,
         args.limit,
         args.resumable,
+        args.per_gpu,
     )
 
 

@@ -20,11 +20,15 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work: `function` is "module:name", `payload` goes to it as JSON, and so does its answer back."""
+    """One piece of work: `function` is "module:name", `payload` goes to it as JSON, and so does its answer back.
+
+    `gpu` is the share of a GPU that it takes on a Ray cluster that has any.
+    """
 
     name: str
     function: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    gpu: float = 1.0
 
 
 @dataclass

@@ -38,14 +38,14 @@ def run_tasks(jobs: Sequence[Job], workers: int, retries: int, on_done: Callable
     """Answers of all jobs in order, each a task with retries."""
     ray = connect(workers)
     gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call)
+    remote = ray.remote(num_cpus=1, max_retries=retries)(call)
     numbers: dict[Any, int] = {}
     answers: list[Any] = [None] * len(jobs)
     left = list(range(len(jobs)))
     while left or numbers:
         while left and len(numbers) < workers:
             number = left.pop(0)
-            numbers[remote.remote(jobs[number])] = number
+            numbers[remote.options(num_gpus=gpus * jobs[number].gpu).remote(jobs[number])] = number
         ready, _ = ray.wait(list(numbers), num_returns=1)
         for reference in ready:
             number = numbers.pop(reference)

@@ -92,7 +92,14 @@ def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
     from confide.bench.work import work
 
     (claims / f"{grid[0].name}.tries").write_text("2")
-    payload = {"cells": [grid[0].as_dict()], "out": str(place.out), "data": {}, "stop": 0, "limit": 150}
+    payload = {
+        "cells": [grid[0].as_dict()],
+        "out": str(place.out),
+        "prepared": str(place.prepared),
+        "data": {},
+        "stop": 0,
+        "limit": 150,
+    }
     assert work({**payload, "resumable": False})["made"] == 0
     assert "died 2 times" in standing(grid, place.out).failed[grid[0].name]
 
@@ -105,7 +112,7 @@ def test_results_travel_in_an_archive(place, tmp_path):
     for archive in archives:
         unpack(archive, tmp_path / "there")
     assert standing(grid, tmp_path / "there").done == tuple(cell.name for cell in grid)
-    assert (tmp_path / "there" / "prepared" / "fashion-sample-difficulty.parquet").exists()
+    assert (tmp_path / "there" / "prepared-150" / "fashion-sample-difficulty.parquet").exists()
 
 
 def test_an_archive_with_other_files_is_refused(tmp_path):
