@@ -77,8 +77,11 @@ class Curve:
     (low high count); `error_by_difficulty` (low high error error_low error_high count); `training` (epoch and one
     column per logged quantity); `gammas` (epoch, bin0, bin1, ...); `shift_cells` (severity gap accuracy, further
     metrics; one curve per corruption, group="corruption=fog", severity 0 is clean); `shift_boxes` (severity low
-    lower_quartile median upper_quartile high: the gap over the corruptions); `ood_histogram` (low high known unknown,
-    group="ood=digits"); `ood_roc` (false_positive true_positive, group="ood=digits", score="energy").
+    lower_quartile median upper_quartile high: the gap over the corruptions), `shift_ece_boxes` (the same of ECE),
+    `rmd_severity` and `rmd_label_noise` (the same of a sample's RMD, by severity and by rate); `ood_histogram` (low
+    high known unknown, group="ood=digits"); `ood_roc` (false_positive true_positive, group="ood=digits",
+    score="energy"); `trust_outcomes` (low high tp fp tn fn, an edge on the predictor's own line) and `alpha_sweep`
+    (alpha_neg tpr tnr auroc), both with the predictor as `score`.
 
     Reliability curves may be given for several numbers of bins (a row per bin; empty bins count 0); `risk_coverage`
     may add risk_low and risk_high (95 %), has at most a few hundred rows, and ends at coverage 1;

@@ -68,6 +68,7 @@ def evaluation_of(
             curves += found.curves
             curves += cell_curves(measured, model, stage)
             curves.append(box_curve(measured, model, stage))
+            curves.append(box_curve(measured, model, stage, "ece", "shift_ece_boxes"))
         measurements += cell_rows(measured, model)
         if subjects[model].hardness is not None:
             curves.append(rmd_curve(measured, model))
@@ -123,7 +124,9 @@ def cell_curves(measured: Measured, model: str, stage: str) -> list[Curve]:
     ]
 
 
-def box_curve(measured: Measured, model: str, stage: str, metric: str = "confidence_gap") -> Curve:
+def box_curve(
+    measured: Measured, model: str, stage: str, metric: str = "confidence_gap", kind: str = "shift_boxes"
+) -> Curve:
     """Extremes, quartiles and median over the corruptions, by severity; 0 is clean."""
     severities = (0, *measured.severities)
     boxes = [
@@ -131,7 +134,7 @@ def box_curve(measured: Measured, model: str, stage: str, metric: str = "confide
         for s in severities
     ]
     columns = {name: [float(box[k]) for box in boxes] for k, name in enumerate(BOX)}
-    return _curve("shift_boxes", severities, columns, model=model, stage=stage)
+    return _curve(kind, severities, columns, model=model, stage=stage)
 
 
 def rmd_curve(measured: Measured, model: str) -> Curve:

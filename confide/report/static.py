@@ -70,7 +70,8 @@ def _sections(view: View) -> Iterator[tuple[str, list[Figure]]]:
     yield "reliability", list(reliability.figures)
     yield "reliability", [*reliability.others, *([reliability.classes] if reliability.classes else [])]
     yield "coverage", [f for f in (coverage.curve, coverage.rejection) if f]
-    yield "trust", [*trust.figures, *(figure for figure, _ in trust.cuts)]
+    yield "trust", [*trust.figures, *(figure for figure, _ in (*trust.cuts, *trust.lines))]
+    yield "trust", [trust.sweep] if trust.sweep else []
     yield "difficulty", list(difficulty_section(view).figures)
     yield "shift", [*shift.corruptions, *shift.unknown]
     yield "training", [*training.panels, *training.gammas]

@@ -206,6 +206,12 @@ def trust_measurements(model, confidence, right, draws, curves) -> list[Measurem
     more = {**where, "split": "test", "score": "trust:steep_slope"}
     curves.append(Curve("confidence_histogram", columns(histogram), **more))
     curves.append(Curve("risk_coverage", columns(risk_coverage(trust, right)), **more))
+    trusted = trust >= 0.5
+    cells = {"tp": right & trusted, "fp": ~right & trusted, "tn": ~right & ~trusted, "fn": right & ~trusted}
+    counts = {k: np.histogram(trust[own], edges)[0] for k, own in cells.items()}
+    curves.append(Curve("trust_outcomes", columns({"low": edges[:-1], "high": edges[1:], **counts}), **more))
+    alphas = {"alpha_neg": (0.5, 1, 2, 5), "tpr": (1, 0.97, 0.91, 0.84), "tnr": (0, 0.26, 0.58, 0.78)}
+    curves.append(Curve("alpha_sweep", columns(alphas), model=model, split="test", score="trust:steep_slope"))
     for name, area in (("energy", 0.929), ("msp", 0.911)):
         rows.append(measurement("auroc", area, 0.01, 6000, group="ood=digits", score=name, **where))
     return rows
@@ -263,6 +269,11 @@ def shift_curves(draws) -> list[Curve]:
         names = ("low", "lower_quartile", "median", "upper_quartile", "high")
         boxes = {"severity": range(6), **dict(zip(names, parts, strict=True))}
         found.append(Curve("shift_boxes", columns(boxes), **where))
+        found.append(Curve("shift_ece_boxes", columns(boxes), **where))
+        if place == 0:
+            found.append(Curve("rmd_severity", columns({k: 40 * np.array(v) for k, v in boxes.items()}), model=model))
+            noise = {"rate": np.linspace(0, 0.5, 6), **{k: 9 * np.array(v) for k, v in boxes.items() if k in names}}
+            found.append(Curve("rmd_label_noise", columns(noise), model=model))
     edges = np.linspace(0, 1, 21)
     known, unknown = np.histogram(draws.beta(6, 1, 4000), edges)[0], np.histogram(draws.beta(3, 2, 2000), edges)[0]
     where = {"model": "cross_entropy", "stage": "temperature", "split": "test", "group": "ood=digits"}

@@ -204,3 +204,21 @@ def test_commands_of_empty_states_can_be_given():
         parser = argparse.ArgumentParser(exit_on_error=False)
         import_module(f"confide.cli.{verb.replace('-', '_')}").configure(parser)
         parser.parse_args(rest)
+
+
+def test_a_predictor_at_its_own_line_shows_what_it_lets_through(evaluation, html):
+    curve = next(c for c in evaluation.curves if c.kind == "trust_outcomes" and c.model == "cross_entropy")
+    totals = {name: sum(curve.columns[name]) for name in ("tp", "fp", "tn", "fn")}
+    caught = 100 * totals["tn"] / (totals["tn"] + totals["fp"])
+    assert f"catches {caught:.1f}\u202f% of the errors" in html
+    for name, value in totals.items():
+        assert f"{value:,.0f} <small>{name.upper()}</small>" in html
+
+
+def test_boxes_of_calibration_error_claim_a_loss_only_where_medians_rise(evaluation):
+    assert "Calibration is lost as images get worse" in render_report(evaluation)
+    flat = [
+        replace(c, columns={**c.columns, "median": (0.03,) * 6}) if c.kind == "shift_ece_boxes" else c
+        for c in evaluation.curves
+    ]
+    assert "Calibration error by severity" in render_report(replace(evaluation, curves=tuple(flat)))

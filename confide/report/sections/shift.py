@@ -10,9 +10,10 @@ from markupsafe import Markup
 from confide.core.results import Curve
 from confide.report.figure import Empty, Figure, table
 from confide.report.sections.foreign import foreign_histogram, foreign_roc, group_name
-from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.sections.severity import severity_figures
+from confide.report.svg import PHONE, Canvas, Scale
 from confide.report.view import View
-from confide.report.words import code, fixed, points, shorten, when
+from confide.report.words import code, fixed, points, shorten
 
 STEPS = (2.0, 8.0, 16.0)  # points where the diverging colours change, symmetric about 0
 MOST_CORRUPTIONS = 24
@@ -30,7 +31,10 @@ class Shift:
 
 def shift_section(view: View) -> Shift:
     """Corruptions and out-of-distribution data, or what is missing."""
-    corruptions = tuple(f for f in (_boxes(view), _heat_map(view)) if f)
+    cells = _heat_map(view)
+    boxes = severity_figures(view)
+    # The heat map stands beside the first boxes, which show the same gap.
+    corruptions = (*boxes[:1], *([cells] if cells else []), *boxes[1:])
     unknown = tuple(f for f in (foreign_histogram(view), foreign_roc(view)) if f)
     if not (corruptions or unknown):
         why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
@@ -51,73 +55,8 @@ def shift_section(view: View) -> Shift:
     return Shift(corruptions, unknown, tuple(missing))
 
 
-def _boxes(view: View) -> Figure | None:
-    curves = [
-        c for m in view.models[:5] if (c := view.curve("shift_boxes", m, dict.fromkeys((view.final, view.before))))
-    ]
-    if not curves:
-        return None
-    values = [100 * v for c in curves for k in ("low", "high") for v in c.columns[k] if math.isfinite(v)]
-    marks = ticks(min(0.0, *values), max(0.0, *values), 8)
-    own = next((c for c in curves if c.model == view.focus), curves[0]).columns
-    grows = own["median"][-1] > own["median"][0] + 0.01
-    rows = [
-        (
-            c.model,
-            _severity(s),
-            *(
-                points(c.columns[k][i], sign=True)
-                for k in ("low", "lower_quartile", "median", "upper_quartile", "high")
-            ),
-        )
-        for c in curves
-        for i, s in enumerate(c.columns["severity"])
-    ]
-    alt = (
-        f"Box plots of confidence minus accuracy by severity: the median of {view.focus} goes from "
-        f"{points(own['median'][0], sign=True)} to {points(own['median'][-1], sign=True)} points."
-    )
-    stage = when(curves[0].stage) + ("" if curves[0].stage == "raw" else " on clean data")
-    return Figure(
-        "severity",
-        f"Confidence outruns accuracy as {view.unit} get worse" if grows else "Confidence minus accuracy by severity",
-        f"Gap over the corruptions, {stage}; box: middle half, whiskers: extremes",
-        _box_canvas(view, curves, marks, PHONE, 270).render(alt),
-        table(("Model", "Severity", "Least", "Lower quartile", "Median", "Upper quartile", "Most"), rows),
-        wide=_box_canvas(view, curves, marks, 560, 376).render(alt),
-    )
-
-
 def _severity(value: float) -> str:
     return "clean" if value == 0 else f"{value:g}"
-
-
-def _box_canvas(view: View, curves: list[Curve], marks: list[float], width: int, height: int) -> Canvas:
-    canvas = Canvas(width, height)
-    severities = list(dict.fromkeys(s for c in curves for s in c.columns["severity"]))
-    x, y = Scale(0, len(severities), 38, width - 6), Scale(marks[0], marks[-1], height - 36, 18)
-    canvas.grid_y(y, marks, 38, width - 6, sign=True)
-    canvas.line(38, y(0), width - 6, y(0), "ax")
-    each = min(0.8 * (x(1) - x(0)) / len(curves), 34)
-    for place, curve in enumerate(curves):
-        colour = view.colour(curve.model)
-        for i, severity in enumerate(curve.columns["severity"]):
-            middle = x(severities.index(severity) + 0.5) + (place - (len(curves) - 1) / 2) * each
-            low, first, median, third, high = (
-                y(100 * curve.columns[k][i]) for k in ("low", "lower_quartile", "median", "upper_quartile", "high")
-            )
-            half = each / 2 - 1.5
-            canvas.line(middle, low, middle, high, f"k{colour}", 1.5)
-            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
-            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{colour} k{colour} bx")
-            canvas.line(middle - half, median, middle + half, median, f"k{colour}", 2.2)
-        canvas.bars([(48, 26 + 17 * place, 10, 10)], f"f{colour}")
-        canvas.text(64, 35 + 17 * place, shorten(curve.model, 160), "l")
-    for place, severity in enumerate(severities):
-        canvas.text(x(place + 0.5), height - 20, _severity(severity), "m")
-    canvas.text(38, 8, "Confidence minus accuracy, points", "l")
-    canvas.text(width - 6, height - 3, "Severity of the corruption", "l e")
-    return canvas
 
 
 def _heat_map(view: View) -> Figure | None:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from confide.report.figure import Empty, Figure, table
 from confide.report.glossary import term
+from confide.report.sections.oracles import outcome_figures, sweep_figure
 from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
 from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import View
@@ -24,6 +25,8 @@ class Trust:
 
     figures: tuple[Figure, ...] = ()
     cuts: tuple[tuple[Figure, dict[str, str]], ...] = ()
+    lines: tuple[tuple[Figure, dict[str, str]], ...] = ()
+    sweep: Figure | None = None
     no_predictors: Empty | None = None
     empty: Empty | None = None
 
@@ -41,7 +44,10 @@ def trust_section(view: View) -> Trust:
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
         missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
-    return Trust(figures, tuple(cuts(view, scores, _stage(view))), missing)
+    stage = _stage(view)
+    return Trust(
+        figures, tuple(cuts(view, scores, stage)), tuple(outcome_figures(view, stage)), sweep_figure(view), missing
+    )
 
 
 def _scores(view: View) -> list[str]:
