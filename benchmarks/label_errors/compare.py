@@ -1,11 +1,13 @@
 """Label errors of CIFAR-10N: confide's verdicts beside cleanlab's own recipe on the same features.
 
     python benchmarks/label_errors/compare.py FEATURES cifar10n.npz [--noise aggre random1 worse] [-o results.json]
+    python benchmarks/label_errors/compare.py --from OUT.npz cifar10n.npz [-o results.json]
 
-FEATURES is a folder of shards of the 50,000 training images in their order (see extract.py). cleanlab's recipe is the
-one of its documentation: logistic regression on the features, probabilities out of fold by 5-fold cross-validation,
-`get_label_quality_scores` (self-confidence) to rank and `find_label_issues` to decide. Reported: AUROC of the ranking
-against the clean labels and precision at the noise rate (among as many suspects as there are errors).
+FEATURES is a folder of shards of the 50,000 training images in their order (see extract.py); OUT.npz is what device.py
+left of them on a machine without cleanlab. cleanlab's recipe is the one of its documentation: logistic regression on
+the features, probabilities out of fold by 5-fold cross-validation, `get_label_quality_scores` (self-confidence) to rank
+and `find_label_issues` to decide. Reported: AUROC of the ranking against the clean labels and precision at the noise
+rate (among as many suspects as there are errors).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,50 +35,66 @@ def quality(suspicion: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
 
 
 def ours(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """Our verdicts, and RMD alone."""
     from confide import difficulty
 
     began = time.perf_counter()
     found = difficulty.verdicts(rows, labels)
     seconds = time.perf_counter() - began
-    decided = found.fit.wrong
     plain = difficulty.score("rmd", rows, labels).values
-    return {
-        **quality(found.fit.suspicion, wrong),
-        "found": int(decided.sum()),
-        "found_precision": float(wrong[decided].mean()),
-        "found_recall": float(decided[wrong].mean()),
-        "seconds": seconds,
-        "rmd_auroc": quality(plain, wrong)["auroc"],
-    }
+    own = scored(found.fit.suspicion, found.fit.wrong, wrong)
+    return {**own, "seconds": seconds, "rmd_auroc": quality(plain, wrong)["auroc"]}
 
 
-def theirs(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray, jobs: int, strength: float) -> dict[str, float]:
-    from cleanlab.filter import find_label_issues
-    from cleanlab.rank import get_label_quality_scores
+def out_of_fold(rows: np.ndarray, labels: np.ndarray, jobs: int, strength: float) -> np.ndarray:
+    """Probabilities by logistic regression, 5 folds."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    began = time.perf_counter()
     model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=400))
-    probs = cross_val_predict(model, rows, labels, cv=5, method="predict_proba", n_jobs=jobs)
-    scores = get_label_quality_scores(labels, probs)
-    decided = find_label_issues(labels, probs, n_jobs=1)
-    seconds = time.perf_counter() - began
+    return cross_val_predict(model, rows, labels, cv=5, method="predict_proba", n_jobs=jobs)
+
+
+def theirs(probs: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """cleanlab's ranking (self-confidence) and decision by these probabilities."""
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    probs = np.asarray(probs, dtype=np.float64)
+    probs /= probs.sum(axis=1, keepdims=True)
+    return scored(-get_label_quality_scores(labels, probs), find_label_issues(labels, probs, n_jobs=1), wrong)
+
+
+def scored(suspicion: np.ndarray, decided: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """Quality of a ranking and of a decision."""
     return {
-        **quality(-scores, wrong),
+        **quality(suspicion, wrong),
         "found": int(decided.sum()),
         "found_precision": float(wrong[decided].mean()),
         "found_recall": float(decided[wrong].mean()),
-        "seconds": seconds,
     }
+
+
+def kept(archive: Any, name: str, labels: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
+    """Results of one noise from what device.py kept."""
+    own = scored(archive[f"{name}/suspicion"], archive[f"{name}/wrong"], wrong)
+    own |= {"seconds": float(archive[f"{name}/seconds"]), "rmd_auroc": quality(archive[f"{name}/rmd"], wrong)["auroc"]}
+    found: dict[str, Any] = {"confide": own}
+    for key in archive.files:
+        if key.startswith(f"{name}/probs "):
+            found[f"cleanlab, C {key.split()[-1]}"] = theirs(archive[key], labels, wrong)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("features", type=Path)
+    parser.add_argument("features", type=Path, nargs="?")
     parser.add_argument("noisy", type=Path)
+    parser.add_argument(
+        "--from", dest="kept", type=Path, default=None, help="what device.py wrote, instead of features"
+    )
     parser.add_argument("--noise", nargs="+", default=list(NOISE), choices=list(NOISE))
     parser.add_argument("--jobs", type=int, default=1, help="folds of logistic regression at a time")
     parser.add_argument("--strength", type=float, nargs="+", default=[1.0, 0.01], help="C of logistic regression")
@@ -83,20 +102,29 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, default=None, help="folder with cleanlab, where it is not installed")
     parser.add_argument("-o", "--out", type=Path, default=None)
     args = parser.parse_args()
+    if (args.features is None) == (args.kept is None):
+        parser.error("give a folder of features, or --from OUT.npz")
     if args.packages:
         sys.path.insert(0, str(args.packages))
     from confide.features import open_features
 
-    rows = np.asarray(open_features(args.features).values[:], dtype=np.float32)
-    results = {}
-    with np.load(args.noisy, allow_pickle=False) as archive:
-        clean = archive["clean_label"][: len(rows)]
-        given = {name: archive[NOISE[name]][: len(rows)].astype(np.int64) for name in args.noise}
+    archive = np.load(args.kept, allow_pickle=False) if args.kept else {}
+    rows = np.zeros(0) if args.kept else np.asarray(open_features(args.features).values[:], dtype=np.float32)
+    n = int(archive["n"]) if args.kept else len(rows)
+    results: dict[str, Any] = {}
+    with np.load(args.noisy, allow_pickle=False) as labelled:
+        clean = labelled["clean_label"][:n]
+        given = {name: labelled[NOISE[name]][:n].astype(np.int64) for name in args.noise}
     for name, labels in given.items():
         wrong = labels != clean
-        results[name] = {"n": len(labels), "noise": float(wrong.mean()), "confide": ours(rows, labels, wrong)}
-        for strength in () if args.ours_only else args.strength:
-            results[name][f"cleanlab, C {strength:g}"] = theirs(rows, labels, wrong, args.jobs, strength)
+        results[name] = {"n": len(labels), "noise": float(wrong.mean())}
+        if args.kept:
+            results[name] |= kept(archive, name, labels, wrong)
+        else:
+            results[name]["confide"] = ours(rows, labels, wrong)
+            for strength in () if args.ours_only else args.strength:
+                probs = out_of_fold(rows, labels, args.jobs, strength)
+                results[name][f"cleanlab, C {strength:g}"] = theirs(probs, labels, wrong)
         print(json.dumps({name: results[name]}, indent=1), flush=True)
         if args.out:
             args.out.write_text(json.dumps(results, indent=1))

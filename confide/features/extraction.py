@@ -24,6 +24,7 @@ from confide.core.shards import MANIFEST, open_features, shard_path, write_manif
 from confide.features.augment import augmented
 from confide.features.family import Extractor, create, split_word
 from confide.features.model import check_rows
+from confide.features.preprocess import Preprocess
 
 
 @dataclass(frozen=True)
@@ -202,17 +203,11 @@ def _encoded(
     half = device.type == "cuda" if settings.amp is None else settings.amp
     if extractor.module is not None:
         extractor.module.to(device).eval()
-    loader = DataLoader(
-        _Prepared(extractor, part, rows, augment),
-        batch_size=settings.batch_size,
-        num_workers=settings.workers,
-        collate_fn=extractor.collate,
-    )
     own = Progress(f"features {extractor.name}", len(rows)) if progress is None else None
     with own or nullcontext(), torch.inference_mode():
-        for batch in loader:
+        for batch in _prepared(extractor, part, rows, settings, augment, device):
             with torch.autocast(device.type, enabled=half):
-                encoded = extractor.encode(_to(batch, device))
+                encoded = extractor.encode(batch)
             rows_out = encoded.float().cpu().numpy()
             if not np.isfinite(rows_out).all():
                 raise InputError(f"extractor '{extractor.name}' gave NaN or infinity; check its weights, or amp=False")
@@ -220,6 +215,38 @@ def _encoded(
             shown = progress or own
             assert shown is not None
             shown.step(len(rows_out))
+
+
+def _prepared(
+    extractor: Extractor,
+    part: Split,
+    rows: NDArray[np.intp],
+    settings: Settings,
+    augment: int | None,
+    device: torch.device,
+) -> Iterator[Any]:
+    """Prepared batches on the device: one by one in workers, or, off the CPU, whole arrays resized where they go."""
+    prepare = extractor.prepare
+    if device.type != "cpu" and augment is None and isinstance(prepare, Preprocess) and _is_array(part, prepare):
+        for start in range(0, len(rows), settings.batch_size):
+            levels = np.ascontiguousarray(part.inputs[rows[start : start + settings.batch_size]])
+            yield prepare.batch(torch.from_numpy(levels).to(device)).contiguous(memory_format=torch.channels_last)
+        return
+    loader = DataLoader(
+        _Prepared(extractor, part, rows, augment),
+        batch_size=settings.batch_size,
+        num_workers=settings.workers,
+        collate_fn=extractor.collate,
+    )
+    for batch in loader:
+        yield _to(batch, device)
+
+
+def _is_array(part: Split, prepare: Preprocess) -> bool:
+    """Images of one size in one array: uint8 `n c h w`."""
+    inputs = part.inputs
+    is_images = isinstance(inputs, np.ndarray) and inputs.dtype == np.uint8 and inputs.ndim == 4
+    return is_images and inputs.shape[1] in (1, 3) and prepare.takes_batches()
 
 
 def _to(batch: Any, device: torch.device) -> Any:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from confide.features.preprocess import from_processor
@@ -47,3 +48,27 @@ def test_values_are_scaled_and_normalised():
     ours = from_processor({"size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]})
     # (255 / 255 - 0.5) / 0.25 = 2
     assert ours(np.full((3, 2, 2), 255, dtype=np.uint8)).unique().tolist() == [2.0]
+
+
+SIZES = [(32, 32), (64, 48), (300, 400), (30, 50), (431, 200), (224, 224)]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_batch_of_arrays_equals_one_call_per_image(kind, size):
+    resample = {"CLIPImageProcessor": 3, "ViTImageProcessor": 2, "BitImageProcessor": 1}[kind]
+    ours = from_processor({"size": {"shortest_edge": 224}, "crop_size": 224, **CONFIGS[kind], "resample": resample})
+    draw = np.random.default_rng(0)
+    for channels in (3, 1):
+        images = draw.integers(0, 256, (2, channels, *size), dtype=np.uint8)
+        images[1] = 255 * (images[1] > 128)  # sharp edges overshoot and are cut off
+        together = ours.batch(torch.from_numpy(images))
+        np.testing.assert_allclose(together.numpy(), np.stack([ours(image).numpy() for image in images]), atol=1e-6)
+
+
+def test_images_smaller_than_the_crop_are_padded_alike():
+    ours = from_processor({"do_resize": False, "crop_size": {"height": 9, "width": 6}, "image_mean": [0.1, 0.2, 0.3]})
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 7), dtype=np.uint8)
+    together = ours.batch(torch.from_numpy(images))
+    assert tuple(together.shape) == (2, 3, 9, 6)
+    np.testing.assert_allclose(together.numpy(), np.stack([ours(image).numpy() for image in images]), atol=1e-6)
