@@ -70,15 +70,15 @@ class Gaussians:
     def _relative(self) -> Projection:
         if self.intensity == (0.0, 0.0):
             factor = _white(self.within, self.moments.between_factor()[:, self.keep].T)
+            if factor.shape[1] >= len(factor):
+                excess, turn = linalg.eigh(factor @ factor.T)
+                return self._projection(turn, 1 + np.maximum(excess, 0))
             # An orthonormal basis of the whitened class means; outside it both distances are the same.
-            basis = linalg.qr(factor, mode="economic")[0] if factor.shape[1] < len(factor) else np.eye(len(factor))
+            basis = linalg.qr(factor, mode="economic")[0]
             inner = basis.T @ factor
             excess, turn = linalg.eigh(inner @ inner.T)
-            variance = 1 + np.maximum(excess, 0)
-        else:
-            basis = np.eye(len(self.total))
-            variance, turn = linalg.eigh(_white(self.within, _white(self.within, self.total).T))
-        return self._projection(basis @ turn, variance)
+            return self._projection(basis @ turn, 1 + np.maximum(excess, 0))
+        return self._whitening
 
     @cached_property
     def _whitening(self) -> Projection:

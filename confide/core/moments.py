@@ -145,8 +145,7 @@ def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | 
             scatter = torch.zeros(dim, dim, dtype=torch.float64, device=block.device)
         here = torch.as_tensor(labels[start : start + len(block)], device=block.device)
         centred = block - table[here]
-        part, place = torch.unique(here, return_inverse=True)
-        block_sums = block.new_zeros(len(part), dim).index_add_(0, place, centred)
+        part, block_sums = _sums_by_class(centred, here, num_classes)
         if not bool(torch.isfinite(block_sums.sum())):
             check_block(block, start, n)
         sums[part] += block_sums
@@ -155,6 +154,14 @@ def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | 
         raise InputError("features must be small enough to be squared in their dtype, got overflow; rescale them")
     counts = np.bincount(labels, minlength=num_classes).astype(np.int64)
     return Moments(table.to(torch.float64).cpu().numpy(), counts, sums.cpu().numpy(), scatter.cpu().numpy(), precision)
+
+
+def _sums_by_class(rows: Tensor, labels: Tensor, num_classes: int) -> tuple[Any, Tensor]:
+    """(which classes, sums of their rows): those met on a CPU, where a block is small; all on a GPU, without a wait."""
+    if rows.device.type != "cpu":
+        return slice(None), rows.new_zeros(num_classes, rows.shape[1]).index_add_(0, labels, rows)
+    part, place = torch.unique(labels, return_inverse=True)
+    return part, rows.new_zeros(len(part), rows.shape[1]).index_add_(0, place, rows)
 
 
 def product_rows(values: Any, dim: int) -> int:
@@ -183,7 +190,6 @@ def class_means(values: Any, labels: Labels, num_classes: int) -> tuple[Float64,
     for start, block in blocks(values, product_rows(values, int(values.shape[1]))):
         check_block(block, start, int(values.shape[0]))
         here = torch.as_tensor(labels[start : start + len(block)], device=block.device)
-        part, place = torch.unique(here, return_inverse=True)
-        block_sums = block.new_zeros(len(part), block.shape[1]).index_add_(0, place, block)
-        sums[part.cpu().numpy()] += block_sums.to(torch.float64).cpu().numpy()
+        part, block_sums = _sums_by_class(block, here, num_classes)
+        sums[part if isinstance(part, slice) else part.numpy()] += block_sums.to(torch.float64).cpu().numpy()
     return sums / np.maximum(counts, 1)[:, None], counts
