@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from confide.core.door import check_choice
 from confide.metrics.family import metric
 from confide.metrics.ordering import harmonic
+from confide.metrics.steps import steps_of
 from confide.metrics.view import View
 
 
@@ -19,16 +21,22 @@ from confide.metrics.view import View
     range=(0.0, 1.0),
     meaning="How purely the lowest scores hold errors; a guess gets the error rate.",
     kind="ranking",
+    corners=({"form": "released"},),
 )
-def aupr_error(view: View, *, score: Any = "msp") -> float:
+def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
     """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
 
     Args:
         score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        form: `negated`; `released` leaves the score as it is, as the released code of Luo et al., 2021, does, so that
+            a better score gives a smaller value. For comparison with its tables only.
     """
-    ranks = view.ranks(score)
+    check_choice(form, ("negated", "released"), "form")
+    ranks = view.ranks(score) if form == "negated" else steps_of(view, score)[1]
     if ranks.wrong == 0:
         return math.nan
+    if form == "released":
+        return float((ranks.new_errors * ranks.errors / ranks.accepted).sum() / ranks.wrong)
     left, errors_left = ranks.n - ranks.before, ranks.wrong - ranks.errors_before
     tie = np.flatnonzero(ranks.tied & (ranks.new_errors > 0))  # a resample may leave nothing behind a tie
     total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())

@@ -22,8 +22,19 @@ RESAMPLES = 200
 LARGEST = 50_000
 ROWS = 1 << 19  # elements of a block
 
+CLASSES = ("all", "present", "to_largest")
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+
+
+def kept_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
+    """Which classes count: all, those among the labels, or those up to the largest label."""
+    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
+    if classes == "all":
+        return np.ones(len(counts), dtype=np.bool_)
+    last = int(np.flatnonzero(counts)[-1])
+    return np.asarray(counts > 0 if classes == "present" else np.arange(len(counts)) <= last)
 
 
 def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
@@ -99,7 +110,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
         predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
     weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
-    return errors_of(cells, len(predictions)), factor
+    return errors_of(cells[:, kept_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
 
 
 def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
@@ -111,7 +122,8 @@ def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], s
     # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
     swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
     bins, closed = options.get("bins", 15), options.get("closed", "right")
-    of_a, of_b = cell_sums(a, swap, bins, closed), cell_sums(b, swap, bins, closed)
+    kept = kept_classes(a, options.get("classes", "all"))
+    of_a, of_b = (cell_sums(p, swap, bins, closed)[:, kept] for p in (a, b))
     first, second = of_a[:1] - of_a + of_b, of_a + of_b[:1] - of_b
     differences = np.abs(errors_of(second, len(a)) - errors_of(first, len(a)))
     return float(differences[0]), differences[1:]
@@ -133,8 +145,9 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     rng = np.random.default_rng(np.random.SeedSequence([seed, 29]))
     table = predictions.class_table(bins, closed)
     n, num_classes = len(predictions), predictions.num_classes
+    kept = kept_classes(predictions, options.get("classes", "all"))
     if len(predictions) > LARGEST:
-        return cell_draws(predictions, table.confidence, width_edges(bins), closed, rng)
+        return cell_draws(predictions, table.confidence, width_edges(bins), closed, kept, rng)
     cells = np.empty((n, RESAMPLES), dtype=np.int32)
     for start, probs in blocks(predictions):
         drawn = draw_labels(probs, RESAMPLES, rng)
@@ -142,12 +155,19 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
         cells[start : start + len(probs)] = drawn * bins + bin_of(chosen, width_edges(bins), closed)
     draws = np.empty(RESAMPLES)
     for b in range(RESAMPLES):
-        hits = np.bincount(cells[:, b], minlength=num_classes * bins)
-        draws[b] = np.abs(table.confidence.reshape(-1) - hits).sum() / (n * num_classes)
+        hits = np.bincount(cells[:, b], minlength=num_classes * bins).reshape(num_classes, bins)
+        draws[b] = np.abs(table.confidence - hits)[kept].sum() / (n * kept.sum())
     return draws
 
 
-def cell_draws(predictions: Predictions, mean: Floats, edges: Floats, closed: str, rng: np.random.Generator) -> Floats:
+def cell_draws(
+    predictions: Predictions,
+    mean: Floats,
+    edges: Floats,
+    closed: str,
+    kept: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Floats:
     """Hits of a cell, drawn at once; that a row has one label only is left out of account."""
     squares, bins = np.zeros(mean.size), len(edges) - 1
     for _, probs in blocks(predictions):
@@ -157,5 +177,5 @@ def cell_draws(predictions: Predictions, mean: Floats, edges: Floats, closed: st
     draws = np.empty(RESAMPLES)
     for b in range(RESAMPLES):
         hits = bernoulli_sums(flat, np.maximum(flat - squares, 0), rng)
-        draws[b] = np.abs(flat - hits).sum() / (len(predictions) * len(mean))
+        draws[b] = np.abs(flat - hits).reshape(mean.shape)[kept].sum() / (len(predictions) * kept.sum())
     return draws

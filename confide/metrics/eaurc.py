@@ -8,6 +8,7 @@ from typing import Any
 from confide.core.door import check_choice
 from confide.metrics.family import metric
 from confide.metrics.ordering import harmonic
+from confide.metrics.steps import steps_of, trapezoid_area
 from confide.metrics.view import View
 
 
@@ -31,12 +32,15 @@ def best_area(n: int, wrong: int, form: str) -> float:
     kind="ranking",
     corners=({"form": "finite"},),
 )
-def eaurc(view: View, *, score: Any = "msp", form: str = "limit") -> float:
+def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
     """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
 
     Args:
         score: what ranks the samples, high = safe: a word, `trust`, or n values.
         form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
+        area: `mean` or `trapezoid`, as for AURC; by trapezoids the excess of a good ranking may be below 0.
     """
+    check_choice(area, ("mean", "trapezoid"), "area")
     ranks = view.ranks(score)
-    return ranks.area - best_area(round(ranks.n), round(ranks.wrong), form)
+    found = ranks.area if area == "mean" else trapezoid_area(steps_of(view, score)[1])
+    return found - best_area(round(ranks.n), round(ranks.wrong), form)

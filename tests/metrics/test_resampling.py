@@ -166,6 +166,7 @@ def test_classwise_null_and_interval():
         Predictions(logits, labels).class_table().confidence,
         np.linspace(0, 1, 16),
         "right",
+        np.ones(4, dtype=bool),
         rng,
     )
     assert large.mean() == pytest.approx(test.mean(), rel=0.1)

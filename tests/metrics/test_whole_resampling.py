@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import confide
 from confide import Predictions, metrics
@@ -16,6 +17,8 @@ FORMS = [
     ("kde_ece", {"of": "classes"}),
     ("kde_ece", {"of": "classes", "p": 2}),
     ("classwise_ece", {"binning": "mass"}),
+    ("classwise_ece", {"binning": "mass", "edges": "order"}),
+    ("classwise_ece", {"binning": "mass", "edges": "order", "classes": "present"}),
 ]
 
 
@@ -36,8 +39,7 @@ def test_whole_weights_of_one_give_the_value_itself(word, options):
         rows = kernel.Rows.of(predictions, options["of"])
         found = kernel.errors_of(rows, rows.truth[None], np.ones((1, 90)), options)
     else:
-        probs, labels = classwise_mass.probabilities_of(predictions), predictions.labels.numpy()
-        found = classwise_mass.weighted_errors(probs, labels, np.ones((1, 90), dtype=np.float32), 15)
+        found = classwise_mass.weighted_errors([predictions], np.ones((1, 90), dtype=np.float32), options)
     assert found[0] == pytest.approx(value, rel=1e-9)
 
 
@@ -47,9 +49,7 @@ def test_a_resample_in_equal_mass_bins_has_the_value_of_its_copies():
     rows = np.repeat(np.arange(61), weights)
     copies = Predictions(predictions.logits[rows], predictions.labels[rows])
     # Copies of one sample are equal but for their label, which is equal too: no tie is cut otherwise.
-    found = classwise_mass.weighted_errors(
-        classwise_mass.probabilities_of(predictions), predictions.labels.numpy(), weights[None].astype(np.float32), 15
-    )
+    found = classwise_mass.weighted_errors([predictions], weights[None].astype(np.float32), {})
     assert found[0] == pytest.approx(float(metrics.classwise_ece(copies, binning="mass")), abs=1e-9)
 
 
@@ -162,3 +162,25 @@ def test_top_label_form_needs_no_other_probabilities():
     full = simulated(150, sharpness=2.0)
     top = Predictions.from_top1(full.labels, full.facts.prediction, full.facts.confidence)
     assert metrics.kde_ece(top, of="top").low == pytest.approx(metrics.kde_ece(full, of="top").low, rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"binning": "mass"}, {"binning": "mass", "edges": "order"}])
+@pytest.mark.parametrize("classes", ["present", "to_largest"])
+def test_classes_left_out_are_left_out_of_intervals_and_chance(options, classes):
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal((400, 6))
+    labels = rng.choice([0, 1, 3, 4], 400)
+    predictions, options = Predictions(logits, labels), {**options, "classes": classes}
+    found = metrics.classwise_ece(predictions, **options)
+    mean, kept = float(found), {"present": 4, "to_largest": 5}[classes]
+    table = metrics.classwise_ece(predictions, **{k: v for k, v in options.items() if k != "classes"})
+    # What a class without labels adds is its mean probability, however it is binned.
+    gone = [2, 5] if classes == "present" else [5]
+    absent = torch.softmax(predictions.logits, dim=1)[:, gone].mean(dim=0).sum()
+    assert mean == pytest.approx((6 * float(table) - float(absent)) / kept)
+    assert found.low < mean
+    assert metrics.calibration_test(predictions, "classwise_ece", **options).p_value == 1 / 201
+    other = Predictions(0.1 * logits, labels)
+    observed, draws = classwise_mass.permutation_draws(predictions, other, options, 0)
+    assert observed == pytest.approx(abs(mean - float(metrics.classwise_ece(other, **options))), abs=1e-6)
+    assert draws.max() < observed
