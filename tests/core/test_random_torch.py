@@ -1,6 +1,7 @@
 """The tensor draws: uniform, normal, independent between samples and places."""
 
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -40,3 +41,13 @@ def test_streams_of_other_names_and_purposes_differ():
     assert (first != draws().uniform("b", 50)).float().mean() > 0.99
     assert (first != draws(purpose="other").uniform("a", 50)).float().mean() > 0.99
     assert (first != draws(seed=1).uniform("a", 50)).float().mean() > 0.99
+
+
+@pytest.mark.gpu
+def test_the_gpu_draws_the_same_bits():
+    keys = sample_keys(np.arange(50))
+    here = Draws(3, keys, "shift/fog/2", torch.device("cpu"))
+    there = Draws(3, keys, "shift/fog/2", torch.device("cuda"))
+    assert torch.equal(here.uniform("noise", 3, 32, 32), there.uniform("noise", 3, 32, 32).cpu())
+    apart = (here.normal("noise", 3, 32, 32) - there.normal("noise", 3, 32, 32).cpu()).abs()
+    assert float(apart.max()) < 1e-5

@@ -102,3 +102,25 @@ def test_half_precision_rows_take_half_the_room(images, tmp_path):
     rows = features.extract("pixels", images, "train", out=tmp_path / "f", dtype="float16").values
     assert rows[:].dtype == np.float16
     assert files.read_json(tmp_path / "f" / "manifest.json")["dim"] == 36
+
+
+@pytest.mark.gpu
+def test_arrays_resized_on_the_gpu_give_the_rows_of_the_cpu(monkeypatch):
+    import torch
+    from torch import nn
+
+    from confide.features.preprocess import from_processor
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 2)
+    )
+    prepare = from_processor({"size": {"shortest_edge": 64}, "crop_size": 56, "resample": 3})
+    extractor = features.from_module(network, prepare)
+    for channels in (3, 1):
+        inputs = np.random.default_rng(0).integers(0, 256, (33, channels, 32, 40), dtype=np.uint8)
+        split = Split(inputs, np.zeros(33, dtype=int), np.arange(33))
+        there = features.extract(extractor, split, device="cuda", amp=False, batch_size=8).values
+        here = features.extract(extractor, split, device="cpu", batch_size=8).values
+        np.testing.assert_allclose(there, here, atol=1e-4)
