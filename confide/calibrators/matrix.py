@@ -13,6 +13,9 @@ from confide.calibrators.tempered import best_scale
 from confide.core.door import check_range
 from confide.core.shapes import Labels, Logits
 
+CERTAIN = 0.1
+"""Nats of all samples together below which every label counts as told apart."""
+
 
 @CALIBRATORS.add(
     "matrix",
@@ -60,6 +63,12 @@ def fitted_map(
     notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
     if not seen.all():
         notes.append("classes without a validation sample keep their temperature-scaled logit")
+    # Only a map with as many numbers as samples can fit them all.
+    if rows.n <= weights.numel() and rows.n * rows.loss(weights) < CERTAIN:
+        notes.append(
+            "the samples are told apart perfectly: the map has no best value and was stopped where it no longer "
+            "matters; expect it to be overconfident on others, use more samples, a pull or fewer parameters"
+        )
     bias = weights[:, -1]
     return Fitted({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean(), **values}, tuple(notes))
 

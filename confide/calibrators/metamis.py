@@ -15,6 +15,7 @@ from confide.core.door import InputError, check_range
 from confide.core.shapes import Labels, Logits, PerSample
 
 LARGEST_DRAW = 500
+ROUNDING = 1e-12
 
 
 @CALIBRATORS.add(
@@ -92,5 +93,6 @@ def _entropy(logits: Logits) -> PerSample:
 @transform_of("metamis")
 def answered(values: Values, logits: Logits) -> Logits:
     """z / T below the entropy threshold, zeros (the uniform answer) above."""
-    below = (_entropy(logits) < values["threshold"])[:, None]
+    # The threshold is the entropy of a sample, which other devices round otherwise: that sample stays above.
+    below = (_entropy(logits) < values["threshold"] * (1 - ROUNDING))[:, None]
     return torch.where(below, logits / values["temperature"], torch.zeros_like(logits))

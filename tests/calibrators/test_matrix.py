@@ -40,6 +40,14 @@ def test_separable_data_ends_finite(made):
     assert bool(after.facts.correct.all())
 
 
+def test_more_numbers_than_samples_are_noted(made):
+    logits, labels = made(60, 12, seed=1)
+    notes = calibrators.fit("matrix", Predictions(logits, labels)).notes
+    assert any("the samples are told apart perfectly" in note for note in notes)
+    pulled = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=1.0).notes
+    assert not any("told apart" in note for note in pulled)
+
+
 def test_many_classes_share_one_basis(made, monkeypatch):
     logits, labels = made(600, 6, seed=4)
     blocks = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=1.0)

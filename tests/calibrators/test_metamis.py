@@ -44,3 +44,14 @@ def test_nothing_below_the_threshold_keeps_the_temperature_one():
     calibrator = calibrators.fit("metamis", before)
     assert calibrator.temperature == 1.0
     assert any("T stays 1" in note for note in calibrator.notes)
+
+
+def test_the_sample_that_set_the_threshold_stays_above_it_whatever_the_rounding(val):
+    calibrator = calibrators.fit("metamis", val)
+    log_probs = torch.log_softmax(val.logits, dim=1)
+    entropy = -(log_probs.exp() * log_probs).sum(dim=1)
+    at = int((entropy - calibrator.threshold).abs().argmin())
+    assert float(entropy[at]) == calibrator.threshold
+    nudged = val.logits[[at]] + torch.linspace(0, 30, 50, dtype=torch.float64)[:, None]
+    after = calibrator.calibrated(nudged)
+    assert torch.equal(after, torch.zeros_like(after))
