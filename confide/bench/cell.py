@@ -52,7 +52,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     began = time.monotonic()
     method, settings = cell.method.resolved(), cell.training()
     dataset = sources.dataset(cell.dataset)
-    scores = sources.scores(cell.dataset, _kind(settings)) if method.difficulty else None
+    scores = sources.scores(cell.dataset, method.scores or _kind(settings)) if method.difficulty else None
     recorder = Record() if method.record else None
     folder = out / "work" / cell.name if resumable else None
     opened = time.monotonic()
@@ -101,11 +101,12 @@ def _measured(
         "measured": by_stage(said["test"], stages),
         "validation": {"raw": tested(said["val"])},
     }
-    if method.shifted and dataset.kind == "image":
-        if trained.preparation.shape[0] == 3:
-            device = Device.of(trained.settings).device
-            found["shift"] = under_shift(trained, sources.corrupted(cell.dataset, device), stages)
-        found["foreign"] = on_foreign(trained, said["test"], sources.foreign(cell.dataset))
+    foreign = sources.foreign(cell.dataset)
+    if foreign:
+        found["foreign"] = on_foreign(trained, said["test"], foreign)
+    if method.shifted and dataset.kind == "image" and trained.preparation.shape[0] == 3:
+        device = Device.of(trained.settings).device
+        found["shift"] = under_shift(trained, sources.corrupted(cell.dataset, device), stages)
     return found
 
 

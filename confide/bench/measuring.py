@@ -33,6 +33,8 @@ CLEAN = (
     "aupr_error",
     "fpr95",
 )
+RANKED = ("aurc", "auroc", "aupr_success", "aupr_error", "fpr95")
+"""Also measured with the entropy as the score, as `auroc:entropy`."""
 SHIFTED = ("accuracy", "nll", "ece", "ece_mass", "aurc", "auroc")
 
 Stages = Mapping[str, calibrators.Calibrator]
@@ -45,6 +47,8 @@ def numbers(predictions: Predictions, words: tuple[str, ...] = CLEAN) -> dict[st
     for word in words:
         method, options = parse(word)
         found[label_of(method, options)] = Asked(method, options)(view)
+        if word in RANKED and words is CLEAN:
+            found[f"{word}:entropy"] = Asked(method, {**options, "score": "entropy"})(view)
     return found
 
 

@@ -54,9 +54,27 @@ QUESTIONS = (
     Method("entropy_017", "entropy_regularization", {"alpha": 0.17}),
     Method("entropy_029", "entropy_regularization", {"alpha": 0.29}),
     Method("adafocal_steps", "adafocal", {"update_every": 20}),
+    Method("selective_au_margin", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "score": "margin"}),
+    Method("selective_au_entropy", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "score": "entropy"}),
+    Method("difficulty_md", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="md"),
+    Method("difficulty_kmeans", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="kmeans"),
+    Method("group_dro", "group_dro", {"num_groups": 2}, difficulty=True),
 )
 """Variants that answer a question: normalisation and strength of difficulty weights, constant weights of the same
-mean strength (0.17 and 0.29 are those of ranks with T = 0.3 and alpha 0.6 and 1.0), AdaFocal's updates."""
+mean strength (0.17 and 0.29 are those of ranks with T = 0.3 and alpha 0.6 and 1.0), AdaFocal's updates, the score of
+selective AU, the measure of difficulty, the worst of two groups of difficulty."""
+
+SWEEP = tuple(
+    Method(f"selective_au_{coverage}_{smoothing}", "selective_au", {"coverage": coverage, "smoothing": smoothing})
+    for coverage in (0.25, 0.5, 0.75)
+    for smoothing in (0.01, 0.1)
+)
+"""Coverage and smoothness of selective AU."""
+
+ARCHITECTURES = tuple(
+    one for one in METHODS if one.name in ("cross_entropy", "entropy_regularization", "difficulty_entropy")
+)
+"""Methods that are also trained with a second network."""
 
 RECORDED = (Method("recorded", record=True),)
 """Cross-entropy whose validation probabilities are kept after every epoch: confusion scores."""
@@ -64,4 +82,4 @@ RECORDED = (Method("recorded", record=True),)
 
 def method(name: str) -> Method:
     """The method of that name."""
-    return {one.name: one for one in (*METHODS, *QUESTIONS, *RECORDED)}[name]
+    return {one.name: one for one in (*METHODS, *QUESTIONS, *RECORDED, *SWEEP)}[name]

@@ -24,9 +24,9 @@ class Method:
 
     Args:
         training: further settings of the training, such as `weight_options`.
-        difficulty: the training gets difficulty scores.
+        difficulty: the training gets difficulty scores; `scores` says which, by the name of their file.
         calibrator: fitted on val for the row "after"; temperature is always measured too.
-        shifted: also measured on corrupted and foreign images.
+        shifted: also measured on corrupted images.
         recipe: a built-in config that gives loss, options, training and calibrator instead.
         record: keep the validation probabilities of every epoch.
         optional: left out, not refused, where loss or recipe are not there.
@@ -42,6 +42,7 @@ class Method:
     recipe: str = ""
     record: bool = False
     optional: bool = False
+    scores: str = ""
 
     @property
     def here(self) -> bool:
@@ -95,7 +96,7 @@ class Cell:
         usual = Settings().as_dict()
         # Only what differs from the defaults: a setting that did not exist yet leaves old cells valid.
         training = {k: v for k, v in settings.as_dict().items() if v != usual[k]}
-        decides = [self.dataset, training, method.difficulty, method.calibrator]
+        decides = [self.dataset, training, method.difficulty, method.calibrator, method.scores]
         return hashlib.sha256(json.dumps(plain(decides), sort_keys=True).encode()).hexdigest()[:16]
 
     def training(self) -> Settings:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confide.bench.methods import MANY_CLASSES, METHODS, QUESTIONS, RECORDED
+from confide.bench.methods import ARCHITECTURES, MANY_CLASSES, METHODS, QUESTIONS, RECORDED, SWEEP
 from confide.bench.plan import Cell, Setting, check_names, unique
 
 SHORT = {
@@ -24,7 +24,7 @@ TINY = Setting("tiny32", "resnet18", SHORT, seeds=3, options=MANY_CLASSES)
 RECORDED_MODELS = ("resnet18", "small_cnn", "preresnet56")
 """Networks of three sizes whose validation probabilities are recorded."""
 
-PARTS = ("main", "questions", "recorded")
+PARTS = ("main", "questions", "recorded", "sweep", "architectures")
 
 
 def lite_cells(
@@ -54,6 +54,8 @@ def lite_cells(
         found += replace(cifar, model=network).cells(RECORDED, list(first), "recorded")
     found += tiny.cells(METHODS, list(tiny_seeds)[1:])
     found += cifar.cells(METHODS, list(rest))
+    found += cifar.cells(SWEEP, list(first)[:1], "sweep")
+    found += replace(cifar, model="resnet34").cells(ARCHITECTURES, list(first)[:1], "architectures")
     found = [c for c in found if c.dataset in datasets and c.part in parts]
     found = unique(c for c in found if methods is None or c.method.name in methods)
     found = unique(found if model is None else [replace(c, model=model) for c in found])

@@ -31,11 +31,22 @@ OVERLAPPING = frozenset((
 # fmt: on
 """Classes of Tiny-ImageNet that show what CIFAR-10's classes show; not foreign to it."""
 
-KINDS: Mapping[str, str | None] = {"difficulty": None, "bands": "predicted"}
-"""Kinds of difficulty scores, and the class that each measures the distance to."""
+KINDS: Mapping[str, tuple[str, str | None]] = {
+    "difficulty": ("rmd", None),
+    "bands": ("rmd", "predicted"),
+    "md": ("md", None),
+    "kmeans": ("kmeans", None),
+}
+"""Difficulty scores by the name of their file: the method, and the class that it measures the distance to."""
+
+FEW = 50
+"""Up to so many classes all kinds of scores are made, else the first two."""
 
 SHIFTED = 2000
-"""Test images that are corrupted."""
+"""Test images that are corrupted for the networks."""
+
+SEVERITY_IMAGES = 300
+"""Test images that are corrupted for the difficulty scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +77,11 @@ class Sources:
             raise InputError(f"{kind} of '{name}' must lie at {path}, but it does not; run `confide bench prepare`")
         return self._once(kind, name, lambda _: Scores.load(path))  # type: ignore[no-any-return]
 
-    def corrupted(self, name: str, device: str | torch.device) -> Shifted:
-        """2,000 test images under each of 16 corruptions x 5 severities, made on the device."""
+    def corrupted(self, name: str, device: torch.device) -> Shifted:
+        """2,000 test images under each of 16 corruptions x 5 severities."""
 
         def make(_: str) -> Shifted:
-            test = self.dataset(name).test
-            clean = test.take(np.linspace(0, len(test) - 1, min(len(test), SHIFTED)).round().astype(np.int64))
-            images = torch.from_numpy(np.ascontiguousarray(clean.inputs)).to(device)
-            made = {
-                f"{word}-{severity}": shift.corrupt(images, word, severity, ids=clean.ids).cpu().numpy()
-                for word in shift.names("corruptions")
-                for severity in shift.SEVERITIES
-            }
-            pixels = np.concatenate(list(made.values()))
-            return Shifted(tuple(made), Split(pixels, np.tile(clean.labels, len(made)), default_ids(len(pixels))))
+            return shifted_images(spread(self.dataset(name).test, SHIFTED), device)
 
         return self._once("corrupted", name, make)  # type: ignore[no-any-return]
 
@@ -122,11 +124,7 @@ def _as_foreign(split: Split, name: str) -> Split:
 
 def _shortened(dataset: Dataset, limit: int) -> Dataset:
     """Some samples of every split, evenly spread, for trying a grid out."""
-    splits = {
-        name: part.take(np.unique(np.linspace(0, len(part) - 1, limit).round().astype(np.int64)))
-        for name, part in dataset.splits.items()
-    }
-    return replace(dataset, splits=splits)
+    return replace(dataset, splits={name: spread(part, limit) for name, part in dataset.splits.items()})
 
 
 def _decoded(name: str, paths: Sequence[Path], about: Path) -> Dataset:
@@ -145,9 +143,12 @@ def prepare(sources: Sources, name: str, *, extractor: str, batch_size: int = 10
     dataset = sources.dataset(name)
     if not list(sources.prepared.glob(f"{name}-data-*.npz")):
         _keep_decoded(sources.prepared, name, dataset)
-    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in KINDS):
+    kinds = kinds_of(dataset)
+    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in kinds):
         rows = {split: _extracted(extractor, part, split, batch_size) for split, part in dataset.splits.items()}
-        keep_scores(sources.prepared, name, rows)
+        if dataset.num_classes <= FEW and dataset.train.inputs.shape[1] == 3:
+            keep_severities(sources, name, rows["train"], extractor, batch_size)
+        keep_scores(sources.prepared, name, rows, kinds)
     scores = sources.scores(name)
     return {
         "dataset": name,
@@ -158,19 +159,72 @@ def prepare(sources: Sources, name: str, *, extractor: str, batch_size: int = 10
     }
 
 
-def keep_scores(folder: Path, name: str, rows: Mapping[str, Features]) -> None:
-    """RMD of all splits by Gaussians of the training split, to their label's class and to the likeliest one."""
-    fitted = difficulty.fit("rmd", rows["train"])
-    for kind, labels in KINDS.items():
-        scored = {split: fitted.score(part, labels).values for split, part in rows.items()}
+def kinds_of(dataset: Dataset) -> tuple[str, ...]:
+    """The kinds of scores that are made of a dataset."""
+    return tuple(KINDS)[: len(KINDS) if dataset.num_classes <= FEW else 2]
+
+
+def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Sequence[str]) -> None:
+    """Difficulty of all splits, fitted on the training split, a file per kind."""
+    fitted = {word: difficulty.fit(word, rows["train"]) for word in {KINDS[kind][0] for kind in kinds}}
+    for kind in kinds:
+        word, labels = KINDS[kind]
+        values = [fitted[word].score(part, labels).values for part in rows.values()]
         scores = Scores(
             np.concatenate([part.ids for part in rows.values()]),
-            np.concatenate(list(scored.values())),
-            "rmd",
+            np.concatenate(values),
+            word,
             {"extractor": rows["train"].extractor, "labels": labels or "given"},
             np.concatenate([part.labels for part in rows.values()]),
         )
         scores.save(folder / f"{name}-{kind}.parquet")
+
+
+def keep_severities(sources: Sources, name: str, train: Features, extractor: str, batch_size: int) -> None:
+    """Mean difficulty of corrupted images by severity, and of wrong labels by their share (`label_noise`)."""
+    fitted = difficulty.fit("rmd", train)
+    dataset = sources.dataset(name)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    test = spread(dataset.test, SEVERITY_IMAGES)
+    shifted = shifted_images(test, device)
+    clean = _extracted(extractor, test, "test", batch_size)
+    rows = _extracted(extractor, shifted.images, "test", batch_size)
+    values = fitted.score(rows).values.reshape(len(shifted.names), len(test))
+    found = [("clean", 0.0, fitted.score(clean).values)]
+    for word, one in zip(shifted.names, values, strict=True):
+        found.append((word.rpartition("-")[0], float(word.rpartition("-")[2]), one))
+    rng = np.random.default_rng(0)
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5):
+        other = (test.labels + rng.integers(1, dataset.num_classes, len(test))) % dataset.num_classes
+        labels = np.where(rng.random(len(test)) < share, other, test.labels)
+        found.append(("label_noise", share, fitted.score(clean, labels).values))
+    files.write_table(
+        sources.prepared / f"{name}-severity.parquet",
+        {
+            "shift": np.array([word for word, _, _ in found]),
+            "severity": np.array([severity for _, severity, _ in found]),
+            "mean": np.array([values.mean() for _, _, values in found]),
+            "deviation": np.array([values.std() for _, _, values in found]),
+            "n": np.array([len(values) for _, _, values in found]),
+        },
+    )
+
+
+def spread(split: Split, n: int) -> Split:
+    """At most n samples, evenly spread over the split."""
+    return split.take(np.unique(np.linspace(0, len(split) - 1, min(n, len(split))).round().astype(np.int64)))
+
+
+def shifted_images(clean: Split, device: torch.device) -> Shifted:
+    """Images under each of 16 corruptions x 5 severities, made on the device."""
+    images = torch.from_numpy(np.ascontiguousarray(clean.inputs)).to(device)
+    made = {
+        f"{word}-{severity}": shift.corrupt(images, word, severity, ids=clean.ids).cpu().numpy()
+        for word in shift.names("corruptions")
+        for severity in shift.SEVERITIES
+    }
+    pixels = np.concatenate(list(made.values()))
+    return Shifted(tuple(made), Split(pixels, np.tile(clean.labels, len(made)), default_ids(len(pixels))))
 
 
 def _keep_decoded(folder: Path, name: str, dataset: Dataset) -> None:

@@ -28,12 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs/bench", help="folder of the cells (default: runs/bench)")
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
     parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
-    parser.add_argument("--parts", default="main,questions,recorded", help="parts of the grid")
+    parser.add_argument("--parts", default="", help="parts of the grid (default: all)")
     parser.add_argument("--model", default="", help="one network instead of each setting's own")
     parser.add_argument("--methods", default="", help="methods of the grid, by name (default: all)")
     parser.add_argument("--seeds", default="", help="seeds, such as 0,1,2 (default: each dataset's own)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a training setting")
     parser.add_argument("--workers", type=int, default=1, help="processes at a time; on one GPU they share it")
+    parser.add_argument("--per-gpu", type=int, default=1, help="workers that Ray puts on one GPU (default: 1)")
     parser.add_argument("--engine", default="local", choices=("local", "ray"), help="where the cells run")
     parser.add_argument(
         "--time-limit", type=float, default=0.0, metavar="SECONDS", help="start no cell that ends later"
@@ -113,10 +114,11 @@ def _cells(args: argparse.Namespace) -> Any:
     import yaml
 
     from confide.bench import lite_cells
+    from confide.bench.scales import PARTS
 
     return lite_cells(
         _words(args.datasets),
-        parts=_words(args.parts),
+        parts=_words(args.parts) or PARTS,
         seeds=[int(word) for word in _words(args.seeds)] or None,
         methods=_words(args.methods) or None,
         model=args.model or None,

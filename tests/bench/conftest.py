@@ -19,7 +19,7 @@ def place(tmp_path) -> Place:
     made = Place(tmp_path / "grid", limit=150)
     dataset = Sources({}, made.prepared, made.limit).dataset("fashion-sample")
     rows = {split: extract("cached", dataset, split) for split in dataset.splits}
-    keep_scores(made.prepared, "fashion-sample", rows)
+    keep_scores(made.prepared, "fashion-sample", rows, ("difficulty", "bands"))
     return made
 
 
