@@ -45,7 +45,7 @@ class AdaptiveDifficulty(LossModule):
         num_groups: how many bands; calls bring `groups`, the band of each sample, 0 .. num_groups - 1.
         rate: the share of the gap that a step takes away; an update sees the step before only in part, so below 1.
         start: the doubt of every band before the first update.
-        most: the largest doubt.
+        most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (docs/findings.md).
         noise: how many standard errors a band's own deviation must exceed to count; 0 takes every gap as it is.
         base: what is regularised: `cross_entropy`, or `adafocal`, which adapts to the same validation predictions.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.
@@ -60,7 +60,7 @@ class AdaptiveDifficulty(LossModule):
         num_groups: int = 5,
         rate: float = 0.5,
         start: float = 0.0,
-        most: float = 0.3,
+        most: float = 0.1,
         noise: float = 1.0,
         base: str = "cross_entropy",
         update_every: int = 0,

@@ -10,6 +10,7 @@ import pytest
 
 import confide
 from confide.cli.main import main
+from confide.config import load_config
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
 from confide.training import Trained, predict
@@ -40,31 +41,36 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
     assert float(predictions.facts.correct.float().mean()) == pytest.approx(told["accuracy"])
 
 
-def test_a_recipe_brings_loss_difficulty_and_calibrator(images: str, tmp_path: Path) -> None:
+def test_a_recipe_brings_loss_averages_and_calibrator(images: str, tmp_path: Path) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
-    assert main(["score", images, "--features", "pixels", "--labels", "predicted", "--gallery", "none",
-                 "-o", str(tmp_path / "train.parquet")]) == 0  # fmt: skip
-    assert main(["score", images, "--features", "pixels", "--labels", "predicted", "--gallery", "none",
-                 "--split", "val", "--fit-split", "train", "-o", str(tmp_path / "val.parquet")]) == 0  # fmt: skip
-    scores = [str(tmp_path / "train.parquet"), str(tmp_path / "val.parquet")]
-    assert main(["train", images, "--recipe", "confide", "--scores", *scores, "--out", run, *SMALL]) == 0
-    trained = Trained.load(run)
-    assert trained.settings.loss == "adaptive_difficulty"
-    assert trained.settings.mirror
-    assert "doubt4" in trained.log
+    assert main(["train", images, "--recipe", "confide", "--out", run, *SMALL]) == 0
+    trained, plan = Trained.load(run), load_config("confide")
+    assert (trained.settings.loss, trained.settings.mirror) == (plan.losses[0].word, True)
     assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
     plain, calibrated = predict(trained, confide.load_dataset(images)), Predictions.load(out)
     assert (plain.facts.prediction == calibrated.facts.prediction).all()
     assert (plain.facts.confidence != calibrated.facts.confidence).any()
 
 
-def test_a_recipe_scores_the_data_itself(tmp_path: Path) -> None:
+def test_scores_of_two_splits_make_the_bands(images: str, tmp_path: Path) -> None:
+    scores = [str(tmp_path / "train.parquet"), str(tmp_path / "val.parquet")]
+    common = ["score", images, "--features", "pixels", "--labels", "predicted", "--gallery", "none"]
+    assert main([*common, "-o", scores[0]]) == 0
+    assert main([*common, "--split", "val", "--fit-split", "train", "-o", scores[1]]) == 0
+    loss = ["--loss", "adaptive_difficulty", "--out", str(tmp_path / "run")]
+    assert main(["train", images, *loss, "--scores", *scores, *SMALL]) == 0
+    assert "doubt4" in Trained.load(tmp_path / "run").log
+
+
+def test_a_recipe_whose_loss_needs_bands_scores_the_data_itself(tmp_path: Path) -> None:
+    recipe = tmp_path / "banded.yaml"
+    recipe.write_text("features: auto\nlosses: [adaptive_difficulty]\n", encoding="utf-8")
     generator = np.random.default_rng(0)
     labels = np.arange(300) % 3
     rows = (np.eye(3, 6)[labels] * 3 + generator.normal(size=(300, 6))).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=rows, y=labels)
     run = tmp_path / "run"
-    words = ["--recipe", "confide", "--model", "mlp", "--epochs", "1", "--device", "cpu"]
+    words = ["--recipe", str(recipe), "--model", "mlp", "--epochs", "1", "--device", "cpu"]
     assert main(["train", str(tmp_path / "rows.npz"), *words, "--out", str(run)]) == 0
     assert len(Scores.load(run / "difficulty.parquet")) == 300 - len(confide.load_dataset(tmp_path / "rows.npz").test)
     assert (run / "calibrator.json").exists()

@@ -63,7 +63,7 @@ def test_the_base_may_be_adafocal_which_learns_too():
 
 
 def test_doubt_grows_where_the_network_is_too_sure_and_stays_within_its_bounds():
-    loss = losses.create("adaptive_difficulty", num_groups=2, rate=0.5, noise=0.0)
+    loss = losses.create("adaptive_difficulty", num_groups=2, rate=0.5, noise=0.0, most=0.3)
     learn(loss, predictions(0.9, 0.9), predictions(0.9, 0.7))
     torch.testing.assert_close(loss.doubts, torch.tensor([0.0, 0.1], dtype=torch.float64))
     for _ in range(9):
@@ -89,7 +89,7 @@ def test_a_band_within_noise_moves_with_the_others():
 
 
 def test_an_empty_band_moves_with_all():
-    loss = losses.create("adaptive_difficulty", num_groups=3, rate=1.0)
+    loss = losses.create("adaptive_difficulty", num_groups=3, rate=1.0, most=0.3)
     logits, labels = predictions(0.9, 0.8)
     loss.update(logits, labels, groups=torch.zeros(2000, dtype=torch.int64))
     torch.testing.assert_close(loss.doubts, torch.full((3,), 0.1, dtype=torch.float64))

@@ -75,9 +75,10 @@ def test_a_changed_option_makes_only_what_depends_on_it(outcome, data):
     assert "train:cross_entropy" in manifest["stages"]
 
 
-def test_the_recipe_makes_bands_that_do_not_know_the_label(data, tmp_path):
+def test_bands_of_difficulty_do_not_know_the_label(data, tmp_path):
     small = {"training": {**SMALL["training"], "average": 1.0, "mirror": True}, "data": data}
-    outcome = confide.run("confide", tmp_path / "run", **small)
+    losses = [{"word": "adaptive_difficulty", "name": "confide"}]
+    outcome = confide.run("confide", tmp_path / "run", **small, losses=losses)
     bands, own = (confide.Scores.load(outcome.folder / "scores" / f"{name}.parquet") for name in ("bands", "train"))
     assert len(bands) == 240 + 150 - len(
         confide.Predictions.load(outcome.folder / "predictions/confide-promise.parquet")
