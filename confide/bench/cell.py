@@ -104,7 +104,7 @@ def _measured(
     foreign = sources.foreign(cell.dataset)
     if foreign:
         found["foreign"] = on_foreign(trained, said["test"], foreign)
-    if method.shifted and dataset.kind == "image" and trained.preparation.shape[0] == 3:
+    if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings).device
         found["shift"] = under_shift(trained, sources.corrupted(cell.dataset, device), stages)
     return found

@@ -137,7 +137,7 @@ def _decoded(name: str, paths: Sequence[Path], about: Path) -> Dataset:
     return Dataset(name, "image", order, tuple(note["class_names"]), note["provenance"])
 
 
-def prepare(sources: Sources, name: str, *, extractor: str, batch_size: int = 1000) -> dict[str, Any]:
+def prepare(sources: Sources, name: str, *, extractor: str) -> dict[str, Any]:
     """Decode a dataset once and score its difficulty once: RMD on an extractor's features, fitted on train."""
     began = time.monotonic()
     dataset = sources.dataset(name)
@@ -145,9 +145,9 @@ def prepare(sources: Sources, name: str, *, extractor: str, batch_size: int = 10
         _keep_decoded(sources.prepared, name, dataset)
     kinds = kinds_of(dataset)
     if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in kinds):
-        rows = {split: _extracted(extractor, part, split, batch_size) for split, part in dataset.splits.items()}
-        if dataset.num_classes <= FEW and dataset.train.inputs.shape[1] == 3:
-            keep_severities(sources, name, rows["train"], extractor, batch_size)
+        rows = {split: _extracted(extractor, part, split) for split, part in dataset.splits.items()}
+        if dataset.num_classes <= FEW and dataset.kind == "image":
+            keep_severities(sources, name, rows["train"], extractor)
         keep_scores(sources.prepared, name, rows, kinds)
     scores = sources.scores(name)
     return {
@@ -180,15 +180,15 @@ def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Se
         scores.save(folder / f"{name}-{kind}.parquet")
 
 
-def keep_severities(sources: Sources, name: str, train: Features, extractor: str, batch_size: int) -> None:
+def keep_severities(sources: Sources, name: str, train: Features, extractor: str) -> None:
     """Mean difficulty of corrupted images by severity, and of wrong labels by their share (`label_noise`)."""
     fitted = difficulty.fit("rmd", train)
     dataset = sources.dataset(name)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     test = spread(dataset.test, SEVERITY_IMAGES)
     shifted = shifted_images(test, device)
-    clean = _extracted(extractor, test, "test", batch_size)
-    rows = _extracted(extractor, shifted.images, "test", batch_size)
+    clean = _extracted(extractor, test, "test")
+    rows = _extracted(extractor, shifted.images, "test")
     values = fitted.score(rows).values.reshape(len(shifted.names), len(test))
     found = [("clean", 0.0, fitted.score(clean).values)]
     for word, one in zip(shifted.names, values, strict=True):
@@ -237,8 +237,9 @@ def _keep_decoded(folder: Path, name: str, dataset: Dataset) -> None:
             np.savez(file, inputs=np.asarray(part.inputs), labels=part.labels, ids=part.ids)
 
 
-def _extracted(word: str, part: Split, split: str, batch_size: int) -> Features:
+def _extracted(word: str, part: Split, split: str) -> Features:
     """Features of a split; the enlarging of small images for EfficientNet happens on the device, a batch at a time."""
+    batch_size = 1000 if torch.cuda.is_available() else 50
     if not word.startswith("efficientnet"):
         return features.extract(word, part, split, batch_size=batch_size)
     base = features.create(word)

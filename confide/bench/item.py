@@ -1,0 +1,136 @@
+"""A table or figure of a paper: what it reports, what is run here at each of three scales, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confide.bench.claims import Claim, Verdict, verdicts
+from confide.bench.methods import method
+from confide.bench.plan import Cell, Setting
+from confide.bench.results import Results
+from confide.bench.scales import lite_cells
+from confide.bench.values import Summary, Value, summaries
+
+SCALES = ("smoke", "lite", "paper")
+SMOKE = Setting(
+    "fashion-sample",
+    "small_cnn",
+    {"epochs": 3, "batch_size": 64, "learning_rate": 0.05, "augment": "none"},
+    seeds=2,
+    options={"selective_au": {"coverage": 0.5}},
+)
+SMOKE_SAMPLES = 300
+"""Samples of every split at `smoke` scale: shows that everything runs, not what it is worth."""
+
+NAMES = {"cifar10": "CIFAR-10", "tiny32": "Tiny-ImageNet-32", "fashion-sample": "Fashion-MNIST sample"}
+LITE = ("cifar10", "tiny32")
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One number of the paper, in the words of the tables here."""
+
+    dataset: str
+    method: str
+    quantity: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """What an item computes its values from."""
+
+    results: Results
+    scale: str
+    datasets: tuple[str, ...]
+    folder: Path
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an item gave: every number, the verdicts, and the cells that are not there."""
+
+    rows: tuple[Summary, ...]
+    verdicts: tuple[Verdict, ...]
+    missing: tuple[str, ...]
+    about: Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure.
+
+    Args:
+        setting: of the paper, in words.
+        here: what is run at `lite` scale and where it differs.
+        values: the numbers of a study.
+        methods: of the grid, by name; none where `values` needs no cells.
+        models: networks at `lite` scale, where they differ from the grid's own.
+        paper: the paper's own settings.
+        smoke: methods at `smoke` scale, where fewer will do.
+    """
+
+    name: str
+    title: str
+    source: str
+    setting: str
+    here: str
+    values: Callable[[Study], list[Value]]
+    methods: tuple[str, ...] = ()
+    models: tuple[str, ...] = ("resnet18",)
+    datasets: tuple[str, ...] = LITE
+    reported: tuple[Reported, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    baseline: str = "cross_entropy"
+    paper: tuple[Setting, ...] = ()
+    smoke: tuple[str, ...] = ()
+
+    def cells(self, scale: str) -> list[Cell]:
+        """The cells this item needs at a scale."""
+        if scale == "lite":
+            found = lite_cells(self.datasets, methods=self.methods)
+            return [cell for cell in found if cell.model in self.models]
+        settings = (SMOKE,) if scale == "smoke" else self.paper
+        names = (self.smoke or self.methods) if scale == "smoke" else self.methods
+        rows = [method(name) for name in names]
+        return [cell for one in settings for cell in one.cells(rows, range(one.seeds))]
+
+    def outcome(self, study: Study) -> Outcome:
+        """Numbers and verdicts."""
+        values = self.values(study)
+        rows = summaries(values, self.baseline)
+        missing = [cell.name for cell in self.cells(study.scale) if cell.name not in study.results.cells]
+        pairs = dict.fromkeys((row.dataset, row.method) for row in rows)
+        about = {pair: _about(study.results.of(*pair)) for pair in pairs}
+        said = tuple(verdicts(self.claims, values, NAMES))
+        if study.scale == "smoke":
+            said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
+        return Outcome(tuple(rows), said, tuple(missing), about)
+
+
+def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | None]]) -> tuple[Reported, ...]:
+    """Rows of a paper's table: for every method its values, in the order of the quantities."""
+    words = [word.strip() for word in quantities.split(";")]
+    return tuple(
+        Reported(dataset, name, word, float(value))
+        for name, values in rows.items()
+        for word, value in zip(words, values, strict=True)
+        if value is not None
+    )
+
+
+def _about(found: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Time, hardware and commit of the cells behind a row."""
+    if not found:
+        return {"seconds": float("nan"), "hardware": "", "commit": "", "seeds": ""}
+    results: Sequence[Mapping[str, Any]] = list(found.values())
+    return {
+        "seconds": sum(sum(one["seconds"].values()) for one in results) / len(results),
+        "hardware": ", ".join(dict.fromkeys(str(one["hardware"]) for one in results)),
+        "commit": ", ".join(dict.fromkeys(str(one["commit"])[:12] for one in results)),
+        "seeds": ",".join(str(seed) for seed in found),
+    }

@@ -1,0 +1,103 @@
+"""What a grid found, read back: result files and predictions by dataset, network, method and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confide.bench.cell import FORMAT, read_predictions
+from confide.bench.values import Value
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.predictions import Predictions
+from confide.core.records import Scores
+
+SCALES = {"nll": 1.0, "aurc": 1000.0, "eaurc": 1000.0, "augrc": 1000.0, "calibration_p": 1.0, "temperature": 1.0}
+"""Factor of a metric in tables; the others are percentages."""
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The whole cells of one or more folders; `prepared` holds the difficulty scores."""
+
+    folders: tuple[Path, ...]
+    prepared: Path
+
+    @cached_property
+    def cells(self) -> dict[str, tuple[Path, Result]]:
+        """Every cell by name, with its folder; a later folder wins."""
+        found: dict[str, tuple[Path, Result]] = {}
+        for folder in self.folders:
+            for path in sorted((folder / "cells").glob("*.json")):
+                result = files.read_json(path)
+                if not isinstance(result, dict) or result.get("format") != FORMAT:
+                    raise InputError(f"{path} must be a cell of format '{FORMAT}'; make it again")
+                found[str(result["name"])] = (folder, result)
+        return found
+
+    def of(self, dataset: str, method: str, model: str | None = None) -> dict[int, Result]:
+        """The results of a method by seed."""
+        found = {}
+        for _, result in self.cells.values():
+            cell = result["cell"]
+            same = cell["dataset"] == dataset and cell["method"]["name"] == method
+            if same and (model is None or cell["model"] == model):
+                found[int(cell["seed"])] = result
+        return dict(sorted(found.items()))
+
+    def predictions(self, result: Result, split: str = "test") -> Predictions:
+        """The predictions of a cell."""
+        return read_predictions(self.path(result), split)
+
+    def path(self, result: Result) -> Path:
+        """The predictions' file of a cell."""
+        name = str(result["name"])
+        path = self.cells[name][0] / "predictions" / f"{name}.npz"
+        if not path.exists():
+            raise InputError(f"predictions of '{name}' must lie at {path}, but they do not; unpack the archive again")
+        return path
+
+    def scores(self, dataset: str, kind: str = "difficulty") -> Scores | None:
+        """Difficulty scores, where they are there."""
+        path = self.prepared / f"{dataset}-{kind}.parquet"
+        return Scores.load(path) if path.exists() else None
+
+
+def scaled(metric: str, value: float) -> float:
+    """A metric as tables show it."""
+    return value * SCALES.get(metric.partition(":")[0], 100.0)
+
+
+def measured(
+    results: Results,
+    datasets: Sequence[str],
+    methods: Iterable[str],
+    metrics: Sequence[str],
+    stages: Sequence[str] = ("raw",),
+    model: str | None = None,
+) -> list[Value]:
+    """Values of metrics on clean test data; after a calibrator the quantity reads "ece, temperature"."""
+    found = []
+    names = list(methods)
+    for dataset in datasets:
+        for method in names:
+            for seed, result in results.of(dataset, method, model).items():
+                for stage in stages:
+                    row = result["measured"].get(stage, {})
+                    found += [
+                        Value(
+                            dataset,
+                            method,
+                            metric if stage == "raw" else f"{metric}, {stage}",
+                            seed,
+                            scaled(metric, row[metric]),
+                        )
+                        for metric in metrics
+                        if row.get(metric) is not None
+                    ]
+    return found

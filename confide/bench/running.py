@@ -1,0 +1,98 @@
+"""Runs an item at a scale: its cells where data is given, then its numbers, tables and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confide import data
+from confide.bench.item import SMOKE_SAMPLES, Item, Outcome, Study
+from confide.bench.results import Results
+from confide.bench.sources import RENAMED, Sources, keep_scores
+from confide.bench.work import Place, run_grid
+from confide.bench.writing import write
+from confide.core.door import InputError
+from confide.features import extract
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An item's outcome, the files written, and lines a person should read."""
+
+    outcome: Outcome | None
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+
+
+def run_item(item: Item, scale: str, place: Place, tables: Path, changes: Mapping[str, Any] | None = None) -> Finished:
+    """Run what is missing and can be run, and write the tables.
+
+    Args:
+        place: where cells lie and which data is at hand; without data `lite` shows what is there.
+        changes: training settings to change at `paper` scale, such as epochs.
+    """
+    if scale == "smoke":
+        place = smoke_place(place)
+    if scale == "paper":
+        return _paper(item, place, tables, changes or {})
+    cells = item.cells(scale)
+    notes = []
+    if scale == "smoke" or any(cell.dataset in place.data for cell in cells):
+        cells = [cell for cell in cells if scale == "smoke" or cell.dataset in place.data]
+        failed = run_grid(cells, place).failed
+        notes += [f"failed: {name}: {line}" for name, line in failed.items()]
+    return _written(item, scale, place, tables, notes)
+
+
+def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str]) -> Finished:
+    datasets = ("fashion-sample",) if scale == "smoke" else item.datasets
+    if scale == "paper":
+        datasets = tuple(dict.fromkeys(one.dataset for one in item.paper))
+    study = Study(Results((place.out,), place.prepared), scale, datasets, place.out, place.data)
+    outcome = item.outcome(study)
+    return Finished(outcome, tuple(write(item, outcome, tables, scale)), tuple(notes))
+
+
+def smoke_place(place: Place) -> Place:
+    """A folder for the embedded data, shared by all items, with its difficulty scores."""
+    found = replace(place, out=place.out / "smoke", limit=SMOKE_SAMPLES, data={})
+    if not (found.prepared / "fashion-sample-severity.parquet").exists():
+        sources = Sources({}, found.prepared, found.limit)
+        dataset = sources.dataset("fashion-sample")
+        rows = {split: extract("cached", dataset, split) for split in dataset.splits}
+        keep_scores(found.prepared, "fashion-sample", rows, ("difficulty", "bands", "md", "kmeans"))
+    return found
+
+
+def _paper(item: Item, place: Place, tables: Path, changes: Mapping[str, Any]) -> Finished:
+    """The paper's own settings: every dataset is opened first, and one that is not there is told by name."""
+    plan = replace(item, paper=tuple(replace(one, training={**one.training, **changes}) for one in item.paper))
+    cells = plan.cells("paper")
+    told = [f"{len(cells)} trainings: {_plan_line(one)}" for one in plan.paper]
+    if not item.paper:
+        return Finished(None, (), (f"{item.name} has no training of its own at paper scale: {item.setting}",))
+    ready = []
+    for name in dict.fromkeys(cell.dataset for cell in cells):
+        try:
+            found = data.load_dataset(place.data.get(name, name), name=name, rename=RENAMED.get(name))
+        except InputError as error:
+            told.append(f"{name} is not at hand: {error}")
+            continue
+        told.append(f"{name}: {', '.join(f'{len(part)} {split}' for split, part in found.splits.items())}")
+        ready.append(name)
+    cells = [cell for cell in cells if cell.dataset in ready and cell.dataset in place.data]
+    if not cells:
+        return Finished(None, (), (*told, "nothing was trained: name the data by --data NAME=PATH"))
+    failed = run_grid(cells, replace(place, resumable=True)).failed
+    told += [f"failed: {name}: {line}" for name, line in failed.items()]
+    return _written(plan, "paper", place, tables, told)
+
+
+def _plan_line(setting: Any) -> str:
+    training = setting.training
+    return (
+        f"{setting.model} on {setting.dataset}, {training.get('epochs')} epochs, batch {training.get('batch_size')}, "
+        f"{setting.seeds} seeds"
+    )

@@ -1,0 +1,124 @@
+"""Numbers of a table: values by seed, their mean, spread and interval, and paired tests over the seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from confide.evaluation.compare import holm
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number: of a method on a dataset, by seed; `x` is its place on the axis of a figure."""
+
+    dataset: str
+    method: str
+    quantity: str
+    seed: int
+    value: float
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number of a table: mean over seeds, deviation, 95 % interval, and the paired test against a baseline."""
+
+    dataset: str
+    method: str
+    quantity: str
+    x: float | None
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    seeds: int
+    baseline: str = ""
+    difference: float = math.nan
+    p_value: float = math.nan
+    p_holm: float = math.nan
+
+    @property
+    def place(self) -> tuple[str, str, str, float | None]:
+        """What identifies it within a table."""
+        return self.dataset, self.method, self.quantity, self.x
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean difference of two methods over the seeds they share, and the p-value of a paired t-test."""
+
+    difference: float
+    p_value: float
+    seeds: int
+
+
+def paired(first: dict[int, float], second: dict[int, float]) -> Paired:
+    """First less second, seed by seed; one seed has no test."""
+    shared = sorted(set(first) & set(second))
+    gaps = np.array([first[seed] - second[seed] for seed in shared])
+    gaps = gaps[np.isfinite(gaps)]
+    if not len(gaps):
+        return Paired(math.nan, math.nan, 0)
+    mean = float(gaps.mean())
+    if len(gaps) < 2:
+        return Paired(mean, math.nan, len(gaps))
+    spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
+    if spread == 0:
+        return Paired(mean, 1.0 if mean == 0 else 0.0, len(gaps))
+    return Paired(mean, float(2 * stats.t.sf(abs(mean) / spread, len(gaps) - 1)), len(gaps))
+
+
+def by_place(values: Iterable[Value]) -> dict[tuple[str, str, str, float | None], dict[int, float]]:
+    """Values by seed, by their place in the table."""
+    found: dict[tuple[str, str, str, float | None], dict[int, float]] = {}
+    for one in values:
+        found.setdefault((one.dataset, one.method, one.quantity, one.x), {})[one.seed] = one.value
+    return found
+
+
+def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
+    """Every number of a table; with a baseline also its paired test, Holm-corrected over the table."""
+    places = by_place(values)
+    found = []
+    for (dataset, method, quantity, x), by_seed in places.items():
+        numbers = np.array([v for v in by_seed.values() if math.isfinite(v)])
+        mean, deviation, low, high = spread_of(numbers)
+        other = places.get((dataset, baseline, quantity, x), {}) if method != baseline else {}
+        test = paired(by_seed, other)
+        found.append(
+            Summary(
+                dataset,
+                method,
+                quantity,
+                x,
+                mean,
+                deviation,
+                low,
+                high,
+                len(numbers),
+                baseline if other else "",
+                test.difference,
+                test.p_value,
+            )
+        )
+    corrected = holm([one.p_value for one in found])
+    return [Summary(**{**one.__dict__, "p_holm": p}) for one, p in zip(found, corrected, strict=True)]
+
+
+def spread_of(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float, float]:
+    """(mean, deviation, low, high) with Student's 95 % interval; of one number only the mean is known."""
+    if not len(numbers):
+        return math.nan, math.nan, math.nan, math.nan
+    mean = float(numbers.mean())
+    if len(numbers) < 2:
+        return mean, math.nan, math.nan, math.nan
+    deviation = float(numbers.std(ddof=1))
+    half = float(stats.t.ppf(0.975, len(numbers) - 1)) * deviation / math.sqrt(len(numbers))
+    return mean, deviation, mean - half, mean + half
