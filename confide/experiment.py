@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from torch import Tensor
 
@@ -162,15 +163,18 @@ def train(
     """What a model trained with one loss says on every split but its own."""
     home = folder.path / "models" / choice.name
     used = BANDS if training.needs_bands(settings) else "train"
+    history = training.SampleHistory(home / "history", dataset.split(settings.record).labels, settings.record)
     folder.stage(
         f"train:{choice.name}",
         uses=settings.as_dict(),
         after=("data", f"difficulty:{used}"),
         file=f"models/{choice.name}/model.safetensors",
-        make=lambda: training.fit(dataset, settings, scores=scores[used], folder=home, if_other="restart"),
+        make=lambda: training.fit(
+            dataset, settings, scores=scores[used], folder=home, recorder=history, if_other="restart"
+        ),
         write=lambda trained, path: trained.save(path.parent),
         read=training.Trained.load,
-        also=lambda: [home / "log.parquet"],
+        also=lambda: [home / "log.parquet", *history.finish(settings.epochs)],
     )
 
     def predict(split: str) -> Predictions:
@@ -190,7 +194,8 @@ def train(
 def believe(
     folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions], rows: Mapping[str, Features]
 ) -> dict[str, Tensor]:
-    """Trust in every test prediction, by each trust predictor fitted on val."""
+    """Trust in every test prediction, by each trust predictor fitted on val; kept for the explorer."""
+    asked = said["test"]
 
     def fitted(wanted: Choice) -> trust.Trust:
         return folder.stage(
@@ -203,7 +208,18 @@ def believe(
             read=trust.load,
         )
 
-    return {wanted.name: fitted(wanted)(said["test"], rows["test"]) for wanted in plan.trust}
+    def valued(wanted: Choice, predictor: trust.Trust) -> Tensor:
+        return folder.stage(
+            f"trusted:{choice.name}:{wanted.name}",
+            uses={},
+            after=(f"trust:{choice.name}:{wanted.name}", f"predict:{choice.name}:test", "features:test"),
+            file=f"trust/{choice.name}-{wanted.name}-test.parquet",
+            make=lambda: predictor(asked, rows["test"]),
+            write=lambda values, path: files.write_table(path, {"id": asked.ids, "trust": values.cpu().numpy()}),
+            read=lambda path: torch.tensor(files.read_table(path)[0]["trust"]),
+        )
+
+    return {wanted.name: valued(wanted, fitted(wanted)) for wanted in plan.trust}
 
 
 def calibrator_file(folder: RunFolder, choice: Choice, wanted: Choice) -> Path:
