@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -191,11 +191,12 @@ def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
 
 def _read_parquet(path: Path) -> tuple[Table, dict[str, str]]:
     table = pq.read_table(path)
-    metadata = _text_metadata(table.schema.metadata)
+    metadata = text_metadata(table.schema.metadata)
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
 
 
-def _text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+def text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """Metadata of a parquet file as text, without what other libraries keep there."""
     own = (metadata or {}).items()
     return {k.decode(): v.decode() for k, v in own if k not in (b"pandas", b"ARROW:schema")}
 
@@ -263,8 +264,14 @@ def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def table_batches(path: str | Path, rows: int) -> Iterator[tuple[Table, dict[str, str]]]:
-    """A table in parts of about so many rows: parquet is read part by part, other formats whole."""
+def table_batches(
+    path: str | Path, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[tuple[Table, dict[str, str]]]:
+    """A table in parts of about so many rows: parquet is read part by part, other formats whole.
+
+    Args:
+        columns: of a parquet file, those to read; all of them when left out.
+    """
     path = Path(path)
     if path.suffix != ".parquet":
         yield read_table(path)
@@ -273,8 +280,8 @@ def table_batches(path: str | Path, rows: int) -> Iterator[tuple[Table, dict[str
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
     try:
         with pq.ParquetFile(path) as file:
-            metadata = _text_metadata(file.schema_arrow.metadata)
-            for batch in file.iter_batches(batch_size=rows):
+            metadata = text_metadata(file.schema_arrow.metadata)
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
                 table = pa.Table.from_batches([batch])
                 yield {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
     except pa.ArrowException as error:
