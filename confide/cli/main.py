@@ -23,6 +23,7 @@ VERBS = {
     "shift": "trained models on corrupted, attacked and foreign data",
     "bench": "the papers' tables and figures, and the grid behind them",
     "report": "draw an evaluation or a run as one HTML file",
+    "explore": "look into single samples in the browser, tag them, export",
     "list": "every method, with paper and options",
     "doctor": "what is installed, what is missing, how to get it",
 }

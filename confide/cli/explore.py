@@ -1,0 +1,46 @@
+"""`confide explore RUN_OR_SCORES`: look into single samples in the browser, tag them, export the tags."""
+
+from __future__ import annotations
+
+import argparse
+
+from confide.cli.tables import print_json
+
+EXAMPLE = (
+    "  confide explore runs/demo\n"
+    "  confide explore scores.parquet --data photos/ --port 0\n"
+    "  confide explore runs/demo --export tags.csv"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="RUN_OR_SCORES", help="a run folder, or a file of scores or predictions")
+    parser.add_argument("--data", default=None, help="dataset to take pictures from (default: the one the run names)")
+    parser.add_argument("--features", default=None, help="features of a file alone, for neighbours and score parts")
+    parser.add_argument("--columns", default=None, metavar="FILE", help="table with 'id' and columns to filter by")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; others than this one get a token")
+    parser.add_argument("--port", type=int, default=8765, help="port (default: 8765; 0: any free one)")
+    parser.add_argument("--browser", action="store_true", help="open a browser")
+    parser.add_argument("--export", default=None, metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    from confide import explorer
+
+    layout = explorer.open_layout(args.source, data=args.data, features=args.features, columns=args.columns)
+    if args.export:
+        done = explorer.export_tags(layout, args.export)
+        if args.json:
+            print_json(done)
+        else:
+            print(f"exported: {done['samples']} tagged samples to {done['exported']}")
+        return 0
+
+    def say(line: str) -> None:
+        if args.json and line.startswith("explorer: "):
+            print_json({"address": line.removeprefix("explorer: "), "tags": layout.tags})
+        elif not args.json and (not args.quiet or line.startswith("explorer: ")):
+            print(line, flush=True)
+
+    explorer.serve(layout, host=args.host, port=args.port, browser=args.browser, say=say)
+    return 0

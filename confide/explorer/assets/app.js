@@ -1,0 +1,212 @@
+// The page: reads the view from the address, asks the server, hands answers to rail, grid, drawer and comparison.
+import { $, el, empty, shown, when, whole } from "./dom.js";
+import * as compare from "./compare.js";
+import * as dialogs from "./dialogs.js";
+import * as drawer from "./drawer.js";
+import { Grid } from "./grid.js";
+import * as net from "./net.js";
+import * as rail from "./rail.js";
+import * as state from "./state.js";
+
+let about, grid, columns = {}, found = null, asked = 0, abort = null;
+const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"]];
+
+async function start() {
+  theme();
+  about = await net.get("about");
+  const splits = Object.keys(about.splits);
+  state.load(splits.length > 1 && splits.includes("test") ? [["split", "test"]] : []);
+  grid = new Grid(open);
+  grid.onRows = footer;
+  grid.onError = complain;
+  drawer.prepare(about, grid);
+  chrome();
+  state.watch(changed);
+  document.addEventListener("columns", () => refresh(true));
+  document.addEventListener("tagged", () => refresh(true));
+  net.on("lost", lost);
+  net.on("found", () => { notice("lost", null); refresh(true); });
+  await Promise.all([refresh(), settleKind()]);
+  await openFromAddress();
+  view();
+}
+
+async function settleKind() {
+  // Pictures are loaded in the background; until then places are shown.
+  while (about.kind === "loading") { await new Promise((done) => setTimeout(done, 300)); Object.assign(about, await net.get("about")); }
+  grid.kind = about.kind === "image" || about.kind === "text" ? about.kind : "none";
+  notices();
+  grid.show(grid.count, true);
+}
+
+function chrome() {
+  document.title = `Explorer: ${about.title}`;
+  $("title").textContent = about.title;
+  const models = Object.keys(about.models);
+  $("model-pick").hidden = !models.length;
+  $("model").replaceChildren(...models.map((m) => el("option", { value: m }, m)));
+  $("model").addEventListener("change", () => state.set({ model: $("model").value, stage: about.models[$("model").value].includes(state.one("stage")) ? state.one("stage") : null, with: null, cells: null, disagree: null }));
+  $("stage").addEventListener("change", () => state.set({ stage: $("stage").value }));
+  $("sort").addEventListener("change", () => state.set({ sort: $("sort").value }));
+  $("compare").hidden = models.length < 2;
+  $("compare").addEventListener("click", () => state.set({ view: state.one("view") === "compare" ? null : "compare" }));
+  $("save").addEventListener("click", dialogs.save);
+  $("export").addEventListener("click", () => dialogs.exported(about, found.count, tagged));
+  $("filters").addEventListener("click", () => { const on = $("rail").classList.toggle("shown"); $("filters").setAttribute("aria-expanded", String(on)); });
+  picks();
+}
+
+function picks() {
+  const models = Object.keys(about.models), model = state.one("model") || models[0];
+  $("model").value = model;
+  const stages = about.models[model] || [];
+  $("stage-pick").hidden = stages.length < 2;
+  $("stage").replaceChildren(...stages.map((s) => el("option", { value: s }, s === "raw" ? when(s) : s)));
+  $("stage").value = state.one("stage") || stages.at(-1);
+}
+
+function sorts() {
+  const numbers = Object.values(columns).filter((c) => c.kind === "number").map((c) => c.key);
+  const list = SORTS.filter(([key]) => numbers.includes(key.replace("-", "")));
+  for (const key of numbers) if (key.startsWith("c.")) list.push([`-${key}`, `${columns[key].title}, high first`], [key, `${columns[key].title}, low first`]);
+  const now = state.one("sort") || (list[0] ? (numbers.includes("difficulty") ? "-difficulty" : "confidence") : "");
+  $("sort").replaceChildren(...(list.length ? list : [["", "as in the file"]]).map(([value, title]) => el("option", { value }, title)));
+  $("sort").value = now;
+  grid.sort = now.replace("-", "");
+}
+
+let tagged = 0;
+async function refresh(keepPlace) {
+  const mine = ++asked;
+  abort && abort.abort();
+  abort = new AbortController();
+  try {
+    const answer = await net.get("find", state.query(["view", "sample"], rail.openColumns()), abort.signal);
+    if (mine !== asked) return;
+    found = answer;
+  } catch (error) { if (mine === asked && error.name !== "AbortError") complain(error); return; }
+  notice("error", null);
+  columns = Object.fromEntries(found.columns.map((c) => [c.key, c]));
+  tagged = found.tagged;
+  picks(); sorts();
+  const scope = state.values("split").length ? state.values("split").reduce((sum, s) => sum + (about.splits[s] || 0), 0) : about.n;
+  $("count").replaceChildren(whole(found.count), " ", el("span", {}, `of ${whole(scope)} samples`));
+  $("export").textContent = `Export ${whole(found.count)}`;
+  const on = state.filters().filter(([key]) => key !== "split").length;
+  $("filters").textContent = on ? `Filters, ${on} on` : "Filters";
+  chips();
+  rail.show(about, columns, found);
+  nothing();
+  if (!keepPlace || grid.count !== found.count) grid.show(found.count, keepPlace);
+}
+
+function chipWords(key, value) {
+  const column = columns[key];
+  if (key === "search") return `id has “${value}”`;
+  if (key === "tag") return value === "any" ? "tagged" : value === "none" ? "not tagged" : `tagged ${value}`;
+  if (key === "disagree") return "models disagree";
+  if (key === "cells") { const a = state.one("model") || Object.keys(about.models)[0], b = state.one("with"); return { rr: "both right", rw: `only ${a} right`, wr: `only ${b} right`, ww: "both wrong" }[value] || value; }
+  if (key === "outcome") return value;
+  if (!column) return `${key} ${value}`;
+  if (column.kind === "number") return `${column.title.toLowerCase()} ${rail.rangeWords(key, value, column)}`;
+  const facet = found.facets[key], name = facet && facet.values.find((v) => v.value === value);
+  const word = value === "" ? "none" : name ? name.name : value;
+  return key === "verdict" ? `looks ${rail.looks(word)}` : `${column.title.toLowerCase()} ${word}`;
+}
+
+function chip(key, value) {
+  const words = chipWords(key, value);
+  return el("button", { type: "button", class: "chip", "aria-label": `Remove the filter: ${words}`, onclick: () => state.set({ [key]: state.values(key).filter((v) => v !== value) }) }, words, " ×");
+}
+
+function chips() {
+  $("chips").replaceChildren(...state.filters().flatMap(([key, list]) => list.map((value) => chip(key, value))));
+}
+
+function nothing() {
+  const box = $("nothing");
+  box.hidden = found.count > 0;
+  $("grid").hidden = found.count === 0;
+  if (found.count) return;
+  const blamed = found.blame ? state.values(found.blame).map((v) => chip(found.blame, v)) : [];
+  box.replaceChildren(empty("No sample fits", found.blame ? "No sample has all of this. The filter that excludes most: " : "There is nothing here.", el("span", {}, blamed)));
+}
+
+function footer(first, last, rows) {
+  const key_of = (...names) => names.flatMap((name) => [el("kbd", {}, name), " "]);
+  const move = el("span", { class: "keys" }, key_of("←", "→"), "move, ", key_of("Enter"), "opens, ", key_of("R", "D", "K"), "tag.");
+  const title = columns[grid.sort] ? columns[grid.sort].title.toLowerCase() : "";
+  const key = `${first} ${last} ${rows} ${title}`;
+  if ($("foot").dataset.key === key) return;
+  $("foot").dataset.key = key;
+  const legend = Object.keys(about.models).length ? ["Label above, ", el("span", { class: "pr" }, "prediction"), " below if it differs", title ? `, ${title} right. ` : ". "] : [title ? `Label, ${title} right. ` : ""];
+  $("foot").replaceChildren(`Rows ${whole(first)} to ${whole(Math.max(first, last))} of ${whole(rows)}. `, ...legend, move);
+}
+
+function changed(keys) {
+  if (keys.length === 1 && keys[0] === "sample") return;
+  if (keys.some((k) => !["view", "sample"].includes(k))) refresh().then(() => { if (drawer.isOpen()) openFromAddress(); });
+  view();
+}
+
+function view() {
+  const comparing = state.one("view") === "compare" && Object.keys(about.models).length > 1;
+  $("cmp").hidden = !comparing;
+  $("mainv").hidden = comparing;
+  $("compare").textContent = comparing ? "Back to the samples" : "Compare";
+  $("model-pick").hidden = comparing || !Object.keys(about.models).length;
+  if (comparing) compare.show(about, async (row) => { state.set({ view: null }); await drawer.show(row, null); });
+  else grid.resize();
+}
+
+async function open(position) {
+  const cell = await grid.cellAt(position);
+  if (cell) await drawer.show(cell.row, position).catch(complain);
+}
+
+async function openFromAddress() {
+  const sample = state.one("sample");
+  if (!sample) return;
+  const [split, ...rest] = sample.split("/");
+  const more = [["split", split], ["id", rest.join("/")], ...state.values("split").map((s) => ["in", s])];
+  try {
+    const place = await net.get("locate", state.query(["view", "sample", "split"], more));
+    await drawer.show(place.row, place.position);
+  } catch (error) { complain(error); }
+}
+
+function notice(key, node) {
+  const old = document.querySelector(`[data-notice="${key}"]`);
+  if (!node) { if (old) old.remove(); return; }
+  node.dataset.notice = key;
+  if (old) old.replaceWith(node); else $("notices").append(node);
+}
+
+function notices() {
+  if (about.pictures) notice("pictures", el("p", {}, about.pictures));
+  about.missing.forEach((m, k) => notice(`missing${k}`, el("p", {}, el("b", {}, `${m.what} missing. `), m.why, " ", el("code", {}, m.command))));
+  if (about.num_classes > 1000) notice("classes", el("p", {}, `${whole(about.num_classes)} classes: the most frequent are listed, any other is found by typing its name.`));
+}
+
+function complain(error) {
+  if (error.name === "AbortError" || error instanceof TypeError) return;
+  notice("error", el("p", { class: "pr" }, error.message));
+}
+
+function lost() {
+  const at = net.lastSaved(), words = at ? ` Tags up to ${at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })} are saved.` : "";
+  notice("lost", el("div", { class: "empty" }, el("h3", {}, "Connection lost"), el("p", {}, `The explorer was stopped.${words} Start it again with `, el("code", {}, `confide explore ${about.path}`), "; this page reconnects by itself.")));
+}
+
+function theme() {
+  const root = document.documentElement, button = $("theme"), system = matchMedia("(prefers-color-scheme: dark)");
+  try { const kept = localStorage.getItem("theme"); if (kept) root.dataset.theme = kept; } catch { /* a browser that keeps nothing follows the system */ }
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
+  button.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; try { localStorage.setItem("theme", root.dataset.theme); } catch { /* as above */ } name(); });
+  system.addEventListener("change", name);
+  name();
+}
+
+start().catch((error) => { $("notices").append(empty("The explorer could not start", error.message, "")); });
+export { shown };

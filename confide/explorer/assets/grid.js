@@ -1,0 +1,235 @@
+// The grid: a million cells, of which only those in sight exist.
+import { $, el, shown, whole } from "./dom.js";
+import { get } from "./net.js";
+import * as state from "./state.js";
+
+const BLOCK = 240, KEPT_BLOCKS = 40, GAP_X = 10, GAP_Y = 14;
+const TALLEST = 8e6; // px; browsers lose count beyond some ten million, so taller grids are scrolled by pages
+const FAST = 6; // px per ms; faster than this nothing is fetched, only places are shown
+const SHAPES = {
+  image: { least: 78, height: (w) => w + 4 + 33 },
+  text: { least: 208, height: () => 132 },
+  none: { least: 148, height: () => 58 },
+};
+
+export class Grid {
+  constructor(open) {
+    this.open = open;
+    this.box = $("grid");
+    this.list = $("cells");
+    this.count = 0;
+    this.kind = "image";
+    this.cells = new Map(); // index -> element in use
+    this.spare = [];
+    this.blocks = new Map(); // block -> array of cells, or null while asked for
+    this.top = 0; this.lastTop = 0; this.lastTime = 0; this.speed = 0;
+    this.current = -1; this.focused = -1;
+    this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.row) this.open(+c.dataset.at); });
+    this.list.addEventListener("keydown", (e) => this.key(e));
+    this.list.addEventListener("focusin", (e) => { const c = e.target.closest("button"); if (c) this.focused = +c.dataset.at; });
+    this.list.addEventListener("error", (e) => { if (e.target.tagName === "IMG") this.noPicture(e.target); }, true);
+  }
+
+  show(count, keepPlace) {
+    this.asked && this.asked.abort();
+    this.asked = new AbortController();
+    this.blocks.clear();
+    this.count = count;
+    this.query = state.query();
+    if (!keepPlace) { this.top = 0; this.box.scrollTop = 0; this.lastTop = 0; this.focused = -1; }
+    this.resize(true);
+  }
+
+  resize(fresh) {
+    const width = this.box.clientWidth - 6, height = this.box.clientHeight;
+    if (!width || !height) return;
+    const shape = SHAPES[this.kind] || SHAPES.none;
+    const columns = Math.max(this.kind === "text" ? 1 : this.kind === "image" ? 3 : 2, Math.floor((width + GAP_X) / (shape.least + GAP_X)));
+    const first = this.columns ? Math.floor(this.top / this.rowHeight) * this.columns : 0;
+    const cell = (width - (columns - 1) * GAP_X) / columns;
+    const changed = columns !== this.columns || cell !== this.cellWidth || height !== this.height;
+    if (!changed && !fresh) return;
+    this.columns = columns; this.cellWidth = cell; this.height = height;
+    this.rowHeight = Math.round(shape.height(cell)) + GAP_Y;
+    this.total = Math.ceil(this.count / columns) * this.rowHeight + 8;
+    this.physical = Math.min(this.total, TALLEST);
+    this.list.style.height = `${this.physical}px`;
+    this.list.style.setProperty("--cell", `${cell}px`);
+    this.list.className = `grid ${this.kind}`;
+    for (const [index, cellNode] of this.cells) this.drop(index, cellNode);
+    this.top = Math.min(Math.floor(first / columns) * this.rowHeight, Math.max(0, this.total - height));
+    this.place();
+    this.render();
+  }
+
+  place() {
+    // Put the scroll bar where the place in the whole belongs.
+    const at = this.total <= this.physical ? this.top : this.top / Math.max(1, this.total - this.height) * (this.physical - this.height);
+    this.box.scrollTop = at;
+    this.lastTop = this.box.scrollTop;
+    this.shift = this.lastTop - this.top;
+    for (const [index, node] of this.cells) this.put(index, node);
+  }
+
+  scrolled() {
+    const now = performance.now(), at = this.box.scrollTop, step = at - this.lastTop;
+    if (!step) return;
+    const before = this.top;
+    if (this.total <= this.physical) this.top = at;
+    else if (Math.abs(step) < 3 * this.height) this.top += step; // by wheel or key: as far as it looks
+    else this.top = at / (this.physical - this.height) * (this.total - this.height); // by the bar: to that share
+    this.top = Math.max(0, Math.min(this.top, this.total - this.height));
+    const shift = at - this.top;
+    if (shift !== this.shift) { this.shift = shift; for (const [index, node] of this.cells) this.put(index, node); }
+    this.speed = Math.abs(this.top - before) / Math.max(1, now - this.lastTime);
+    this.lastTop = at; this.lastTime = now;
+    clearTimeout(this.settle);
+    this.settle = setTimeout(() => { this.speed = 0; if (this.total > this.physical) this.place(); this.render(); }, 90);
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.render(); });
+  }
+
+  render() {
+    if (!this.columns) return;
+    const first = Math.max(0, Math.floor(this.top / this.rowHeight) - 1) * this.columns;
+    const rows = Math.ceil(this.height / this.rowHeight) + 3;
+    const last = Math.min(this.count, first + rows * this.columns);
+    for (const [index, node] of this.cells) if (index < first || index >= last) this.drop(index, node);
+    const calm = this.speed < FAST;
+    for (let index = first; index < last; index++) {
+      let node = this.cells.get(index);
+      if (!node) {
+        node = this.spare.pop() || this.fresh();
+        this.cells.set(index, node);
+        node.hidden = false;
+        node.button.dataset.at = index;
+        this.put(index, node);
+        node.filled = false;
+      }
+      if (!node.filled) this.fillCell(index, node, calm);
+    }
+    if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b);
+    this.tabStop(first, last);
+    const footRow = Math.floor(this.top / this.rowHeight) + 1;
+    this.onRows && this.onRows(footRow, Math.min(footRow + Math.floor(this.height / this.rowHeight) - 1, Math.ceil(this.count / this.columns)), Math.ceil(this.count / this.columns));
+  }
+
+  tabStop(first, last) {
+    const wanted = this.focused >= first && this.focused < last ? this.focused : first;
+    for (const [index, node] of this.cells) node.button.tabIndex = index === wanted ? 0 : -1;
+  }
+
+  fresh() {
+    const node = el("li", {});
+    node.image = el("img", { alt: "", decoding: "async" });
+    node.words = el("p", { class: "words" });
+    node.label = el("span", {}); node.said = el("span", { class: "pr" }); node.figure = el("i", {}); node.tag = el("u", {});
+    node.button = el("button", { type: "button" }, node.image, node.words, node.label, node.figure, node.said, node.tag);
+    node.append(node.button);
+    this.list.append(node);
+    return node;
+  }
+
+  put(index, node) {
+    const x = (index % this.columns) * (this.cellWidth + GAP_X);
+    const y = Math.floor(index / this.columns) * this.rowHeight + this.shift;
+    node.style.transform = `translate(${x}px, ${y}px)`;
+  }
+
+  drop(index, node) {
+    this.cells.delete(index);
+    node.hidden = true;
+    node.image.removeAttribute("src");
+    node.filled = false;
+    this.spare.push(node);
+  }
+
+  fillCell(index, node, calm) {
+    const block = this.blocks.get(Math.floor(index / BLOCK)), cell = block && block[index % BLOCK];
+    if (!cell) {
+      if (!node.blank) { node.className = "sk"; node.blank = true; node.image.removeAttribute("src"); for (const t of [node.label, node.said, node.figure, node.tag, node.words]) t.textContent = ""; node.button.removeAttribute("data-row"); node.button.setAttribute("aria-label", "Loading"); }
+      return;
+    }
+    node.blank = false;
+    node.className = cell.right === false ? "bad" : "";
+    node.button.dataset.row = cell.row;
+    node.label.textContent = cell.label ?? (cell.prediction === null ? cell.id : "no label");
+    node.said.textContent = cell.right === false || cell.label === null ? cell.prediction ?? "" : "";
+    node.figure.textContent = cell.value === null ? "" : shown(this.sort, cell.value);
+    node.tag.textContent = cell.tag || "";
+    node.words.textContent = this.kind === "text" ? cell.text || "" : this.kind === "image" ? "" : cell.id;
+    node.button.setAttribute("aria-label", describe(cell, this.sort));
+    if (index === this.current) node.button.setAttribute("aria-current", "true"); else node.button.removeAttribute("aria-current");
+    if (this.kind !== "image") { node.filled = true; return; }
+    if (calm) {
+      node.classList.remove("nopic");
+      node.image.src = `/api/picture?row=${cell.row}&small=1`;
+      node.filled = true;
+    }
+  }
+
+  noPicture(image) {
+    const node = image.closest("li");
+    if (image.hasAttribute("src")) { node.classList.add("nopic"); node.words.textContent = "no picture"; image.removeAttribute("src"); }
+  }
+
+  async ask(number) {
+    if (this.blocks.has(number) || number * BLOCK >= this.count) return;
+    this.blocks.set(number, null);
+    const asked = this.asked;
+    try {
+      const found = await get("rows", `${this.query}${this.query ? "&" : ""}from=${number * BLOCK}&count=${BLOCK}`, asked.signal);
+      if (asked !== this.asked) return;
+      this.blocks.set(number, found.cells);
+      for (const key of [...this.blocks.keys()].slice(0, Math.max(0, this.blocks.size - KEPT_BLOCKS))) if (this.blocks.get(key)) this.blocks.delete(key);
+      this.render();
+    } catch (error) { if (asked === this.asked) this.blocks.delete(number); if (error.name !== "AbortError") this.onError && this.onError(error); }
+  }
+
+  async cellAt(index) {
+    const number = Math.floor(index / BLOCK);
+    for (let k = 0; k < 100 && !this.blocks.get(number); k++) { await this.ask(number); await new Promise((done) => setTimeout(done, 30)); }
+    const block = this.blocks.get(number);
+    return block && block[index % BLOCK];
+  }
+
+  retag(row, kind) {
+    for (const block of this.blocks.values()) for (const cell of block || []) if (cell.row === row) cell.tag = kind;
+    for (const node of this.cells.values()) if (+node.button.dataset.row === row) node.tag.textContent = kind || "";
+  }
+
+  select(index) {
+    this.current = index;
+    for (const [at, node] of this.cells) if (at === index) node.button.setAttribute("aria-current", "true"); else node.button.removeAttribute("aria-current");
+    if (index >= 0) this.reveal(index);
+  }
+
+  reveal(index) {
+    const y = Math.floor(index / this.columns) * this.rowHeight;
+    if (y < this.top) this.top = y; else if (y + this.rowHeight > this.top + this.height) this.top = y + this.rowHeight - this.height;
+    else return;
+    this.place();
+    this.render();
+  }
+
+  key(event) {
+    const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns, Home: -Infinity, End: Infinity };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    const next = Math.max(0, Math.min(this.count - 1, this.focused + moves[event.key]));
+    this.focused = next;
+    this.reveal(next);
+    this.render();
+    const node = this.cells.get(next);
+    if (node) node.button.focus({ preventScroll: true });
+  }
+}
+
+function describe(cell, sort) {
+  const said = cell.prediction === null ? "" : cell.right ? ", predicted so" : `, predicted ${cell.prediction}`;
+  const value = cell.value === null ? "" : `, ${sort.replace(/^c\./, "")} ${shown(sort, cell.value)}`;
+  return `${cell.id}: ${cell.label ?? "no label"}${said}${value}${cell.tag ? ", tagged " + cell.tag : ""}`;
+}
+
+export { whole };

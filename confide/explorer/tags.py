@@ -1,0 +1,131 @@
+"""Tags and saved views in SQLite beside the run: every change is on disk before it is answered."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from confide.core.door import InputError
+
+ACTIONS = ("relabel", "drop", "keep")
+LONGEST_NOTE = 10_000
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS tags (
+    split TEXT NOT NULL, id TEXT NOT NULL, action TEXT, new_label INTEGER, note TEXT NOT NULL DEFAULT '',
+    changed TEXT NOT NULL, PRIMARY KEY (split, id));
+CREATE TABLE IF NOT EXISTS views (name TEXT PRIMARY KEY, query TEXT NOT NULL, changed TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What someone decided about a sample: an action or none, the class to relabel to, a note."""
+
+    split: str
+    id: str
+    action: str | None = None
+    new_label: int | None = None
+    note: str = ""
+    changed: str = ""
+
+    @property
+    def kind(self) -> str | None:
+        """The action, or `note` where there is only a note."""
+        return self.action or ("note" if self.note else None)
+
+
+class Tags:
+    """The file of tags; it is made with the first tag, and a folder that cannot be written is said so then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        if path.exists():
+            self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
+        try:
+            connection = sqlite3.connect(self.path, check_same_thread=False, timeout=10)
+            connection.execute("PRAGMA journal_mode = DELETE")
+            # On disk before the answer: a crash of the program or of the machine loses nothing that was answered.
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(SCHEMA)
+        except sqlite3.Error as error:
+            raise InputError(
+                f"tags must be kept in {self.path}, but it cannot be written or is no tags file ({error}); "
+                "make the folder writable"
+            ) from None
+        self._connection = connection
+        return connection
+
+    def all(self) -> list[Tag]:
+        """Every tag, oldest first."""
+        if self._connection is None:
+            return []
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT split, id, action, new_label, note, changed FROM tags ORDER BY changed, split, id"
+            ).fetchall()
+        return [Tag(*row) for row in rows]
+
+    def get(self, split: str, sample: str) -> Tag | None:
+        """The tag of a sample."""
+        if self._connection is None:
+            return None
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT split, id, action, new_label, note, changed FROM tags WHERE split = ? AND id = ?",
+                (split, sample),
+            ).fetchone()
+        return None if row is None else Tag(*row)
+
+    def put(self, tag: Tag) -> Tag:
+        """Write a tag; one without action and note is removed."""
+        if tag.action is not None and tag.action not in ACTIONS:
+            raise InputError(f"action must be one of {', '.join(ACTIONS)}, got {tag.action!r}")
+        if tag.new_label is not None and tag.action != "relabel":
+            raise InputError("new_label must come with the action 'relabel'")
+        if len(tag.note) > LONGEST_NOTE:
+            raise InputError(f"a note must have at most {LONGEST_NOTE:,} letters, got {len(tag.note):,}")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        with self._lock, self._open() as connection:
+            if tag.kind is None:
+                connection.execute("DELETE FROM tags WHERE split = ? AND id = ?", (tag.split, tag.id))
+            else:
+                connection.execute(
+                    "INSERT OR REPLACE INTO tags (split, id, action, new_label, note, changed) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (tag.split, tag.id, tag.action, tag.new_label, tag.note, now),
+                )
+        return Tag(tag.split, tag.id, tag.action, tag.new_label, tag.note, now)
+
+    def views(self) -> list[tuple[str, str]]:
+        """Saved views as (name, query), by name."""
+        if self._connection is None:
+            return []
+        with self._lock:
+            return [tuple(row) for row in self._connection.execute("SELECT name, query FROM views ORDER BY name")]
+
+    def save_view(self, name: str, query: str) -> None:
+        """Keep a view under a name; an empty query removes it."""
+        name = name.strip()
+        if not name or len(name) > 200 or len(query) > LONGEST_NOTE:
+            raise InputError("a view must have a name of 1 to 200 letters and a query of at most 10,000")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        with self._lock, self._open() as connection:
+            if query:
+                connection.execute("INSERT OR REPLACE INTO views VALUES (?, ?, ?)", (name, query, now))
+            else:
+                connection.execute("DELETE FROM views WHERE name = ?", (name,))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

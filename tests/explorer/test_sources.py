@@ -1,0 +1,240 @@
+"""What can be opened, and what bad input is told: one clear line each."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from confide.cli.main import main
+from confide.core import files
+from confide.core.door import InputError
+from confide.core.predictions import Predictions
+from confide.core.records import Scores, default_ids
+from confide.explorer import open_layout
+from confide.explorer.launch import bind
+
+
+def said_to(capsys, *words: str) -> str:
+    assert main(["explore", *words]) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    return printed
+
+
+def test_scores_alone(serve, tmp_path):
+    values = np.linspace(0, 5, 30)
+    Scores(default_ids(30), values, "kmeans", {}, np.arange(30) % 3).save(tmp_path / "scores.parquet")
+    client = serve(tmp_path / "scores.parquet")
+    about = client.get("about")
+    assert about["models"] == {}
+    assert [m["what"] for m in about["missing"]] == ["Predictions", "Verdicts"]
+    assert client.get("find", difficulty="4..")["count"] == 6
+    cells = client.get("rows", **{"from": 0, "count": 3})["cells"]
+    assert [c["id"] for c in cells] == ["29", "28", "27"]
+    sample = client.get("sample", row=5)
+    assert sample["top"]["missing"]["what"] == "Top classes"
+    assert "--features" in client.get("neighbours", row=5)["missing"]["command"]
+    client.put("tag?row=5", {"action": "keep"})
+    assert (tmp_path / "scores.parquet.tags.sqlite").exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "npz", "csv"])
+def test_predictions_alone_in_every_format(serve, tmp_path, ending):
+    logits = torch.randn(40, 5, generator=torch.Generator().manual_seed(1))
+    said = Predictions(logits, torch.arange(40) % 5, columns={"site": np.array(["a", "b"])[np.arange(40) % 2]})
+    said.save(tmp_path / f"val.{ending}")
+    client = serve(tmp_path / f"val.{ending}")
+    assert client.get("about")["models"] == {"val": ["raw"]}
+    wrong = client.get("find", outcome="wrong")["count"]
+    assert wrong == int((~said.facts.correct).sum())
+    top = client.get("sample", row=7)["top"]
+    assert top["stage"] is None
+    assert top["classes"][0]["before"] == pytest.approx(float(torch.softmax(logits[7], 0).max()), rel=1e-4)
+    assert client.get("find", **{"c.site": "a"})["count"] == 20
+
+
+def test_predictions_of_the_top_class_only(serve, tmp_path):
+    said = Predictions.from_top1(torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1]), torch.tensor([0.9, 0.4, 0.6]))
+    said.save(tmp_path / "top.parquet")
+    client = serve(tmp_path / "top.parquet")
+    assert client.get("find", outcome="wrong")["count"] == 1
+    assert "missing" in client.get("sample", row=0)["top"]
+    assert "loss" not in client.get("find")["histograms"]
+
+
+def test_a_folder_of_score_files(serve, tmp_path):
+    for part in range(3):
+        ids = np.array([f"{part}-{k}" for k in range(10)])
+        Scores(ids, np.arange(10.0) + part, "rmd").save(tmp_path / "scores" / f"part-{part}.parquet")
+    assert serve(tmp_path / "scores").get("about")["n"] == 30
+
+
+def test_users_columns_are_joined_by_id(serve, run_folder, tmp_path):
+    ids = np.array(["test-004", "test-007", "elsewhere"])
+    columns = {"id": ids, "weather": np.array(["rain", "sun", "sun"]), "hour": np.array([3.5, 14.25, 1])}
+    files.write_table(tmp_path / "more.csv", columns)
+    client = serve(run_folder, columns=str(tmp_path / "more.csv"))
+    assert client.get("find", **{"c.weather": "rain"})["count"] == 1
+    assert client.get("find", **{"c.hour": "10.."})["count"] == 1
+
+
+def test_columns_of_other_samples_are_refused(run_folder, tmp_path, capsys):
+    files.write_table(tmp_path / "more.csv", {"id": np.array(["x"]), "weather": np.array(["rain"])})
+    assert "no id of it is" in said_to(capsys, str(run_folder), "--columns", str(tmp_path / "more.csv"))
+
+
+def test_an_incomplete_run_shows_what_is_there(serve, run_folder):
+    (run_folder / "predictions" / "other-loss-test.parquet").unlink()
+    (run_folder / "predictions" / "other-loss-val.parquet").unlink()
+    for path in (run_folder / "scores").iterdir():
+        path.unlink()
+    client = serve(run_folder)
+    about = client.get("about")
+    assert list(about["models"]) == ["plain"]
+    assert {m["what"]: m["why"] for m in about["missing"]} == {
+        "Models": "The run stopped before other-loss.",
+        "Difficulty": "The run stopped before its samples were scored.",
+    }
+    assert all("confide run" in m["command"] for m in about["missing"])
+    assert client.get("find")["count"] == 120
+
+
+def test_without_features_or_history_the_panels_name_the_command(serve, run_folder):
+    for split in ("train", "val", "test"):
+        (run_folder / "features" / f"{split}.npz").unlink()
+    for path in (run_folder / "models" / "plain" / "history").iterdir():
+        path.unlink()
+    client = serve(run_folder)
+    for panel in ("neighbours", "parts", "history"):
+        assert "confide run" in client.get(panel, row=3)["missing"]["command"]
+
+
+def test_a_run_that_has_nothing_yet(run_folder, capsys):
+    for folder in ("predictions", "scores"):
+        for path in (run_folder / folder).iterdir():
+            path.unlink()
+    assert "finish it with: confide run" in said_to(capsys, str(run_folder))
+
+
+def test_a_newer_run(run_folder, capsys):
+    manifest = json.loads((run_folder / "manifest.json").read_text())
+    manifest |= {"format": "run/9", "versions": {"confide": "4.0.0"}}
+    (run_folder / "manifest.json").write_text(json.dumps(manifest))
+    printed = said_to(capsys, str(run_folder))
+    assert "written by confide 4.0.0" in printed
+    assert "pip install -U confide" in printed
+
+
+def test_what_is_no_run(tmp_path, capsys):
+    assert "manifest.json" in said_to(capsys, str(tmp_path))
+    assert "does not exist" in said_to(capsys, str(tmp_path / "nowhere"))
+    files.write_table(tmp_path / "other.parquet", {"a": np.arange(3)})
+    assert "must hold scores" in said_to(capsys, str(tmp_path / "other.parquet"))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing")
+    assert "readable parquet" in said_to(capsys, str(tmp_path / "broken.parquet"))
+
+
+def test_missing_pictures_leave_the_rows(serve, run_folder):
+    (run_folder / "pictures.npz").unlink()
+    client = serve(run_folder)
+    status, _, content = client.send("GET", "/api/picture?row=3")
+    assert status == 404
+    assert b"--data" in content
+    about = client.get("about")
+    assert about["kind"] == "none"
+    assert "--data DATASET" in about["pictures"]
+    assert client.get("find")["count"] == 180
+
+
+def test_pictures_from_another_place(serve, run_folder, tmp_path):
+    (run_folder / "pictures.npz").rename(tmp_path / "moved.npz")
+    client = serve(run_folder, data=str(tmp_path / "moved.npz"))
+    assert client.send("GET", "/api/picture?row=3")[0] == 200
+
+
+def test_a_port_in_use_is_one_line(run_folder, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"port {port} must be free" in said_to(capsys, str(run_folder), "--port", str(port))
+
+
+def test_other_bad_addresses():
+    with pytest.raises(InputError, match=r"port must lie in \[0, 65535\]"):
+        bind("127.0.0.1", 70_000)
+    with pytest.raises(InputError, match="address of this machine"):
+        bind("203.0.113.7", 0)
+
+
+def test_a_million_classes(serve, tmp_path):
+    n = 1_000_000
+    names = tuple(f"class {k}" for k in range(n))
+    ids = np.arange(2000)
+    said = Predictions.from_top1(
+        torch.arange(2000) * 500, torch.arange(2000) * 500 + (torch.arange(2000) % 2), torch.full((2000,), 0.5)
+    )
+    columns = {
+        "id": ids,
+        "label": said.labels.numpy(),
+        "pred_label": said.facts.prediction.numpy(),
+        "confidence": said.facts.confidence.numpy(),
+    }
+    files.write_table(tmp_path / "many.parquet", columns, {"class_names": json.dumps(names)})
+    client = serve(tmp_path / "many.parquet")
+    assert client.get("about")["num_classes"] == n
+    found = client.get("find")
+    assert found["facets"]["label"]["distinct"] == 2000
+    assert len(found["facets"]["label"]["values"]) == 12
+    assert len(json.dumps(found)) < 20_000
+    assert client.get("classes", text="class 999999")["classes"] == [{"label": 999_999, "name": "class 999999"}]
+    assert client.get("find", label="500")["count"] == 1
+    assert "below 1000000" in client.refused("find?label=1000000")
+
+
+def test_without_the_packages_the_extra_is_named(run_folder):
+    code = (
+        "import sys; sys.modules['duckdb'] = None\n"
+        "from confide.cli.main import main\n"
+        f"raise SystemExit(main(['explore', {str(run_folder)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "pip install 'confide[explore]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_tags_are_exported_from_the_command_line(run_folder, tmp_path, capsys):
+    from confide.explorer.tags import Tag, Tags
+
+    tags = Tags(run_folder / "tags.sqlite")
+    tags.put(Tag("test", "test-001", "drop"))
+    tags.close()
+    assert main(["explore", str(run_folder), "--export", str(tmp_path / "tags.csv")]) == 0
+    assert "1 tagged samples" in capsys.readouterr().out
+    assert "test-001" in (tmp_path / "tags.csv").read_text()
+    assert "must be a .csv" in said_to(capsys, str(run_folder), "--export", "tags.xlsx")
+
+
+def test_importing_confide_loads_no_server():
+    code = "import confide.explorer, sys; assert not {'fastapi', 'duckdb', 'uvicorn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_every_asset_is_listed_and_packaged():
+    from confide.explorer.server import ASSETS
+
+    folder = Path(open_layout.__code__.co_filename).parent / "assets"
+    assert {p.name for p in folder.iterdir()} == set(ASSETS)
+    for path in folder.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert "https://" not in text
+        assert "innerHTML" not in text

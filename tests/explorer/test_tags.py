@@ -1,0 +1,160 @@
+"""Tags: on disk when answered, seen by filters, exported, and still there after a kill."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from confide.core.door import InputError, MissingExtra
+from confide.explorer.tags import Tag, Tags
+
+
+def row_of(client, sample: str) -> int:
+    return int(client.get("locate", split="test", id=sample, **{"in": "test"})["row"])
+
+
+def test_a_tag_is_in_the_file_when_it_is_answered(client, run_folder):
+    row = row_of(client, "test-005")
+    saved = client.put(f"tag?row={row}", {"action": "relabel", "new_label": 2, "note": "looks odd"})
+    assert (saved["tag"], saved["new_label"]) == ("relabel", "<script>alert(1)</script>")
+    other = sqlite3.connect(run_folder / "tags.sqlite")
+    kept = other.execute("SELECT split, id, action, new_label, note FROM tags").fetchall()
+    other.close()
+    assert kept == [("test", "test-005", "relabel", 2, "looks odd")]
+
+
+def test_filters_follow_the_tags(client):
+    for sample, action in (("test-001", "drop"), ("test-002", "drop"), ("test-003", "keep")):
+        client.put(f"tag?row={row_of(client, sample)}", {"action": action})
+    assert client.get("find", tag="drop")["count"] == 2
+    assert client.get("find", tag=["drop", "keep"])["tags"] == {"drop": 2, "keep": 1}
+    assert client.get("find", tag="any", split="test")["count"] == 3
+    assert client.get("find", tag="none", split="test")["count"] == 77
+    client.put(f"tag?row={row_of(client, 'test-001')}", {"action": None})
+    assert client.get("find", tag="drop")["count"] == 1
+    assert client.get("find", tag="none", split="test")["count"] == 78
+
+
+def test_a_note_alone_is_a_tag(client):
+    row = row_of(client, "test-009")
+    client.put(f"tag?row={row}", {"note": "blurred"})
+    assert client.get("find", tag="note")["count"] == 1
+    cell = client.get("rows", **{"tag": "note", "from": 0, "count": 1})["cells"][0]
+    assert (cell["id"], cell["tag"]) == ("test-009", "note")
+
+
+def test_tags_are_there_again_after_a_restart(client, serve, run_folder):
+    client.put(f"tag?row={row_of(client, 'test-011')}", {"action": "drop"})
+    again = serve(run_folder)
+    assert again.get("find", tag="drop")["count"] == 1
+    assert again.get("sample", row=row_of(again, "test-011"))["tag"] == "drop"
+
+
+def test_tags_are_exported(client):
+    client.put(f"tag?row={row_of(client, 'test-004')}", {"action": "relabel", "new_label": 1, "note": "b"})
+    client.put(f"tag?row={row_of(client, 'test-002')}", {"action": "drop"})
+    _, _, content = client.send("GET", "/api/export?what=tags&format=parquet&outcome=right")
+    found = {r["id"]: r for r in pq.read_table(io.BytesIO(content)).to_pylist()}
+    assert set(found) == {"test-002", "test-004"}
+    assert (found["test-004"]["new_label"], found["test-004"]["new_label_name"]) == (1, "coat")
+    assert found["test-004"]["note"] == "b"
+    assert found["test-002"]["tag"] == "drop"
+
+
+def test_views_are_saved_by_name(client):
+    assert client.put("view", {"name": "wrong coats", "query": "label=1&outcome=wrong"})["views"] == [
+        ["wrong coats", "label=1&outcome=wrong"]
+    ]
+    client.put("view", {"name": "a", "query": "split=test"})
+    assert [name for name, _ in client.get("views")["views"]] == ["a", "wrong coats"]
+    assert client.put("view", {"name": "a", "query": ""})["views"] == [["wrong coats", "label=1&outcome=wrong"]]
+    assert client.send("PUT", "/api/view", {"name": " ", "query": "x"}, {"X-Confide": "1"})[0] == 400
+
+
+def test_a_folder_that_cannot_be_written_is_said_so_and_the_rest_works(client, run_folder):
+    (run_folder / "tags.sqlite").mkdir()  # as good as read-only, also for a superuser
+    status, _, content = client.send("PUT", "/api/tag?row=0", {"action": "drop"}, {"X-Confide": "1"})
+    assert status == 400
+    assert "make the folder writable" in json.loads(content)["error"]
+    assert client.get("find")["count"] == 180
+
+
+def test_a_file_that_is_no_tags_file_is_one_line(tmp_path):
+    (tmp_path / "tags.sqlite").write_text("not a database, " * 100)
+    with pytest.raises(InputError, match=r"tags must be kept in .*tags\.sqlite"):
+        Tags(tmp_path / "tags.sqlite")
+
+
+def test_an_empty_tag_removes(tmp_path):
+    tags = Tags(tmp_path / "tags.sqlite")
+    tags.put(Tag("test", "a", "drop"))
+    tags.put(Tag("test", "a"))
+    assert tags.all() == []
+    tags.close()
+
+
+def test_fiftyone_gets_pictures_labels_and_tags(client, run_folder, monkeypatch):
+    made: dict[str, object] = {}
+
+    class Dataset(list):  # type: ignore[type-arg]
+        def __init__(self, name: str, overwrite: bool) -> None:
+            super().__init__()
+            made.update(name=name, dataset=self, overwrite=overwrite)
+
+        def add_samples(self, samples: list[object]) -> None:
+            self.extend(samples)
+
+    class Sample(dict):  # type: ignore[type-arg]
+        def __init__(self, **fields: object) -> None:
+            super().__init__(fields)
+
+    stand_in = types.ModuleType("fiftyone")
+    stand_in.Dataset, stand_in.Sample, stand_in.Classification = Dataset, Sample, dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fiftyone", stand_in)
+    client.put(f"tag?row={row_of(client, 'test-006')}", {"action": "relabel", "new_label": 0})
+    status, _, content = client.send("POST", "/api/fiftyone?what=tags", {}, {"X-Confide": "1"})
+    assert (status, json.loads(content)) == (200, {"name": "confide-small", "samples": 1})
+    (sample,) = made["dataset"]  # type: ignore[misc]
+    assert sample["tags"] == ["relabel"]
+    assert sample["ground_truth"] == {"label": "<script>alert(1)</script>"}
+    assert sample["relabel"] == {"label": "shirt"}
+    assert Path(sample["filepath"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_fiftyone_the_extra_is_named(client, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fiftyone", None)
+    status, _, content = client.send("POST", "/api/fiftyone?what=tags", {}, {"X-Confide": "1"})
+    assert status == 400
+    assert "pip install 'confide[fiftyone]'" in json.loads(content)["error"]
+    assert issubclass(MissingExtra, ImportError)
+
+
+@pytest.mark.slow
+def test_a_killed_explorer_loses_no_answered_tag(run_folder):
+    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert started.stdout is not None
+    port = int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]
+    for row in range(25):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("PUT", f"/api/tag?row={row}", json.dumps({"action": "drop"}), {"X-Confide": "1"})
+        assert connection.getresponse().status == 200
+        connection.close()
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait(30)
+    started.stdout.close()
+    tags = Tags(run_folder / "tags.sqlite")
+    assert len(tags.all()) == 25
+    tags.close()
