@@ -1,0 +1,50 @@
+"""The tables of the findings are those that the kept results make."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def write(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.findings import write as module
+
+    yield module
+    for name in [name for name in sys.modules if name.startswith("benchmarks")]:
+        sys.modules.pop(name)
+
+
+def test_every_table_is_made_from_what_is_kept(write):
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    for name, make in (("trials", write.trials_table), ("confusion", write.confusion_table)):
+        assert write.filled(page, name, make()) == page
+    assert "`cross_entropy_average1` | 0 | 92.02" in page
+
+
+def test_a_table_is_put_between_its_marks_and_an_empty_one_is_not(write):
+    page = "a\n<!-- table x -->\nold\n<!-- end -->\nb\n<!-- table y -->\n<!-- end -->\n"
+    assert write.filled(page, "x", "| new |") == page.replace("old", "| new |")
+    assert write.filled(page, "x", "") == page
+    assert write.filled(page, "z", "| new |") == page
+
+
+def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
+    import json
+
+    from benchmarks.findings.cells import cell_tables
+
+    (tmp_path / "cells").mkdir()
+    numbers = {"accuracy": 0.9, "ece_mass": 0.01, "nll": 0.3, "aurc": 0.01, "auroc": 0.9}
+    for seed, p in ((0, 0.5), (1, 0.01)):
+        cell = {"dataset": "cifar10", "model": "resnet18", "seed": seed, "method": {"name": "adafocal"}}
+        stages = {stage: {**numbers, "calibration_p": p} for stage in ("raw", "temperature")}
+        file = {"cell": cell, "measured": stages, "strength": None}
+        (tmp_path / "cells" / f"{seed}.json").write_text(json.dumps(file), encoding="utf-8")
+    tables = cell_tables(tmp_path)
+    assert tables["cells-dual"] == ""
+    assert "| `adafocal` | raw | 2 | - | 90.00 ± 0.00 | 1.00 ± 0.00 | 0.3000" in tables["cells-adafocal"]
+    assert tables["cells-adafocal"].endswith("| 1 of 2 |")
