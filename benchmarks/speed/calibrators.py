@@ -10,6 +10,8 @@ installed are named and left out; install them beside confide: scikit-learn netc
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import resource
 import subprocess
 import sys
 import time
@@ -25,15 +27,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from calibrator_peers import PEERS
 
 from confide import Predictions, calibrators
-from confide.calibrators import linear
 from confide.calibrators.threads import one_thread
 
 SIZES = ((5_000, 10), (10_000, 100), (25_000, 1_000))
 PASS_LIMITS = {(5_000, 10): 10, (10_000, 100): 10, (25_000, 1_000): 4}
 SECONDS = {"dirichlet": 5.0, "spline": 5.0}
 SLOW_SECONDS = 5.0
-PEER_SIZES = {"dirichlet": ((10_000, 100), (10_000, 200))}
-"""Where a method's peers would take many minutes at the largest size."""
+CAP = [300]
+"""Seconds of CPU that a peer may take from 1000 classes on; then it is stopped and its row says so."""
 
 
 def made(n: int, num_classes: int, temperature: float = 2.5, seed: int = 0) -> Predictions:
@@ -101,10 +102,10 @@ def fits() -> None:
 
 
 def memory(words: list[str]) -> None:
-    """Extra memory of a fit at 25,000 x 1000, each in a process of its own; matrix and dirichlet stop early."""
-    print("| calibrator | extra MB | limit MB | CPU s |\n|---|---|---|---|")
+    """Extra memory of a fit at 25,000 x 1000, each in a process of its own, run to its end."""
+    print("| calibrator | extra MB | limit MB | CPU s | NLL |\n|---|---|---|---|---|")
     for word in words or calibrators.names():
-        done = subprocess.run([sys.executable, __file__, "one", word], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, __file__, "one", word], stdout=subprocess.PIPE, text=True, check=True)
         print(f"| {word} | {done.stdout.strip()} |", flush=True)
 
 
@@ -112,12 +113,14 @@ def one(word: str) -> None:
     """Peak memory above that of the logits, for the parent process."""
     predictions = made(25_000, 1_000)
     calibrators.fit(word, made(300, 4))
-    # A million unknowns and more take minutes; the memory of the search is full after its fifth step.
-    linear.ITERATIONS = 8
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_megabytes()
-    seconds = cpu_seconds(lambda: calibrators.fit(word, predictions))
-    print(f"{peak_megabytes() - before:.0f} | {3 * 25_000 * 1_000 * 4 / 1e6 + 64:.0f} | {seconds:.1f}")
+    began = time.process_time()
+    fitted = calibrators.fit(word, predictions)
+    seconds, extra = time.process_time() - began, peak_megabytes() - before
+    for note in fitted.notes:
+        print(f"{word}: {note}", file=sys.stderr)
+    print(f"{extra:.0f} | {3 * 25_000 * 1_000 * 4 / 1e6 + 64:.0f} | {seconds:.1f} | {nll(fitted(predictions)):.5f}")
 
 
 def peak_megabytes() -> float:
@@ -126,15 +129,16 @@ def peak_megabytes() -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6
 
 
-def peers(words: list[str], size: tuple[int, int] | None) -> None:
+def peers(words: list[str], size: tuple[int, int] | None, names: list[str]) -> None:
     """CPU seconds of confide and of each peer in one run, and the likelihood both reach on the fitted set."""
     print("| method | size | confide s | NLL | peer | s | NLL | ratio |\n|---|---|---|---|---|---|---|---|")
     for word in words or PEERS:
         options, found = PEERS[word]
-        for each in (size,) if size else PEER_SIZES.get(word, SIZES[1:]):
+        for each in (size,) if size else SIZES[1:]:
             predictions = made(*each)
             for name, prepare in found.items():
-                print(_peer_row(word, options, each, predictions, name, prepare), flush=True)
+                if not names or name in names:
+                    print(_peer_row(word, options, each, predictions, name, prepare), flush=True)
 
 
 def _peer_row(word: str, options: Any, size: Any, predictions: Predictions, name: str, prepare: Any) -> str:
@@ -143,21 +147,51 @@ def _peer_row(word: str, options: Any, size: Any, predictions: Predictions, name
     except ImportError as error:
         return f"| {word} | {size[0]:,} x {size[1]:,} | | | {name} | not installed: {error.name} | | |"
     own = lambda: calibrators.fit(word, predictions, **options)  # noqa: E731
-    own()
-    times, fitted = [], None
+    if size[1] < 1_000:
+        own()
+    times: list[tuple[float, float | None]] = []
     # One round is enough where it takes long: three would not fit into minutes.
-    while not times or (len(times) < 3 and max(times[-1]) < SLOW_SECONDS):
-        mine = cpu_seconds(own)
+    while not times or (len(times) < 3 and all(t is not None and t < SLOW_SECONDS for t in times[-1])):
+        began = time.process_time()
+        fitted = own()
+        mine = time.process_time() - began
+        times.append((mine, *(result := capped(peer, predictions))[:1]))
+    shown = f"| {word} | {size[0]:,} x {size[1]:,} | {np.median([t for t, _ in times]):.3f} "
+    shown += f"| {nll(fitted(predictions)):.5f} | {name} |"
+    if result[0] is None:
+        return f"{shown} stopped at {CAP[0]} | | > {CAP[0] / times[0][0]:.1f} |"
+    theirs = [t for _, t in times if t is not None]
+    ratio = np.median([b / a for a, b in times if b is not None])
+    return f"{shown} {np.median(theirs):.2f} | {result[1]:.5f} | {ratio:.1f} |"
+
+
+def capped(peer: Callable[[], Any], predictions: Predictions) -> tuple[float | None, float]:
+    """CPU seconds of the peer and the NLL it reaches; many classes in a process of its own, None past the cap."""
+
+    def work() -> tuple[float, float]:
         began = time.process_time()
         fitted = peer()
-        times.append((mine, time.process_time() - began))
-    probs = np.clip(np.asarray(fitted), 1e-12, 1)
-    reached = -float(np.log(probs[np.arange(len(probs)), predictions.labels.numpy()]).mean())
-    mine, theirs = (float(np.median(part)) for part in zip(*times, strict=True))
-    return (
-        f"| {word} | {size[0]:,} x {size[1]:,} | {mine:.3f} | {nll(own()(predictions)):.5f} | {name} | {theirs:.2f} "
-        f"| {reached:.5f} | {np.median([b / a for a, b in times]):.1f} |"
-    )
+        seconds = time.process_time() - began
+        true = np.asarray(fitted)[np.arange(len(predictions)), predictions.labels.numpy()]
+        return seconds, -float(np.log(np.clip(true.astype(np.float64), 1e-12, 1)).mean())
+
+    if predictions.num_classes < 1_000:
+        return work()
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (CAP[0], CAP[0]))
+        sender.send(work())
+
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=limited)
+    child.start()
+    sender.close()
+    try:
+        found: tuple[float | None, float] = receiver.recv()
+    except EOFError:
+        found = (None, np.nan)
+    child.join()
+    return found
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -170,8 +204,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", help="passes fits peers memory")
     parser.add_argument("--methods", nargs="+", default=[], help="of peers and memory (default: all)")
+    parser.add_argument("--peers", nargs="+", default=[], help="of peers, by their names in the table (default: all)")
+    parser.add_argument("--cap", type=int, default=CAP[0], help="CPU seconds of a peer from 1000 classes on")
     parser.add_argument("--size", type=size_of, help="of peers, such as 10000x100 (default: all)")
     args = parser.parse_args()
+    CAP[0] = args.cap
     if args.parts[0] == "one":
         one(args.parts[1])
         return
@@ -179,7 +216,7 @@ def main() -> None:
         for part in args.parts:
             print(f"\n## {part}\n")
             if part == "peers":
-                peers(args.methods, args.size)
+                peers(args.methods, args.size, args.peers)
             elif part == "memory":
                 memory(args.methods)
             else:
