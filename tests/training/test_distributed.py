@@ -26,6 +26,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "crl": {},
     "mmce": {},
     "group_dro": {"num_groups": 2},
+    "adaptive_difficulty": {"num_groups": 3, "start": 0.05},
 }
 BASE: dict[str, Any] = {"epochs": 2, "batch_size": 50, "model_options": {"width": 4, "hidden": 8}, "device": "cpu"}
 
@@ -43,9 +44,11 @@ DRIVER = """
     Progress.quiet = True
     dist.init_process_group("gloo")
     data = make_dataset()
-    scores = Scores(data.train.ids, np.linspace(-1, 3, len(data.train)), "rmd")
+    ids = np.concatenate([data.train.ids, data.val.ids])
+    scores = Scores(ids, np.linspace(-1, 3, len(ids)), "rmd")
     for loss, options in {losses!r}.items():
-        settings = Settings(**{base!r}, loss=loss, loss_options=options, augment="crop_flip")
+        settings = Settings(**{base!r}, loss=loss, loss_options=options, augment="crop_flip",
+                            average=float(loss == "adaptive_difficulty"))
         fit(data, settings, scores=scores, folder={out!r} + "/" + loss)
     settings = Settings(**{{**{base!r}, "model_options": {{"width": 4, "hidden": 8, "dropout": 0.4}}}}, loss="adafocal")
     fit(data, settings, folder={out!r} + "/unbroken")
@@ -90,9 +93,11 @@ def test_two_processes_equal_one(bars: Dataset, tmp_path: Path) -> None:
     here = str(Path(__file__).parent)
     code = textwrap.dedent(DRIVER).format(here=here, losses=LOSSES, base=BASE, out=str(tmp_path))
     run_two([sys.executable, "-c", code])
-    scores = Scores(bars.train.ids, np.linspace(-1, 3, len(bars.train)), "rmd")
+    ids = np.concatenate([bars.train.ids, bars.val.ids])
+    scores = Scores(ids, np.linspace(-1, 3, len(ids)), "rmd")
     for loss, options in LOSSES.items():
-        settings = Settings(**BASE, loss=loss, loss_options=options, augment="crop_flip")
+        average = float(loss == "adaptive_difficulty")
+        settings = Settings(**BASE, loss=loss, loss_options=options, augment="crop_flip", average=average)
         alone, together = fit(bars, settings, scores=scores), Trained.load(tmp_path / loss)
         for name, weights in alone.model.state_dict().items():
             # CRL's ranking term has a kink at 0, where the last bit of a confidence decides.
