@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.core.centres import UnitRows, nearest_centre, unit
+from confide.core.centres import UnitRows, distances_to, nearest_centre, unit
 from confide.core.door import InputError, check_choice, check_range
 from confide.core.rows import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
 from confide.difficulty.family import DIFFICULTY
 
 Float64 = NDArray[np.float64]
+LATE_ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +68,13 @@ def kmeans(
     if k > n:
         raise InputError(f"k must be at most the {n} samples there are, got {k}; ask for fewer centres")
     rows = UnitRows(values) if distance == "cosine" else values
-    centres = _first_centres(rows, k, np.random.default_rng(seed))
-    assigned: NDArray[np.int64] | None = None
+    state = _State.of(_first_centres(rows, k, np.random.default_rng(seed)), n)
     for _ in range(iterations):
-        centres, now = _step(rows, centres)
-        if assigned is not None and np.array_equal(now, assigned):
+        if not state.step(rows):
             break
-        assigned = now
-    final = centres.to(torch.float64).cpu().numpy()
-    return Centres(final, _inertia(rows, final), distance)
-
-
-def _inertia(values: Any, centres: Float64) -> float:
-    """Sum of squared distances to the nearest centre."""
-    return float((nearest_centre(values, centres)[0] ** 2).sum())
+    final = state.centres.to(torch.float64).cpu().numpy()
+    inertia = float((distances_to(rows, final, state.assigned) ** 2).sum())
+    return Centres(final, inertia, distance)
 
 
 def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tensor:
@@ -100,33 +94,99 @@ def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tens
     return rows[chosen].clone()
 
 
-def _step(values: Any, centres: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.int64]]:
-    """One Lloyd step: assignment by a matrix product per block, means of the assigned rows."""
-    k, dim = centres.shape
-    sums = torch.zeros_like(centres)
-    counts = torch.zeros(k, dtype=torch.int64, device=centres.device)
-    half = centres.square().sum(dim=1) / 2
-    assigned = np.empty(int(values.shape[0]), dtype=np.int64)
-    across = centres.T.contiguous()
-    for start, block in blocks(values, cache_rows(values, max(dim, k))):
-        table = matrix_product(block, across)
-        table -= half
-        found = torch.from_numpy(table.numpy().argmax(axis=1)) if table.device.type == "cpu" else table.argmax(dim=1)
-        sums.index_add_(0, found, block)
-        counts += torch.bincount(found, minlength=k)
-        assigned[start : start + len(block)] = found.cpu().numpy()
-    if not bool(torch.isfinite(sums).all()):
-        for start, block in blocks(values, block_rows(values, dim)):
-            check_block(block, start, len(assigned))
-    moved = (sums / counts.clamp_min(1)[:, None]).to(centres)
-    empty = (counts == 0).nonzero().squeeze(1)
-    if len(empty):
-        moved[empty] = _worst_rows(values, moved[counts > 0], len(empty)).to(moved)
-    return (unit(moved) if isinstance(values, UnitRows) else moved), assigned
+@dataclass(eq=False)
+class _State:
+    """Centres, and what they are the means of: only rows that change their centre are added up again."""
+
+    centres: torch.Tensor
+    sums: torch.Tensor  # float64, so that taking away what was added leaves nothing behind
+    counts: torch.Tensor
+    assigned: NDArray[np.int64]  # -1 before the first step
+
+    @classmethod
+    def of(cls, centres: torch.Tensor, n: int) -> _State:
+        counts = torch.zeros(len(centres), dtype=torch.int64, device=centres.device)
+        return cls(centres, torch.zeros_like(centres, dtype=torch.float64), counts, np.full(n, -1))
+
+    def step(self, values: Any) -> bool:
+        """One Lloyd step: assignment by a matrix product per block, means of the assigned rows. Did any row move?"""
+        k, dim = self.centres.shape
+        half = self.centres.square().sum(dim=1) / 2
+        across = self.centres.T.contiguous()
+        late, moved = _Late(), 0
+        for start, block in blocks(values, cache_rows(values, max(dim, k))):
+            table = matrix_product(block, across)
+            table -= half
+            # numpy's argmax is the faster one on a CPU.
+            found = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
+            before = self.assigned[start : start + len(block)]
+            changed = np.flatnonzero(found != before)
+            moved += len(changed)
+            if 8 * len(changed) >= len(block):
+                self._move(
+                    block if len(changed) == len(block) else _taken(block, changed), before[changed], found[changed]
+                )
+            else:
+                late.add(changed + start, before[changed], found[changed])
+            before[changed] = found[changed]
+            if late.count > LATE_ROWS:
+                self._move(*late.take(values))
+        if late.count:
+            self._move(*late.take(values))
+        if not bool(torch.isfinite(self.sums).all()):
+            for start, block in blocks(values, block_rows(values, dim)):
+                check_block(block, start, len(self.assigned))
+        if moved:
+            self._renew(values)
+        return moved > 0
+
+    def _move(self, rows: torch.Tensor, old: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+        """Take rows from their old centres, where they had one, and give them to the new."""
+        part = rows.new_zeros(self.centres.shape)
+        for sign, places in ((1, new), (-1, old)):
+            if places[0] >= 0:
+                where = torch.as_tensor(places, device=rows.device)
+                part.index_add_(0, where, rows, alpha=sign)
+                self.counts += sign * torch.bincount(where, minlength=len(self.counts))
+        self.sums += part
+
+    def _renew(self, values: Any) -> None:
+        means = (self.sums / self.counts.clamp_min(1)[:, None]).to(self.centres)
+        empty = (self.counts == 0).nonzero().squeeze(1)
+        if len(empty):
+            means[empty] = _worst_rows(values, means[self.counts > 0], len(empty)).to(means)
+        self.centres = unit(means) if isinstance(values, UnitRows) else means
+
+
+class _Late:
+    """Rows that moved in blocks where few did: handled together, since each small operation has its price."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[NDArray[Any], ...]] = []
+        self.count = 0
+
+    def add(self, *part: NDArray[Any]) -> None:
+        """Places of the rows, their old and their new centres."""
+        if len(part[0]):
+            self.parts.append(part)
+            self.count += len(part[0])
+
+    def take(self, values: Any) -> tuple[torch.Tensor, NDArray[np.int64], NDArray[np.int64]]:
+        """The rows with their old and new centres; forgets them."""
+        places, old, new = (np.concatenate(column) for column in zip(*self.parts, strict=True))
+        self.parts, self.count = [], 0
+        return _taken(values, places), old, new
+
+
+def _taken(values: Any, places: NDArray[Any]) -> torch.Tensor:
+    """Chosen rows of an array, a tensor or shards."""
+    return working_block(
+        values[torch.as_tensor(places, device=values.device) if isinstance(values, torch.Tensor) else places]
+    )
 
 
 def _worst_rows(values: Any, centres: torch.Tensor, count: int) -> torch.Tensor:
     """The rows farthest from every centre: where a centre that lost all its rows starts again."""
     distance, _ = nearest_centre(values, centres.cpu().numpy())
     worst = np.argsort(-distance, kind="stable")[:count]
-    return working_block(values[torch.as_tensor(worst) if isinstance(values, torch.Tensor) else worst])
+    return _taken(values, worst)
