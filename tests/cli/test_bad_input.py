@@ -146,3 +146,9 @@ def test_a_full_disk_leaves_earlier_results(tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1
     assert (tmp_path / "out" / "report.html").read_bytes() == before
     assert not list(tmp_path.rglob(".*.part"))
+
+
+def test_a_run_needs_a_config_or_a_recipe(capsys):
+    refused(capsys, ["run"], "needs a config or --recipe NAME, one of the two")
+    refused(capsys, ["run", "demo", "--recipe", "confide"], "one of the two")
+    refused(capsys, ["train", "fashion-sample", "--recipe", "confid"], "did you mean 'confide'?")
