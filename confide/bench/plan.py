@@ -60,12 +60,14 @@ class Method:
             return self
         plan = load_config(self.recipe)
         choice = plan.losses[0]
+        known = losses.LOSSES.get(choice.word)
+        needs = {*known.needs, *getattr(known.function, "needs", ())}
         return replace(
             self,
             loss=choice.word,
             options=dict(choice.options),
             training={k: v for k, v in plan.training.items() if k not in SCHEDULE},
-            difficulty=True,
+            difficulty=bool(needs & {"weights", "groups"}),
             calibrator=plan.calibrators[0].word if plan.calibrators else "temperature",
         )
 

@@ -10,11 +10,10 @@ from typing import Any
 from confide import data
 from confide.bench.item import SMOKE_SAMPLES, Item, Outcome, Study
 from confide.bench.results import Results
-from confide.bench.sources import RENAMED, Sources, keep_scores
+from confide.bench.sources import RENAMED, Sources, prepare
 from confide.bench.work import Place, run_grid
 from confide.bench.writing import write
 from confide.core.door import InputError
-from confide.features import extract
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,7 @@ def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str
 def smoke_place(place: Place) -> Place:
     """A folder for the embedded data, shared by all items, with its difficulty scores."""
     found = replace(place, out=place.out / "smoke", limit=SMOKE_SAMPLES, data={})
-    if not (found.prepared / "fashion-sample-severity.parquet").exists():
-        sources = Sources({}, found.prepared, found.limit)
-        dataset = sources.dataset("fashion-sample")
-        rows = {split: extract("cached", dataset, split) for split in dataset.splits}
-        keep_scores(found.prepared, "fashion-sample", rows, ("difficulty", "bands", "md", "kmeans"))
+    prepare(Sources({}, found.prepared, found.limit), "fashion-sample", extractor="pixels")
     return found
 
 

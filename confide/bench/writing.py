@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from confide.bench.item import NAMES, Item, Outcome
+from confide.bench import claims
+from confide.bench.item import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
 from confide.core import files
 
 MOST_POINTS = 12
@@ -24,6 +25,18 @@ def write(item: Item, outcome: Outcome, folder: Path, scale: str) -> list[Path]:
     files.write_text(paths[1], markdown(item, outcome, scale))
     files.write_text(paths[2], latex(item, outcome))
     return paths
+
+
+def write_verdicts(found: Sequence[tuple[Item, Outcome]], path: Path) -> Path:
+    """One page with the verdict of every claim."""
+    lines = ["# Verdicts", "", " ".join((claims.__doc__ or "").split()), ""]
+    lines += ["| paper | claim | verdict | why |", "|---|---|---|---|"]
+    for item, outcome in found:
+        for one in outcome.verdicts:
+            cells = (f"[{item.source}]({item.name}.md)", one.claim, f"**{one.verdict}**", one.why)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    files.write_text(path, "\n".join(lines) + "\n")
+    return path
 
 
 def _write_parquet(item: Item, outcome: Outcome, path: Path, scale: str) -> None:
@@ -103,22 +116,29 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
     lines += ["", "## Numbers", ""]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    lines += ["", _foot(item, outcome)]
+    lines += ["", _foot(item, outcome, scale)]
     if outcome.missing:
         lines += ["", f"Not there ({len(outcome.missing)} cells): {', '.join(outcome.missing[:8])}"]
         lines[-1] += ", ..." if len(outcome.missing) > 8 else ""
     return "\n".join(lines) + "\n"
 
 
-def _foot(item: Item, outcome: Outcome) -> str:
+def _told(item: Item, scale: str) -> str:
+    if scale == "smoke":
+        epochs = SMOKE.training["epochs"]
+        return f"a small network, {epochs} epochs on {SMOKE_SAMPLES} embedded images: it runs, no more."
+    return item.here if scale == "lite" else "the paper's settings, as far as data was at hand."
+
+
+def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     seeds = sorted({row.seeds for row in outcome.rows})
     told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
     hardware = ", ".join(dict.fromkeys(str(one["hardware"]) for one in told)) or "this machine"
-    commits = ", ".join(dict.fromkeys(str(one["commit"]) for one in told)) or "unknown"
+    commits = ", ".join(dict.fromkeys(word for one in told for word in str(one["commit"]).split(", "))) or "unknown"
     return (
         f"Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; percentages, but AURC x 1000, "
         f"NLL in nats; * a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, p < 0.05. "
-        f"Hardware: {hardware}. Commit: {commits}. Command: `confide bench {item.name} --scale lite`."
+        f"Hardware: {hardware}. Commit: {commits}. Command: `confide bench {item.name} --scale {scale}`."
     )
 
 

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from confide.cli.tables import print_json
+from confide.cli.tables import print_json, text_table
 
 EXAMPLE = """  confide bench                                        what there is
+  confide bench p1-table2                              one table, smoke scale
+  confide bench p5-table1 --scale lite --out runs/bench
   confide bench prepare --data cifar10=DIR             decode, and score difficulty, once
   confide bench grid --data cifar10=DIR --workers 4 --time-limit 560
   confide bench grid --methods focal,adafocal --seeds 0 --data cifar10=DIR
@@ -22,10 +24,11 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="", help="a table or figure; or prepare, grid, pack, unpack")
+    parser.add_argument("name", nargs="?", default="", help="a table or figure; or prepare, grid, pack, unpack, tables")
     parser.add_argument("archives", nargs="*", help="archives to unpack")
     parser.add_argument("--scale", default="smoke", choices=("smoke", "lite", "paper"), help="how much is run")
     parser.add_argument("--out", default="runs/bench", help="folder of the cells (default: runs/bench)")
+    parser.add_argument("--tables", default="", help="folder of the tables (default: OUT/tables/SCALE)")
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
     parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
     parser.add_argument("--parts", default="", help="parts of the grid (default: all)")
@@ -48,12 +51,81 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     _note_origin(args.commit)
-    verbs = {"prepare": _prepare, "grid": _grid, "pack": _pack, "unpack": _unpack}
+    verbs = {"prepare": _prepare, "grid": _grid, "pack": _pack, "unpack": _unpack, "tables": _tables}
     if args.name in verbs:
         return verbs[args.name](args)
+    return _item(args) if args.name else _list(args)
+
+
+def _items() -> dict[str, Any]:
+    """The tables and figures of the checkout, by name."""
+    from importlib import import_module
+
+    from confide.core.door import InputError
+
+    folder = CHECKOUT / "benchmarks" / "papers"
+    if not folder.is_dir():
+        raise InputError(
+            "bench needs a checkout of the repository, which this installation is not; clone it, run it there"
+        )
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
+    modules = [import_module(f"benchmarks.papers.{path.stem}") for path in sorted(folder.glob("p[0-9]_*.py"))]
+    modules.append(import_module("benchmarks.papers.main_table"))
+    return {module.ITEM.name: module.ITEM for module in modules}
+
+
+def _list(args: argparse.Namespace) -> int:
+    items = _items()
+    if args.json:
+        print_json([{"name": one.name, "source": one.source, "title": one.title} for one in items.values()])
+        return 0
+    print(text_table(["name", "what"], [[one.name, f"{one.source}: {one.title}"] for one in items.values()]))
+    print("\nscales: smoke (embedded data, seconds), lite (the grid's cells), paper (the papers' own settings)")
+    return 0
+
+
+def _item(args: argparse.Namespace) -> int:
+    import yaml
+
+    from confide.bench.running import run_item
     from confide.core.door import InputError, did_you_mean
 
-    raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, verbs)}")
+    items = _items()
+    if args.name not in items:
+        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, items)}")
+    changes = {name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()}
+    tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
+    found = run_item(items[args.name], args.scale, _place(args), tables, changes)
+    if args.json:
+        outcome = found.outcome
+        rows = [] if outcome is None else [one.__dict__ for one in outcome.rows]
+        said = [] if outcome is None else [one.__dict__ for one in outcome.verdicts]
+        print_json({"rows": rows, "verdicts": said, "files": found.paths, "notes": found.notes})
+        return 0
+    for note in found.notes:
+        print(note)
+    for path in found.paths:
+        if path.suffix == ".md":
+            print(path.read_text(encoding="utf-8"))
+    print(*(f"wrote {path}" for path in found.paths), sep="\n")
+    return 1 if any(note.startswith("failed") for note in found.notes) else 0
+
+
+def _tables(args: argparse.Namespace) -> int:
+    """Every item at lite scale, from the cells that are there, and a page of all verdicts."""
+    from confide.bench.running import run_item
+    from confide.bench.writing import write_verdicts
+
+    place, tables = _place(args), Path(args.tables or Path(args.out) / "tables" / "lite")
+    found = []
+    for item in _items().values():
+        outcome = run_item(item, "lite", place, tables).outcome
+        if outcome is not None:
+            found.append((item, outcome))
+    path = write_verdicts(found, tables / "verdicts.md")
+    print(f"wrote {len(found)} tables and figures, and {path}")
+    return 0
 
 
 def _note_origin(commit: str) -> None:

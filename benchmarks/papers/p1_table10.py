@@ -1,0 +1,41 @@
+"""Table 10 of Cui et al. (2023): difficulty from networks trained on the task itself."""
+
+from benchmarks.papers.settings import IMAGENET_RESNET34
+from confide.bench.claims import Better, Untestable
+from confide.bench.figures import clean
+from confide.bench.item import Item, reported
+
+METHODS = ("cross_entropy", "entropy_regularization", "difficulty_entropy")
+WHY = "the grid scores difficulty with a pre-trained network only; no cell takes it from a network of the task"
+
+ITEM = Item(
+    name="p1-table10",
+    title="difficulty from networks of the task",
+    source="Cui et al. (2023), Table 10",
+    setting="ResNet-34 on ImageNet; RMD and loss of ResNet-34, -50 and -101 trained on ImageNet.",
+    here="ResNet-18 on CIFAR-10 and Tiny-ImageNet-32 with RMD on EfficientNet-Lite0, beside the constant weight.",
+    methods=METHODS,
+    values=clean(METHODS, ("accuracy", "ece_mass")),
+    reported=reported(
+        "ImageNet",
+        "accuracy; ece_mass",
+        {
+            "RMD, ResNet-34": (73.73, 3.298),
+            "RMD, ResNet-50": (73.78, 2.996),
+            "RMD, ResNet-101": (73.88, 2.882),
+            "loss, ResNet-34": (73.58, 3.624),
+            "loss, ResNet-50": (73.61, 2.997),
+            "loss, ResNet-101": (73.75, 2.783),
+        },
+    ),
+    claims=(
+        Untestable("RMD and loss of the task's own networks lower the ECE less than CLIP", WHY),
+        Better(
+            "weights by difficulty have a lower ECE than the constant weight",
+            "difficulty_entropy",
+            ("entropy_regularization",),
+            "ece_mass",
+        ),
+    ),
+    paper=(IMAGENET_RESNET34,),
+)
