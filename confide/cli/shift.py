@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.core.records import Dataset
+    from confide.core.records import Dataset, Split
     from confide.core.results import Evaluation
     from confide.training import Trained
 
@@ -114,9 +114,11 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     gridded = wanted != "none" and dataset.kind == "image"
     if not gridded and not args.ood:
         raise InputError(f"nothing to do: '{dataset.name}' has no images to corrupt and no --ood was given")
+    # Foreign data that cannot be had is told before the grid, not after it.
+    foreign = {source: _foreign_split(args, dataset, models, source) for source in args.ood}
     evaluations = [_grid(args, dataset, test, models, wanted)] if gridded else []
-    for source in args.ood:
-        evaluations += _foreign(args, dataset, test, models, source)
+    for source, split in foreign.items():
+        evaluations += _foreign(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
     unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
     return join(evaluations, about={"title": title, "unit": unit, "class_names": list(dataset.class_names)})
@@ -160,18 +162,23 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
     return replace(found, curves=(*found.curves, *curves))
 
 
+def _foreign_split(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained], source: str) -> Split:
+    from confide.cli.foreign_data import load_foreign
+
+    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
+    return load_foreign(source, dataset, args.data, shape, most=args.samples)
+
+
 def _foreign(
-    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str
+    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str, foreign: Split
 ) -> list[Evaluation]:
     """Known against foreign samples, for every model."""
-    from confide.cli.foreign_data import load_foreign, short_name
+    from confide.cli.foreign_data import short_name
     from confide.core.records import Split
     from confide.evaluation import Side, ood
     from confide.shift.foreign import named_ids
     from confide.training import penultimate, predict
 
-    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
-    foreign = load_foreign(source, dataset, args.data, shape, most=args.samples)
     known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
     reference_rows = _spread(dataset.train)
     found = []

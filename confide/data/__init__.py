@@ -12,8 +12,10 @@ from confide.data.folder import folder
 from confide.data.hf import hf
 from confide.data.jsonl import jsonl
 from confide.data.lazy import LazyImages
+from confide.data.mnist import mnist
 from confide.data.npz import npz
 from confide.data.parquet import parquet
 from confide.data.parts import Found, Part
 from confide.data.splits import cut
+from confide.data.svhn import svhn
 from confide.data.tiny_imagenet import tiny_imagenet

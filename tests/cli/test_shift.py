@@ -75,6 +75,23 @@ def test_any_folder_of_images_is_foreign_data(folder, tmp_path, capsys):
     assert "pictures" in capsys.readouterr().out
 
 
+def test_foreign_data_by_word_lie_in_the_data_folder(folder, tmp_path, monkeypatch, capsys):
+    from scipy.io import savemat
+
+    (tmp_path / "svhn").mkdir()
+    pictures = np.random.default_rng(1).integers(0, 256, (32, 32, 3, 12), dtype=np.uint8)
+    savemat(tmp_path / "svhn" / "test_32x32.mat", {"X": pictures, "y": np.arange(1, 13)[:, None] % 10})
+    monkeypatch.setenv("CONFIDE_DATA", str(tmp_path))
+    command = ["shift", str(folder / "first"), "--data", str(folder / "tones.npz"), "--kind", "none"]
+    command += ["--no-intervals", "--quiet", "--out", str(tmp_path / "out"), "--ood", "svhn"]
+    assert main(command) == 0
+    assert "svhn" in capsys.readouterr().out
+    assert main([*command, "mnist"]) == 1
+    told = capsys.readouterr()
+    assert "put the four files there" in told.err
+    assert not told.out  # nothing was measured before the missing set was told
+
+
 def test_evaluate_takes_the_same_road(folder, capsys):
     command = ["evaluate", str(folder / "first"), "--shift", "domain", "--data", str(folder / "tones.npz")]
     command += ["--no-intervals", "--json", "--quiet", "--out", str(folder / "domains")]
