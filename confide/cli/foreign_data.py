@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,17 @@ def load_foreign(source: str, known: Dataset, known_source: str, shape: tuple[in
 
 
 def _in_data_folder(source: str, folder: Path) -> str:
+    """The entry of the data folder with that name, else one that adds digits to it, such as dtd10_64.npz for dtd."""
+    from confide.data import names
+
     if Path(source).exists() or not folder.is_dir():
         return source
-    for entry in sorted(folder.iterdir()):
-        if entry.name.split(".")[0] == source:
-            return str(entry)
-    return source
+    entries = {entry.name.split(".")[0]: entry for entry in sorted(folder.iterdir(), reverse=True)}
+    longer = [n for n in sorted(entries) if re.fullmatch(re.escape(source) + r"[-_\d]+", n)]
+    # A dataset's word means that dataset: cifar10 must not find cifar100.
+    name = source if source in entries else next(iter(longer), "") if source not in names() else ""
+    if not name:
+        return source
+    found = entries[name]
+    # The official archive of DTD keeps its class folders one deeper.
+    return str(found / "images" if (found / "images").is_dir() and (found / "labels").is_dir() else found)
