@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,7 @@ class Stack:
             logits: Tensor = functional_call(self.shell, (parameters, buffers), (batch,))
             return logits
 
-        with self.device.autocast():
+        with self.device.autocast(), _norms_without_cudnn(self.shell):
             logits: Tensor = torch.func.vmap(one, randomness="different")(self.parameters, self.buffers, inputs)
         return logits.float()
 
@@ -79,6 +81,24 @@ class Stack:
         """The weights of one member."""
         joined = {**self.parameters, **self.buffers}
         return {k: v[number].detach().cpu().clone() for k, v in joined.items()}
+
+
+@contextmanager
+def _norms_without_cudnn(model: nn.Module) -> Iterator[None]:
+    """cuDNN's batch norm asks its input for a memory format, which vmap cannot answer; torch's own does not ask."""
+
+    def alone(forward: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            return forward(batch)
+
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.forward = partial(alone, norm.forward)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del norm.forward
 
 
 def fit_stacked(

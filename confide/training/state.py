@@ -136,7 +136,9 @@ def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torc
     """The optimiser of the settings, fused; on a GPU the learning rate is a tensor, for graphs to read."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     rate: Any = settings.learning_rate
-    if device.on_gpu:
+    # A fused SGD whose first scaled step overflows keeps momenta that nobody wrote: NaN, or whatever lay there.
+    fused = device.precision != "float16"
+    if device.on_gpu and fused:
         rate = torch.tensor(rate, dtype=torch.float32, device=device.device)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
@@ -145,7 +147,7 @@ def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torc
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=settings.nesterov,
-            fused=True,
+            fused=fused,
         )
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=True)
+    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=fused)

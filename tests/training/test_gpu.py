@@ -55,7 +55,8 @@ def test_a_captured_step_trains_as_an_eager_one(bars: Dataset, loss: str, optimi
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "float32"])
 def test_it_learns_in_every_precision(bars: Dataset, precision: str) -> None:
-    trained = fit(bars, Settings(**{**BASE, "epochs": 12}, precision=precision))
+    # Where the bright column stands is the class, so nothing may be mirrored.
+    trained = fit(bars, Settings(**{**BASE, "epochs": 12, "augment": "none"}, precision=precision))
     assert float(predict(trained, bars).facts.correct.float().mean()) > 0.85
     assert any("float16" in note for note in trained.notes) == (precision == "float16")
 
