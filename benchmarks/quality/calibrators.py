@@ -26,7 +26,7 @@ from confide.calibrators.threads import one_thread
 Summary = tuple[float, float, float]
 
 
-def quality(folder: Path, only: list[str], skip: list[str], seeds: int) -> None:
+def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], seeds: int) -> None:
     """ECE (15 equal-width bins), NLL and accuracy after each method: mean over the halvings, and their spread."""
     print("| network | method | accuracy | NLL | ± | ECE % | ± |\n|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.npz")):
@@ -36,7 +36,7 @@ def quality(folder: Path, only: list[str], skip: list[str], seeds: int) -> None:
         for seed in range(seeds):
             val, test = halves(path, seed)
             for name, calibrated in methods(val, test).items():
-                if name not in skip:
+                if name not in skip and (not wanted or name in wanted):
                     rows.setdefault(name, []).append(summary(calibrated()))
         for name, found in rows.items():
             accuracy, loss, error = np.mean(found, axis=0)
@@ -143,12 +143,13 @@ def main() -> None:
         "folder", type=Path, help="of npz files with predictions and ground_truth, or logits and targets"
     )
     parser.add_argument("--only", nargs="+", default=[], help="names of files, without .npz (default: all)")
+    parser.add_argument("--methods", nargs="+", default=[], help="only these, by their names in the table")
     parser.add_argument("--skip", nargs="+", default=[], help="methods to leave out, by their names in the table")
     parser.add_argument("--seeds", type=int, default=3, help="halvings to average over (default: 3)")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     with one_thread():
-        quality(args.folder, args.only, args.skip, args.seeds)
+        quality(args.folder, args.only, args.methods, args.skip, args.seeds)
 
 
 if __name__ == "__main__":

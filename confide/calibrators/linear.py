@@ -18,7 +18,7 @@ from confide.calibrators.descent import descend
 
 BLOCK_ELEMENTS = 1 << 18
 WIDE_WORK = 1 << 26
-"""n c^2 up to which a pass runs in float64 although the logits are float32: then rounding does not end the search."""
+"""n c^2 up to which a pass runs in float64, whatever the logits are: then rounding does not end the search."""
 MANY_CLASSES = 128
 CURVATURE_ROWS = 3000
 ITERATIONS = 300
@@ -72,7 +72,7 @@ class SoftmaxRows:
         self.features, self.all_labels, self.shift, self.index = features, labels, shift, index
         self.labels = labels if index is None else labels[index]
         n, num_classes = len(self.labels), features.shape[1]
-        wide = features.dtype == torch.float64 or n * num_classes**2 <= WIDE_WORK
+        wide = n * num_classes**2 <= WIDE_WORK
         self.dtype = dtype or (torch.float64 if wide else torch.float32)
         self.n, self.num_classes = n, num_classes
         # Rows at least as many as classes: adding a block's `c c+1` slopes should cost little beside making them.

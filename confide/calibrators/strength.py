@@ -15,11 +15,12 @@ from torch import Tensor
 
 from confide.calibrators.linear import Penalty, Precision, SoftmaxRows, Turns, fit_map
 
-PATH = tuple(math.pow(10.0, k / 2) for k in range(10, -3, -1))
-"""100,000 to 0.1, two a decade."""
+PATH = (1e4, 1e3, 1e2, 1e1, 1e0, 1e-1)
+STRONGER = (1e5, 1e6)
+"""Tried only where the first of the path is its best."""
 RISE = 1e-4
 FOLDS = 3
-ROUGH = Precision(1e-5, idle=1)
+ROUGH = Precision(2e-5, idle=1)
 """Held-out losses of neighbours on the path differ by more than the last digits of a fit."""
 
 
@@ -39,27 +40,48 @@ def best_strength(
         for train, held in cuts
         if len(train) and len(held)
     ]
-    maps = [start] * len(parts)
-    best, lowest = PATH[0], math.inf
-    for strength in PATH:
-        loss, turn = 0.0, turns(penalty(strength / rows.n))
-        for k, (train, held) in enumerate(parts):
-            pull = penalty(strength / train.n)
-            seen = torch.bincount(train.labels, minlength=rows.num_classes) > 0
-            maps[k] = fit_map(train, maps[k], pull, seen, turn, ROUGH)[0]
-            loss += held.n * held.loss(maps[k].to(held.dtype))
-        if loss > lowest * (1 + RISE):
-            break
-        if loss < lowest:
-            best, lowest = strength, loss
-    return best
+
+    def losses(path: tuple[float, ...], known: dict[float, float]) -> dict[float, float]:
+        """Held-out NLL of the strengths, to the first rise."""
+        maps, found = [start] * len(parts), dict(known)
+        for strength in path:
+            loss, turn = 0.0, turns(penalty(strength / rows.n))
+            for k, (train, held) in enumerate(parts):
+                seen = torch.bincount(train.labels, minlength=rows.num_classes) > 0
+                maps[k] = fit_map(train, maps[k], penalty(strength / train.n), seen, turn, ROUGH)[0]
+                loss += held.n * held.loss(maps[k])
+            found[strength] = loss
+            if loss > (1 + RISE) * min(found.values()):
+                break
+        return found
+
+    found = losses(PATH, {})
+    if min(found, key=found.__getitem__) == PATH[0]:
+        found = losses(STRONGER, found)
+    return vertex(found)
+
+
+def vertex(losses: dict[float, float]) -> float:
+    """The strength of the smallest loss, by the parabola in log s through it and its neighbours, to two digits."""
+    strengths = sorted(losses)
+    at = min(range(len(strengths)), key=lambda k: losses[strengths[k]])
+    if at in (0, len(strengths) - 1):
+        return strengths[at]
+    left, middle, right = (losses[s] for s in strengths[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    shift = (left - right) / (2 * bend) if bend > 0 else 0.0
+    return float(f"{strengths[at] * math.pow(10.0, shift):.2g}")
 
 
 def folds_of(labels: Tensor, features: Tensor) -> Tensor:
-    """Fold of every row: in turn along the label's own feature, within labels, so the order of rows does not matter."""
+    """Fold of every row: in turn along the label's own feature, label by label.
+
+    Labels come in the order of their smallest feature, so neither the order of rows nor that of classes matters.
+    """
     own = features.gather(1, labels[:, None])[:, 0]
+    first = torch.full((features.shape[1],), math.inf, dtype=own.dtype).scatter_reduce(0, labels, own, "amin")
     order = torch.argsort(own, stable=True)
-    order = order[torch.argsort(labels[order], stable=True)]
+    order = order[torch.argsort(first[labels[order]], stable=True)]
     fold = torch.empty_like(labels)
     fold[order] = torch.arange(len(labels)) % FOLDS
     return fold
