@@ -40,8 +40,11 @@ def serve(
         say: gets the lines for the terminal.
     """
     check_packages()
+    import torch
     import uvicorn
 
+    # Logits are read in small blocks beside DuckDB's own threads: more of torch's would wait for each other.
+    torch.set_num_threads(1)
     with closing(bind(host, port)) as listening:
         from confide.explorer.server import create_app
 

@@ -59,9 +59,13 @@ class Explorer:
         self.features = FeatureRows(layout, self.samples)
         self.history = History(layout, self.samples)
         self.logits = LogitsReader(layout, self.samples)
+        self._warming = False
 
     def warm_up(self) -> None:
-        """Load in the background what the first look needs: the pictures, and the first model's voice."""
+        """Load in the background, once, what the first look needs: the first model's voice, and the pictures."""
+        if self._warming:
+            return
+        self._warming = True
 
         def load() -> None:
             if self.table.models:
@@ -101,6 +105,7 @@ def _routes(explorer: Explorer) -> dict[str, Any]:
     table, answers = explorer.table, explorer.answers
 
     def about() -> Response:
+        explorer.warm_up()
         return _json(describe_layout(explorer))
 
     def find(request: Request) -> Response:

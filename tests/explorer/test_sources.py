@@ -147,7 +147,7 @@ def test_missing_pictures_leave_the_rows(serve, run_folder):
     status, _, content = client.send("GET", "/api/picture?row=3")
     assert status == 404
     assert b"--data" in content
-    about = client.get("about")
+    about = client.get("about")  # the dataset was looked for to answer that
     assert about["kind"] == "none"
     assert "--data DATASET" in about["pictures"]
     assert client.get("find")["count"] == 180

@@ -26,17 +26,20 @@ async function start() {
   document.addEventListener("tagged", () => refresh(true));
   net.on("lost", lost);
   net.on("found", () => { notice("lost", null); refresh(true); });
-  await Promise.all([refresh(), settleKind()]);
+  settleKind().catch(complain);
+  await refresh();
   await openFromAddress();
   view();
 }
 
 async function settleKind() {
   // Pictures are loaded in the background; until then places are shown.
+  grid.loading = about.kind === "loading";
   while (about.kind === "loading") { await new Promise((done) => setTimeout(done, 300)); Object.assign(about, await net.get("about")); }
+  grid.loading = false;
   grid.kind = about.kind === "image" || about.kind === "text" ? about.kind : "none";
   notices();
-  grid.show(grid.count, true);
+  if (grid.kind === "image") grid.render(); else grid.show(grid.count, true);
 }
 
 function chrome() {

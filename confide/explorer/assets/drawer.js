@@ -93,7 +93,7 @@ function hero(sample) {
   if (verdict && verdict.word) facts.append(fact("Looks", looks(verdict.word)));
   else facts.append(fact("Split", sample.split));
   if (sample.text !== null) return el("div", { class: "hero words-hero" }, el("blockquote", {}, sample.text), facts);
-  if (about.kind !== "image") return el("div", { class: "hero" }, facts);
+  if (!["image", "loading"].includes(about.kind)) return el("div", { class: "hero" }, facts);
   const image = el("img", { src: `/api/picture?row=${sample.row}`, alt: `Sample labelled ${sample.label ?? "nothing"}${sample.prediction === null ? "" : ", predicted " + sample.prediction}` });
   image.addEventListener("error", () => image.replaceWith(el("div", { class: "empty" }, el("h3", {}, "Picture not found"), el("p", {}, el("span", { class: "mono" }, sample.id), " is here, but its picture is gone. Everything else about it is shown."))));
   return el("div", { class: "hero" }, image, facts);

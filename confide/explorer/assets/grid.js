@@ -26,7 +26,7 @@ export class Grid {
     this.current = -1; this.focused = -1;
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.resize()).observe(this.box);
-    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.row) this.open(+c.dataset.at); });
+    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.open(+c.dataset.at); });
     this.list.addEventListener("keydown", (e) => this.key(e));
     this.list.addEventListener("focusin", (e) => { const c = e.target.closest("button"); if (c) this.focused = +c.dataset.at; });
     this.list.addEventListener("error", (e) => { if (e.target.tagName === "IMG") this.noPicture(e.target); }, true);
@@ -142,6 +142,9 @@ export class Grid {
     node.hidden = true;
     node.image.removeAttribute("src");
     node.filled = false;
+    node.blank = false;
+    delete node.button.dataset.at;
+    delete node.button.dataset.row;
     this.spare.push(node);
   }
 
@@ -162,7 +165,7 @@ export class Grid {
     node.button.setAttribute("aria-label", describe(cell, this.sort));
     if (index === this.current) node.button.setAttribute("aria-current", "true"); else node.button.removeAttribute("aria-current");
     if (this.kind !== "image") { node.filled = true; return; }
-    if (calm) {
+    if (calm && !this.loading) {
       node.classList.remove("nopic");
       node.image.src = `/api/picture?row=${cell.row}&small=1`;
       node.filled = true;
@@ -223,6 +226,7 @@ export class Grid {
     this.render();
     const node = this.cells.get(next);
     if (node) node.button.focus({ preventScroll: true });
+    if (this.current >= 0) this.open(next); // with a sample open, walking shows the next one
   }
 }
 
