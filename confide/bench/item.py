@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Item:
         methods: of the grid, by name; none where `values` needs no cells.
         models: networks at `lite` scale, where they differ from the grid's own.
         paper: the paper's own settings.
-        smoke: methods at `smoke` scale, where fewer will do.
+        smoke: methods at `smoke` scale, where fewer will do; `smoke_models` likewise.
     """
 
     name: str
@@ -88,13 +88,14 @@ class Item:
     baseline: str = "cross_entropy"
     paper: tuple[Setting, ...] = ()
     smoke: tuple[str, ...] = ()
+    smoke_models: tuple[str, ...] = ("small_cnn",)
 
     def cells(self, scale: str) -> list[Cell]:
         """The cells this item needs at a scale."""
         if scale == "lite":
             found = lite_cells(self.datasets, methods=self.methods)
             return [cell for cell in found if cell.model in self.models]
-        settings = (SMOKE,) if scale == "smoke" else self.paper
+        settings = tuple(replace(SMOKE, model=one) for one in self.smoke_models) if scale == "smoke" else self.paper
         names = (self.smoke or self.methods) if scale == "smoke" else self.methods
         rows = [method(name) for name in names]
         return [cell for one in settings for cell in one.cells(rows, range(one.seeds))]

@@ -60,8 +60,8 @@ class Method:
             return self
         plan = load_config(self.recipe)
         choice = plan.losses[0]
-        known = losses.LOSSES.get(choice.word)
-        needs = {*known.needs, *getattr(known.function, "needs", ())}
+        word = losses.LOSSES.get(choice.word)
+        needs = {*word.needs, *getattr(word.function, "needs", ())}
         return replace(
             self,
             loss=choice.word,

@@ -109,6 +109,8 @@ class Sources:
             tiny = self.dataset("tiny32")
             rows = np.flatnonzero([tiny.class_names[k] not in OVERLAPPING for k in tiny.test.labels])
             yield "tiny32", _as_foreign(tiny.test.take(rows), "tiny32")
+        if name == "fashion-sample":
+            yield "shuffled", _shuffled(self.dataset(name).test)
         if "textures" in self.paths:
             columns, _ = files.read_table(self.paths["textures"])
             images = torch.from_numpy(np.ascontiguousarray(columns["images"])).permute(0, 3, 1, 2).float()
@@ -120,6 +122,14 @@ class Sources:
 def _as_foreign(split: Split, name: str) -> Split:
     ids = np.array([f"{name}-{one}" for one in split.ids])
     return Split(split.inputs, np.zeros(len(split), dtype=np.int64), ids)
+
+
+def _shuffled(split: Split) -> Split:
+    """The same pixels in another order: foreign images that need no file."""
+    pixels = np.asarray(split.inputs)
+    order = np.random.default_rng(0).permutation(int(np.prod(pixels.shape[2:])))
+    mixed = pixels.reshape(*pixels.shape[:2], -1)[:, :, order].reshape(pixels.shape)
+    return _as_foreign(Split(mixed, split.labels, split.ids), "shuffled")
 
 
 def _shortened(dataset: Dataset, limit: int) -> Dataset:

@@ -1,0 +1,27 @@
+"""Figure 2 of Zhou et al.: reliability diagrams."""
+
+from benchmarks.papers.settings import ZHOU_CIFAR10
+from confide.bench.claims import Better, Limit
+from confide.bench.figures import reliability
+from confide.bench.item import Item
+
+METHODS = ("cross_entropy", "flsd53", "inverse_focal", "dual_focal_released", "kde_xe", "aurc", "selective_au")
+
+ITEM = Item(
+    name="p2-figure2",
+    title="reliability diagrams",
+    source="Zhou et al. (2025), Figure 2",
+    setting="PreResNet-56 on CIFAR-10; diagrams, ECE below each.",
+    here="ResNet-18 on CIFAR-10; x is the confidence, bins of fewer than five samples are left out.",
+    methods=METHODS,
+    datasets=("cifar10",),
+    smoke=("cross_entropy", "aurc"),
+    values=reliability(METHODS),
+    claims=(
+        Limit("focal loss is overconfident, as the text says", "flsd53", "confidence_gap", 0.0),
+        Limit("inverse focal loss is underconfident, as the text says", "inverse_focal", "confidence_gap", high=0.0),
+        Limit("AURC is underconfident, as the text says", "aurc", "confidence_gap", high=0.0),
+        Better("selective AU is the best calibrated", "selective_au", METHODS[:-1], "ece"),
+    ),
+    paper=(ZHOU_CIFAR10[-1],),
+)

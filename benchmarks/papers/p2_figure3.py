@@ -1,0 +1,29 @@
+"""Figure 3 of Zhou et al.: which confidence score selective AU ranks by."""
+
+from benchmarks.papers.settings import ZHOU_ALL
+from confide.bench.claims import Better
+from confide.bench.figures import clean
+from confide.bench.item import Item
+
+METHODS = ("cross_entropy", "selective_au", "selective_au_margin", "selective_au_entropy")
+
+ITEM = Item(
+    name="p2-figure3",
+    title="selective AU with three confidence scores",
+    source="Zhou et al. (2025), Figure 3",
+    setting="CIFAR-10, CIFAR-100 and Tiny-ImageNet; bars without printed numbers. In the released code the "
+    "entropy score is degenerate: every confidence is 1.",
+    here="ResNet-18 on CIFAR-10, scores as the paper defines them; two seeds.",
+    methods=METHODS,
+    datasets=("cifar10",),
+    values=clean(METHODS, ("accuracy", "ece")),
+    claims=(
+        Better(
+            "the largest probability is the best score on CIFAR",
+            "selective_au",
+            ("selective_au_margin", "selective_au_entropy"),
+            "ece",
+        ),
+    ),
+    paper=ZHOU_ALL,
+)

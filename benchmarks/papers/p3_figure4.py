@@ -1,0 +1,48 @@
+"""Figure 4 of Luo et al. (2021): risk against coverage, and the choice of alpha-."""
+
+import numpy as np
+
+from benchmarks.papers import trusted
+from confide.bench.claims import Better, Trend
+from confide.bench.item import Item, Study
+from confide.bench.values import Value
+
+
+def values(study: Study) -> list[Value]:
+    """Risk per coverage by loss, and TPR and TNR along alpha-."""
+    name, found = ("fashion-sample" if study.scale == "smoke" else "cifar10"), []
+    for row in trusted.rows(study):
+        predictor, seed = row["predictor"], row["seed"]
+        if row["domain"] != "clean":
+            continue
+        if predictor in ("mcp", *trusted.LOSSES):
+            found += [Value(name, predictor, "risk", seed, 100 * v, (k + 1) / 10) for k, v in enumerate(row["risk"])]
+            found.append(Value(name, predictor, "mean risk over coverages", seed, 100 * float(np.mean(row["risk"]))))
+        if ", alpha- " in predictor:
+            alpha = float(predictor.rpartition(" ")[2])
+            found += [
+                Value(name, "steep_slope", f"{k} along alpha-", seed, 100 * row[k], alpha) for k in ("tpr", "tnr")
+            ]
+    return found
+
+
+ITEM = Item(
+    name="p3-figure4",
+    title="risk and coverage; TPR and TNR along alpha-",
+    source="Luo et al. (2021), Figure 4",
+    setting="ViT on ImageNet; curves without printed numbers; alpha- = 3 is chosen.",
+    here="ResNet-18 on CIFAR-10; x is the coverage, or alpha-.",
+    values=values,
+    datasets=("cifar10",),
+    baseline="binary_cross_entropy",
+    claims=(
+        Better(
+            "steep slope has the lowest risk",
+            "steep_slope",
+            ("binary_cross_entropy", "binary_focal", "tcp"),
+            "mean risk over coverages",
+        ),
+        Trend("TNR rises with alpha-", ("steep_slope",), "tnr along alpha-"),
+        Trend("TPR falls with alpha-", ("steep_slope",), "tpr along alpha-", -1),
+    ),
+)

@@ -1,0 +1,46 @@
+"""Figure 4 of Albiero et al.: errors of other networks along the confusion of a small one."""
+
+from benchmarks.papers import confused
+from benchmarks.papers.settings import CONFUSION
+from confide.bench.claims import Limit, Trend
+from confide.bench.item import Item, Study
+from confide.bench.values import Value
+
+
+def values(study: Study) -> list[Value]:
+    """Error of every network per band of the smallest network's confusion."""
+    found = []
+    names = confused.models(study)
+    small = "small_cnn"
+    for dataset in study.datasets:
+        held = {name: confused.recorded(study, dataset, name) for name in names}
+        scored = held.get(small)
+        if scored is None:
+            continue
+        score = confused.confusion(scored[0])
+        for name, one in held.items():
+            if one is not None:
+                bands = confused.error_by_band(score, confused.errors(*one))
+                found += [Value(dataset, name, "error", 0, error, round(x, 3)) for x, error, _ in bands]
+                found.append(Value(dataset, name, "Pearson of error and confusion", 0, confused.pearson(bands)))
+    return found
+
+
+ITEM = Item(
+    name="p4-figure4",
+    title="errors of large networks along the confusion of a small one",
+    source="Albiero et al. (2022), Figure 4",
+    setting="18 networks on ImageNet along the confusion of ResNet-50; Pearson's correlation above 0.9 in most panels.",
+    here="CIFAR-10; ResNet-18 and PreResNet-56 along the confusion of a small convolutional network, in bits.",
+    methods=("recorded",),
+    models=confused.LITE,
+    smoke_models=confused.SMOKE,
+    datasets=("cifar10",),
+    values=values,
+    baseline="",
+    claims=(
+        Trend("errors of larger networks rise with it", ("resnet18", "preresnet56"), "error"),
+        Limit("the correlation is strong", "resnet18", "Pearson of error and confusion", 0.8),
+    ),
+    paper=CONFUSION,
+)

@@ -1,0 +1,38 @@
+"""Figure 4 of Ghosh et al. (2022): error and ECE through the training."""
+
+from benchmarks.papers.settings import GHOSH_ALL
+from confide.bench.claims import Better
+from confide.bench.figures import logged, together
+from confide.bench.item import Item, Study
+from confide.bench.values import Value
+
+METHODS = ("cross_entropy", "flsd53", "adafocal")
+CURVES = logged(METHODS, {"val_accuracy": "error on val", "val_ece": "ece on val"})
+
+
+def later_half(study: Study) -> list[Value]:
+    """Mean of the curves over the later half of the epochs."""
+    sums: dict[tuple[str, str, str, int], list[float]] = {}
+    rows = CURVES(study)
+    last = max((one.x or 0 for one in rows), default=0)
+    for one in rows:
+        if one.x is not None and one.x > last / 2:
+            sums.setdefault((one.dataset, one.method, f"{one.quantity}, later half", one.seed), []).append(one.value)
+    return [Value(*place, sum(values) / len(values)) for place, values in sums.items()]
+
+
+ITEM = Item(
+    name="p5-figure4",
+    title="error and ECE along the epochs",
+    source="Ghosh et al. (2022), Figure 4",
+    setting="ResNet-50; error and equal-mass ECE on test after every epoch, five runs; curves.",
+    here="ResNet-18; on validation data, which the logs keep, with 15 bins of equal width; x is the epoch.",
+    methods=METHODS,
+    values=together(CURVES, later_half),
+    claims=(
+        Better(
+            "AdaFocal keeps a lower ECE throughout", "adafocal", ("cross_entropy", "flsd53"), "ece on val, later half"
+        ),
+    ),
+    paper=GHOSH_ALL,
+)

@@ -1,0 +1,32 @@
+"""Figure 6 of Ghosh et al. (2022): out-of-distribution detection by entropy."""
+
+from benchmarks.papers.settings import GHOSH_ALL
+from confide.bench.claims import Better, Untestable
+from confide.bench.figures import foreign
+from confide.bench.item import Item
+
+METHODS = ("cross_entropy", "focal", "flsd53", "adafocal")
+
+ITEM = Item(
+    name="p5-figure6",
+    title="telling foreign images by entropy",
+    source="Ghosh et al. (2022), Figure 6",
+    setting="ResNet-110 and Wide-ResNet-26-10 on CIFAR-10 against SVHN and CIFAR-10-C (Gaussian noise 5); ROC curves.",
+    here="ResNet-18; CIFAR-10 against Tiny-ImageNet-32's other classes and textures; Tiny-ImageNet-32 against "
+    "textures.",
+    methods=METHODS,
+    datasets=("cifar10", "tiny32"),
+    smoke=("cross_entropy", "adafocal"),
+    values=foreign(METHODS, ("entropy",)),
+    claims=(
+        Better(
+            "AdaFocal's entropy tells better than focal and FLSD-53",
+            "adafocal",
+            ("focal", "flsd53"),
+            "auroc, entropy",
+            True,
+        ),
+        Untestable("so against SVHN", "SVHN cannot be had here"),
+    ),
+    paper=GHOSH_ALL,
+)

@@ -1,0 +1,125 @@
+"""Oracles of Luo et al. (2021) on one classifier: its features kept, four losses, clean and spoilt test images.
+
+A classifier is trained; oracles learn on validation data which of its predictions are right. What is measured is kept
+in OUT/trust/rows.json, so the tables and figures of that paper share one run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from confide import metrics, shift, trust
+from confide.bench.item import SMOKE_SAMPLES, Study
+from confide.bench.scales import SHORT
+from confide.bench.sources import Sources
+from confide.bench.values import Value
+from confide.core import files
+from confide.core.records import Dataset, Split
+from confide.evaluation.trust import TrustValues
+from confide.training import Settings, Trained, fit, penultimate, predict
+from confide.training.device import Device
+
+LOSSES = ("binary_cross_entropy", "binary_focal", "tcp", "steep_slope")
+BROADCAST = {"binary_cross_entropy, released": "binary_cross_entropy", "binary_focal, released": "binary_focal"}
+RANKING = ("fpr95", "aupr_error", "aupr_success", "auroc", "separability_kl")
+ALPHAS = (1.0, 2.0, 3.0, 4.0, 5.0)
+PREDICTORS = ("mcp", *LOSSES, *BROADCAST, *(f"steep_slope, alpha- {a:g}" for a in ALPHAS))
+
+
+def rows(study: Study) -> list[dict[str, Any]]:
+    """What was measured, by seed, domain and predictor; made where the data is at hand."""
+    path = study.folder / "trust" / "rows.json"
+    if path.exists():
+        return list(files.read_json(path))
+    if study.scale == "smoke":
+        dataset = Sources({}, study.results.prepared, SMOKE_SAMPLES).dataset("fashion-sample")
+        settings = [Settings(model="small_cnn", epochs=3, batch_size=64, learning_rate=0.05, seed=0)]
+    elif "cifar10" in study.data:
+        dataset = Sources(study.data, study.results.prepared).dataset("cifar10")
+        settings = [Settings.from_dict({**SHORT, "model": "resnet18", "seed": seed}) for seed in range(3)]
+    else:
+        return []
+    found = [row for one in settings for row in one_classifier(dataset, one)]
+    files.write_json(path, found)
+    return found
+
+
+def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]:
+    """Train a classifier and its oracles; measure them on clean and spoilt test images."""
+    trained = fit(dataset, settings)
+    val, features = predict(trained, dataset, "val"), penultimate(trained, dataset, "val")
+    oracles = {"mcp": trust.fit("mcp")}
+    seed = {"seed": settings.seed}
+    oracles |= {word: trust.fit(word, val, features, **seed) for word in LOSSES}
+    oracles |= {name: trust.fit(word, val, features, form="released", **seed) for name, word in BROADCAST.items()}
+    for alpha in ALPHAS:
+        oracles[f"steep_slope, alpha- {alpha:g}"] = trust.fit("steep_slope", val, features, alpha_neg=alpha, **seed)
+    found = []
+    for domain, split in domains(trained, dataset.test).items():
+        said, rows_of_split = predict(trained, split, "test"), penultimate(trained, split, "test")
+        for name, oracle in oracles.items():
+            values = oracle(said, rows_of_split) if name != "mcp" else oracle(said)
+            one = TrustValues.of(torch.as_tensor(values), oracle.threshold, oracle.scale)
+            found.append({"seed": settings.seed, "domain": domain, "predictor": name, **measured(said, one)})
+    return found
+
+
+def measured(said: Any, one: TrustValues) -> dict[str, Any]:
+    """Ranking, decisions at the predictor's own line, and what the figures show."""
+    found: dict[str, Any] = {"accuracy": float(said.facts.correct.double().mean())}
+    found |= {word: float(getattr(metrics, word)(said, score=one.values)) for word in RANKING}
+    if one.threshold is not None:
+        found |= {
+            word: float(getattr(metrics, word)(said, score=one.values, threshold=one.threshold))
+            for word in ("tpr", "tnr")
+        }
+    correct = said.facts.correct.numpy()
+    order = np.argsort(-one.values, kind="stable")
+    risks = 1 - np.cumsum(correct[order]) / np.arange(1, len(order) + 1)
+    found["risk"] = [float(risks[max(0, round(len(order) * k / 10) - 1)]) for k in range(1, 11)]
+    for name, some in (("right", one.values[correct]), ("wrong", one.values[~correct])):
+        counts = np.histogram(np.clip(some, 0, 1), bins=10, range=(0, 1))[0]
+        found[name] = (counts / max(len(some), 1)).tolist()
+    return found
+
+
+def domains(trained: Trained, test: Split) -> dict[str, Split]:
+    """Test images as they are, stylised, attacked and out of focus."""
+    where = Device.of(trained.settings)
+    images = torch.from_numpy(np.ascontiguousarray(test.inputs)).to(where.device)
+    model = where.place(trained.model).eval()
+    mean, std = (
+        torch.tensor(values, device=where.device)[:, None, None] / 255
+        for values in (trained.preparation.mean, trained.preparation.std)
+    )
+    word = "recolour" if images.shape[1] == 3 else "fgsm"
+    attacked = shift.attack(lambda x: model((x - mean) / std), images, test.labels, word, ids=test.ids)
+    made = {
+        "clean": images,
+        "stylised": shift.corrupt(images, "stylised", 3, ids=test.ids),
+        "attacked": attacked,
+        "defocus_blur": shift.corrupt(images, "defocus_blur", 5, ids=test.ids),
+    }
+    return {name: Split(pixels.cpu().numpy(), test.labels, test.ids) for name, pixels in made.items()}
+
+
+def table(study: Study, wanted: tuple[str, ...], predictors: tuple[str, ...] = PREDICTORS) -> list[Value]:
+    """The numbers of a table, in percent; the dataset's name carries the domain."""
+    name = "fashion-sample" if study.scale == "smoke" else "cifar10"
+    quantities = ("accuracy", "fpr95", "aupr_error", "aupr_success", "auroc", "tpr", "tnr")
+    return [
+        Value(
+            name if row["domain"] == "clean" else f"{name}, {row['domain']}",
+            row["predictor"],
+            word,
+            row["seed"],
+            100 * row[word],
+        )
+        for row in rows(study)
+        if row["domain"] in wanted and row["predictor"] in predictors
+        for word in quantities
+        if row.get(word) is not None
+    ]

@@ -1,0 +1,69 @@
+"""One rule for all verdicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from confide.bench.claims import Better, Limit, Trend, Untestable, verdicts
+from confide.bench.values import Value
+
+
+def values(differences: dict[str, list[float]]) -> list[Value]:
+    """`new` less `old` on every dataset, seed by seed."""
+    found = []
+    for dataset, gaps in differences.items():
+        for seed, gap in enumerate(gaps):
+            found += [Value(dataset, "old", "ece", seed, 5.0), Value(dataset, "new", "ece", seed, 5.0 + gap)]
+    return found
+
+
+CLEAR, NOISY, WORSE = [-1.0, -1.1, -0.9, -1.0], [-1.0, 0.9, -0.8, 0.7], [1.0, 1.1, 0.9, 1.2]
+CLAIM = Better("new has a lower ECE", "new", ("old",), "ece")
+
+
+@pytest.mark.parametrize(
+    ("differences", "expected"),
+    [
+        ({"a": CLEAR, "b": CLEAR}, "reproduced"),
+        ({"a": CLEAR, "b": NOISY}, "partly"),
+        ({"a": NOISY}, "partly"),
+        ({"a": [-1.0]}, "partly"),
+        ({"a": CLEAR, "b": WORSE}, "partly"),
+        ({"a": WORSE, "b": WORSE}, "not"),
+        ({}, "not testable here"),
+    ],
+)
+def test_the_verdict_follows_from_sign_and_test_on_every_dataset(differences, expected):
+    assert verdicts([CLAIM], values(differences))[0].verdict == expected
+
+
+def test_higher_is_better_where_the_claim_says_so():
+    claim = Better("new has a higher one", "new", ("old",), "ece", higher=True)
+    assert verdicts([claim], values({"a": WORSE}))[0].verdict == "reproduced"
+
+
+def test_many_claims_are_corrected_together():
+    """A p-value of 0.03 holds alone, not among twenty."""
+    gaps = [-1.0, -0.7, -1.6, -0.4]
+    alone = verdicts([CLAIM], values({"a": gaps}))
+    among = verdicts([CLAIM] * 20, values({"a": gaps}))
+    assert alone[0].verdict == "reproduced"
+    assert among[0].verdict == "partly"
+
+
+def test_trends_need_a_clear_order():
+    rising = [Value("a", "m", "q", 0, y, x) for x, y in enumerate((1.0, 2.0, 3.0, 2.9, 5.0))]
+    assert verdicts([Trend("rises", ("m",), "q")], rising)[0].verdict == "reproduced"
+    assert verdicts([Trend("falls", ("m",), "q", -1)], rising)[0].verdict == "not"
+    assert verdicts([Trend("rises", ("m",), "q")], rising[:2])[0].verdict == "not testable here"
+
+
+def test_limits_look_at_the_mean():
+    some = [Value("a", "m", "q", seed, v) for seed, v in enumerate((0.8, 1.0, 1.3))]
+    assert verdicts([Limit("near 1", "m", "q", 0.9, 1.1)], some)[0].verdict == "reproduced"
+    assert verdicts([Limit("above 2", "m", "q", 2.0)], some)[0].verdict == "not"
+
+
+def test_what_cannot_be_tested_says_why():
+    found = verdicts([Untestable("on ImageNet", "no images")], [])[0]
+    assert (found.verdict, found.why) == ("not testable here", "no images")

@@ -1,0 +1,146 @@
+"""The tables and figures of the papers: well-formed, complete, and one of them run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide.bench.item import Item, Outcome, reported
+from confide.bench.methods import method
+from confide.bench.values import Value, summaries
+from confide.bench.work import Place
+from confide.bench.writing import escaped, markdown, write
+from confide.cli.bench import CHECKOUT, _items
+from confide.cli.main import main
+from confide.core import files
+
+WANTED = {
+    1: {*(f"table{k}" for k in range(2, 11)), "figure1b", "figure2", "figure3", "figure4", "figure10", "figure11"},
+    2: {"table1", "table2", "table4", "figure2", "figure3", "figure5", "figure6"},
+    3: {"table1", "table2", "table3", "figure3", "figure4"},
+    4: {f"figure{k}" for k in range(2, 8)},
+    5: {"table1", "table2", "figure4", "figure5", "figure6"},
+}
+ITEMS = _items()
+
+
+def test_every_table_and_figure_is_there():
+    expected = {f"p{paper}-{name}" for paper, names in WANTED.items() for name in names}
+    assert set(ITEMS) == {*expected, "main"}
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
+def test_an_item_can_be_run_at_every_scale(item: Item):
+    assert item.setting
+    assert item.here
+    assert item.claims
+    for name in (*item.methods, *item.smoke):
+        assert method(name).name == name
+    for scale in ("smoke", "lite", "paper"):
+        for cell in item.cells(scale):
+            if not cell.method.optional:
+                assert cell.key
+    if item.methods:
+        assert item.cells("smoke")
+        assert {cell.method.name for cell in item.cells("lite")} <= set(item.methods)
+
+
+def test_a_file_per_item_named_as_the_item():
+    for path in (CHECKOUT / "benchmarks" / "papers").glob("p[0-9]_*.py"):
+        assert path.stem.replace("_", "-") in ITEMS
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def an_item(rows: list[Value]) -> tuple[Item, Outcome]:
+    told = reported("CIFAR-10", "accuracy; ece", {"old": (93.5, 3.0), "new": (94.0, None)})
+    item = Item("x-table", "t | itle", "A & B", "s", "h", lambda study: rows, reported=told, baseline="old")
+    found = tuple(summaries(rows, "old"))
+    about = {(row.dataset, row.method): {"seconds": 1.0, "hardware": "H", "commit": "c" * 12} for row in found}
+    return item, Outcome(found, (), ("cell-a",), about)
+
+
+def test_numbers_stand_beside_the_papers(tmp_path):
+    rows = [Value("d_1", m, "ece", s, v + s) for m, v in (("old", 3.0), ("new", 1.0)) for s in range(3)]
+    item, outcome = an_item(rows)
+    paths = write(item, outcome, tmp_path, "lite")
+    page = paths[1].read_text(encoding="utf-8")
+    assert "| here | d_1 | new | 2.000 ± 1.000* |  |" in page
+    assert "| paper | CIFAR-10 | old | 3 | 93.5 |" in page
+    assert "Not there (1 cells): cell-a" in page
+    table, about = files.read_table(paths[0])
+    assert about["scale"] == "lite"
+    at = table["method"] == "new"
+    assert table["difference"][at] == pytest.approx(-2.0)
+    assert table["p_holm"][at] < 0.05
+    assert table["seeds"].tolist() == [3, 3]
+    tex = paths[2].read_text(encoding="utf-8")
+    assert r"d\_1" in tex
+    assert r"$\pm$" in tex
+
+
+def test_latex_and_markdown_escape_what_they_must():
+    assert escaped("a_b & 5 % #1 {x}") == r"a\_b \& 5 \% \#1 \{x\}"
+    item, outcome = an_item([Value("a|b", "m", "q", 0, 1.0)])
+    assert "a\\|b" in markdown(item, outcome, "lite")
+
+
+def test_a_figure_shows_some_points_and_keeps_all(tmp_path):
+    rows = [Value("d", "m", "q", 0, float(np.sin(x)), float(x)) for x in range(100)]
+    item, outcome = an_item(rows)
+    paths = write(item, outcome, tmp_path, "lite")
+    assert len(re.findall(r"\| here \|", paths[1].read_text(encoding="utf-8"))) == 12
+    assert len(files.read_table(paths[0])[0]["x"]) == 100
+
+
+def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
+    assert main(["bench"]) == 0
+    assert "p5-table1" in capsys.readouterr().out
+    assert main(["bench", "p5-tabel1"]) == 1
+    assert "did you mean 'p5-table1'" in capsys.readouterr().err
+    assert main(["bench", "grid", "--data", "cifar10"]) == 1
+    assert "--data must be NAME=VALUE" in capsys.readouterr().err
+    assert main(["bench", "unpack"]) == 1
+    assert "at least one archive" in capsys.readouterr().err
+    monkeypatch.setattr("confide.cli.bench.CHECKOUT", tmp_path)
+    assert main(["bench"]) == 1
+    said = capsys.readouterr().err
+    assert "needs a checkout" in said
+    assert said.count("\n") == 1
+
+
+def test_lite_without_cells_says_what_is_missing(tmp_path, capsys):
+    assert main(["bench", "p5-table2", "--scale", "lite", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "not testable here" in said
+    assert "cifar10-resnet18-adafocal-s0" in said or "Not there (" in said
+
+
+def test_the_papers_settings_run_dry_up_to_the_data(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CONFIDE_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr("confide.data.download.fetch", lambda *given, **more: None, raising=False)
+    item = ITEMS["p2-figure6"]
+    from confide.bench.running import run_item
+
+    monkeypatch.setattr("confide.bench.running.data.load_dataset", _refuse)
+    found = run_item(item, "paper", Place(tmp_path), tmp_path)
+    assert found.outcome is None
+    assert any("preresnet56 on cifar10, 200 epochs" in note for note in found.notes)
+    assert any("cifar10 is not at hand" in note for note in found.notes)
+
+
+def _refuse(source, **options):
+    from confide.core.door import InputError
+
+    raise InputError(f"{source} must be a dataset; give its path")
+
+
+@pytest.mark.slow
+def test_one_table_at_smoke_scale(tmp_path, capsys):
+    assert main(["bench", "p5-table2", "--out", str(tmp_path), "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "| here | Fashion-MNIST sample | adafocal |" in said
+    assert "| paper | CIFAR-10, ResNet-50 | adafocal | 94.7 |" in said
+    assert Path(tmp_path / "tables" / "smoke" / "p5-table2.tex").exists()
