@@ -17,7 +17,8 @@ VERDICT_ORDER = ("wrong label", "ambiguous", "atypical", "low quality", "hard", 
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
   confide score features.npz --method rmd -o scores.parquet
-  confide score fashion-sample --method confusion --log runs/recorded -o scores.parquet"""
+  confide score fashion-sample --method confusion --log runs/recorded -o scores.parquet
+  confide score parquet-files/ --method rmd --features efficientnet_lite0 --engine ray --workers 16 -o scores"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,26 +79,51 @@ def _run_ray(args: argparse.Namespace) -> int:
     from confide.cli.score_sources import plain_options
     from confide.scale.difficulty import Scoring, score_folder
 
-    methods = args.method or ["rmd"]
-    job = Scoring(
-        source=Path(args.data),
-        out=Path(args.out).with_suffix(""),
-        method=methods[0],
-        options=plain_options(args.option),
-        features=args.features,
-        feature_options=plain_options(args.feature_option),
-        batch_size=args.batch_size,
-        workers=max(1, args.workers),
-        engine="ray",
-    )
-    summary = score_folder(job)
+    _check_for_ray(args)
+    summaries = {}
+    for method in dict.fromkeys(args.method or ["rmd"]):
+        job = Scoring(
+            source=Path(args.data),
+            out=Path(args.out).with_suffix(""),
+            method=method,
+            options=plain_options(args.option),
+            features=args.features,
+            feature_options=plain_options(args.feature_option),
+            batch_size=args.batch_size,
+            workers=max(1, args.workers),
+            engine="ray",
+            labels=args.labels,
+        )
+        # Features and moments of the first method are found again by the next.
+        summaries[method] = score_folder(job)
     if args.json:
-        print_json(summary)
-    else:
-        for note in summary["notes"]:
-            print(f"note: {note}")
-        print(f"scores: {summary['scores']} ({summary['n']:,} samples in {summary['files']} files)")
+        print_json({"methods": summaries})
+        return 0
+    for note in dict.fromkeys(note for summary in summaries.values() for note in summary["notes"]):
+        print(f"note: {note}")
+    for method, summary in summaries.items():
+        print(f"{method}: {summary['scores']} ({summary['n']:,} samples in {summary['files']} files)")
     return 0
+
+
+def _check_for_ray(args: argparse.Namespace) -> None:
+    """A cluster scores all files of a folder; what looks at single samples is done on one machine, afterwards."""
+    from confide.core.door import InputError
+
+    given = {
+        "--split": args.split != "train",
+        "--fit-split": args.fit_split,
+        "--augment-runs": args.augment_runs,
+        "--log": args.log,
+        "--predictions": args.predictions,
+        "--gallery": args.gallery not in (None, "none"),
+        "--find-label-errors": args.find_label_errors,
+        "--words": args.words,
+        "--cache": args.cache,
+    }
+    wrong = [flag for flag, is_given in given.items() if is_given]
+    if wrong:
+        raise InputError(f"--engine ray scores every file of a folder and takes no {', '.join(wrong)}; leave it out")
 
 
 def _scored(args: argparse.Namespace, sources: Sources) -> list[Scores]:

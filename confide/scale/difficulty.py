@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from confide import difficulty, features
 from confide.core import files
-from confide.core.door import InputError
+from confide.core.door import InputError, check_choice
 from confide.core.gaussians import gaussians_from
 from confide.core.moments import Moments, fourth_moment, moments_of
 from confide.core.records import Split, default_ids
@@ -44,11 +44,14 @@ class Scoring:
     batch_size: int = 64
     workers: int = 2
     engine: str = "ray"
+    labels: str = "given"  # or "predicted", "min": the class that distances are measured to
 
     def key(self, name: str) -> str:
         """A short name for what these options make."""
-        facts = [str(self.source.resolve()), self.features, sorted(self.feature_options.items())]
-        facts += [self.method, sorted(self.options.items())] if name == "scores" else []
+        facts: list[Any] = [str(self.source.resolve()), self.features, sorted(self.feature_options.items())]
+        if name == "scores":
+            facts += [self.method, sorted(self.options.items())]
+            facts += [] if self.labels == "given" else [self.labels]
         return hashlib.sha256(json.dumps([name, facts], default=str).encode()).hexdigest()[:12]
 
 
@@ -57,6 +60,7 @@ def score_folder(job: Scoring) -> dict[str, Any]:
     if job.method not in METHODS:
         raise InputError(f"at this scale the methods are {' and '.join(METHODS)}, got '{job.method}'")
     difficulty.DIFFICULTY.get(job.method).check_options(job.options)
+    check_choice(job.labels, ("given", "predicted", "min"), "labels")
     if not job.source.is_dir():
         raise InputError(f"{job.source} must be a folder of parquet files, but it is none")
     sources = sorted(job.source.glob("*.parquet"))
@@ -207,7 +211,7 @@ def _fourth_moment(job: Scoring, groups: list[list[Path]], centres: NDArray[np.f
 
 def _score_file(path: Path, target: Path, model: GaussianDifficulty, job: Scoring) -> None:
     values, labels, ids = _read_rows(path)
-    scored = model.values_of(values, labels)
+    scored = model.values_of(values, labels if job.labels == "given" else job.labels)
     about = {"confide": "scores/1", "method": job.method, "options": json.dumps(files.plain(dict(job.options)))}
     files.write_table(
         target, {"id": ids, "label": labels, "score": scored}, {**about, "notes": json.dumps(model.notes)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,12 +30,16 @@ def run_all(
                 function(item)
                 progress.step()
         return
-    _run_ray(function, items, workers, gpu)
+    _run_ray(function, items, workers, what, gpu)
 
 
-def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, gpu: bool) -> None:
+def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, what: str, gpu: bool) -> None:
     ray = connect(workers)
     from ray import data as ray_data
+
+    # Our own line of progress says enough; Ray's would be many.
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    ray_data.DataContext.get_current().enable_progress_bars = False
 
     def task(row: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -48,6 +53,10 @@ def _run_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int
     pool = ray_data.TaskPoolStrategy(size=min(workers, len(places)))
     resources = {"num_gpus": 1} if gpu and ray.cluster_resources().get("GPU", 0) >= 1 else {}
     data = ray_data.from_items(places, override_num_blocks=len(places)).map(task, compute=pool, **resources)
-    failed = [row["error"] for row in data.take_all() if row["error"]]
+    failed = []
+    with Progress(what, len(items)) as progress:
+        for row in data.iter_rows():
+            failed += [row["error"]] if row["error"] else []
+            progress.step()
     if failed:
         raise InputError(f"{failed[0]} ({len(failed)} of {len(items)} parts failed; the rest is kept, run it again)")

@@ -143,3 +143,11 @@ def test_harden_shows_errors_by_band_and_writes_groups(made, capsys):
     assert summary["bands"]["rows"][0]["error"] == 0
     assert summary["bands"]["rows"][2]["error"] == pytest.approx(0.6)
     assert summary["groups"]["counts"] == [100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    "flags", [["--find-label-errors", "suspects.csv"], ["--split", "test"], ["--words", "words.txt"]]
+)
+def test_a_cluster_refuses_what_looks_at_single_samples(tmp_path, capsys, flags):
+    assert main(["score", str(tmp_path), "--engine", "ray", *flags, "-o", str(tmp_path / "out")]) == 1
+    assert f"takes no {flags[0]}" in capsys.readouterr().err

@@ -1,7 +1,9 @@
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from confide import difficulty
 from confide.core import files
@@ -103,19 +105,55 @@ def test_a_changed_file_changes_all_scores(folder):
     assert not np.allclose(joined(after)[1][100:], before[100:], atol=1e-3)
 
 
+@pytest.mark.parametrize("labels", ["predicted", "min"])
+def test_distances_to_other_classes_than_the_labels(folder, labels):
+    where, rows, given, _ = folder
+    summary = score_folder(Scoring(where / "in", where / "out", engine="local", labels=labels))
+    expected = difficulty.fit("rmd", rows, given).score(rows, labels).values
+    np.testing.assert_allclose(joined(summary)[1], expected, atol=1e-4)
+
+
+@pytest.fixture
+def cluster():
+    ray = pytest.importorskip("ray", reason="engine 'ray' needs the extra confide[ray]")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_two_ray_workers_give_the_same_numbers(folder):
-    ray = pytest.importorskip("ray", reason="engine 'ray' needs the extra confide[ray]")
+def test_two_ray_workers_give_the_same_numbers(folder, cluster, tmp_path):
     where, rows, labels, ids = folder
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        summary = score_folder(Scoring(where / "in", where / "out", engine="ray", workers=2))
-        (where / "in" / "part-0.parquet").write_bytes(b"PAR1 no")
-        with pytest.raises(InputError, match=r"part-0\.parquet"):
-            score_folder(Scoring(where / "in", where / "broken", engine="ray", workers=2))
-    finally:
-        ray.shutdown()
+    summary = score_folder(Scoring(where / "in", where / "out", engine="ray", workers=2))
     found, values = joined(summary)
     np.testing.assert_array_equal(found, ids)
-    np.testing.assert_allclose(values, difficulty.score("rmd", rows, labels).values, atol=1e-5)
+    # Rows of float32 are rounded to 1e-6 a column; those of float64 come out the same.
+    np.testing.assert_allclose(values, difficulty.score("rmd", rows, labels).values, atol=1e-6 * 12, rtol=0)
+    wide = rows.astype(np.float64)
+    files.write_table(tmp_path / "wide" / "0.parquet", {"label": labels[:300], "features": wide[:300]})
+    files.write_table(tmp_path / "wide" / "1.parquet", {"label": labels[300:], "features": wide[300:]})
+    summary = score_folder(Scoring(tmp_path / "wide", tmp_path / "out", engine="ray", workers=2))
+    np.testing.assert_allclose(joined(summary)[1], difficulty.score("rmd", wide, labels).values, atol=1e-6, rtol=0)
+    # From images: features, moments and scores, all three as jobs; then again, with one part missing.
+    images = (rows[:600].reshape(600, 1, 3, 4) * 10 + 128).clip(0, 255).astype(np.uint8)
+    for k in range(3):
+        part = slice(200 * k, 200 * k + 200)
+        pictures = np.array([encoded(image) for image in images[part]], dtype=object)
+        files.write_table(tmp_path / "images" / f"{k}.parquet", {"label": labels[part], "image": pictures})
+    job = Scoring(tmp_path / "images", tmp_path / "made", features="pixels", engine="ray", workers=2)
+    first = score_folder(job)
+    expected = difficulty.score("rmd", images.reshape(600, 12).astype(np.float32) / 255, labels[:600]).values
+    np.testing.assert_allclose(joined(first)[1], expected, atol=1e-6 * 12, rtol=0)
+    (Path(first["scores"]) / "1.parquet").unlink()
+    assert score_folder(job)["made"] == 1
+    (where / "in" / "part-0.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match=r"part-0\.parquet"):
+        score_folder(Scoring(where / "in", where / "broken", engine="ray", workers=2))
+
+
+def encoded(image):
+    """PNG bytes of a grey image."""
+    stream = io.BytesIO()
+    Image.fromarray(image[0]).save(stream, "png")
+    return stream.getvalue()
