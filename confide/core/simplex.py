@@ -101,6 +101,30 @@ def fused(
     return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
 
 
+def weighted_by_rank(
+    logits: Logits, labels: Labels, score: str, weights_of: Callable[[int], Tensor]
+) -> PerSample | None:
+    """-w_r log p_y on a GPU, r the ascending rank of confidence by `score`, w = weights_of(n); None elsewhere."""
+    kernels = _weighted(logits)
+    return None if kernels is None else kernels.ranked(logits, labels, score, weights_of)
+
+
+def weighted_by_distribution(
+    logits: Logits, labels: Labels, coverage: float, smoothing: float, bins: int, size: int
+) -> PerSample | None:
+    """Selective AU on a GPU by the largest probability, G within [1, size] / (size + 1); None elsewhere."""
+    kernels = _weighted(logits)
+    return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
+
+
+def _weighted(logits: Tensor) -> Any:
+    if logits.device.type != "cuda" or _cuda() is None or torch.compiler.is_compiling():
+        return None
+    from confide.core import simplex_weighted
+
+    return simplex_weighted
+
+
 _KERNELS: list[Any] = []
 
 

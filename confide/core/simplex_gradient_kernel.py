@@ -1,11 +1,13 @@
-"""The backward Triton kernel of `simplex`: the gradient of anything, from a few numbers per row."""
+"""The backward Triton kernel of `simplex`: the gradient of anything, from a few numbers per row.
+
+Rows that do not begin at a multiple of 16 bytes (ALIGN > 1) are entered at the multiple before, as in `simplex_walk`;
+chunks that lie in the row are written at once, the parts of chunks at its two ends one by one.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-from confide.core.simplex_parts import quick_exp
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -33,6 +35,9 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     ACC: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+    ALIGN: tl.constexpr,
+    RAGGED: tl.constexpr,
     num_classes: tl.constexpr,
     stride: tl.constexpr,
 ):
@@ -40,13 +45,25 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     # and the logarithm of the sum relative to it. `LABEL` is the whole gradient at the label.
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     alive = rows < n
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    inside = (column < num_classes) & alive[:, None]
-    z = tl.load(z_ptr + rows.to(tl.int64)[:, None] * stride + column, mask=inside, other=0.0).to(ACC)
+    begin = rows.to(tl.int64) * stride
+    start = begin // ALIGN * ALIGN
+    shift = (begin - start).to(tl.int32)[:, None]
+    position = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    column = position - shift
+    inside = (column >= 0) & (column < num_classes) & alive[:, None]
+    if (ALIGN > 1) & (not RAGGED):
+        # Whole chunks; the last may reach into the next row, never past the last row.
+        near = position // CHUNK < (shift + num_classes + CHUNK - 1) // CHUNK
+        z = tl.load(z_ptr + (start[:, None] + position), mask=near, other=0.0).to(ACC)
+    elif ALIGN > 1:
+        z = tl.load(z_ptr + (start[:, None] + position), mask=inside, other=0.0).to(ACC)
+    else:
+        inside = (position < num_classes) & alive[:, None]
+        z = tl.load(z_ptr + (begin[:, None] + position), mask=inside, other=0.0).to(ACC)
     top = tl.load(rows_ptr + rows, mask=alive, other=0.0)[:, None]
     log_sum = tl.load(rows_ptr + n + rows, mask=alive, other=0.0)[:, None]
     shifted = z - top
-    p = quick_exp(shifted - log_sum)
+    p = tl.exp2(shifted * 1.4426950408889634 - log_sum * 1.4426950408889634)
     term = tl.zeros((ROWS, BLOCK), dtype=ACC)
     if SCALE > 0:
         term += tl.load(rows_ptr + SCALE * n + rows, mask=alive, other=0.0)[:, None]
@@ -75,4 +92,12 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         out += tl.where(column == at, pull, 0.0)
     if HAS_GRAD:
         out *= tl.load(grad_ptr + rows.to(tl.int64) * grad_stride, mask=alive, other=0.0).to(ACC)[:, None]
-    tl.store(out_ptr + rows.to(tl.int64)[:, None] * num_classes + column, out, mask=inside)
+    if ALIGN > 1:
+        whole = (position // CHUNK >= (shift + CHUNK - 1) // CHUNK) & (
+            position // CHUNK < (shift + num_classes) // CHUNK
+        )
+        tl.store(out_ptr + (start[:, None] + position), out, mask=whole)
+        if (tl.program_id(1) == 0) | (tl.program_id(1) >= tl.num_programs(1) - 2):
+            tl.store(out_ptr + (start[:, None] + position), out, mask=inside & (whole == 0))
+    else:
+        tl.store(out_ptr + rows.to(tl.int64)[:, None] * num_classes + position, out, mask=inside)

@@ -1,9 +1,12 @@
 """The forward Triton kernel of `simplex`: every statistic, or a whole loss, from one reading of the logits.
 
-Each lane walks its columns with a running maximum and sums relative to it; lanes meet once, at the end of the row. The
-label's own logit is left out of the walk and joins last, so 1 - p_y is a sum of the others and keeps all its digits.
+A row that fits one tile is kept in registers: its largest logit first, then sums relative to it. A longer row is walked
+with a running maximum and running sums in every lane, and the lanes meet once, at its end (`simplex_survey`).
 A row ends in one of two ways: its statistics are stored, or a loss's formula is applied at once and the loss is stored
 with the terms of its gradient, which are all that the backward kernel knows (see `simplex_backward`).
+
+With GROUP > 1 a program surveys that many rows one after another, the next ones' logits on their way meanwhile, and
+ends them all at once, a row in each thread: the end of a row costs as many instructions as its 1,000 logits.
 """
 
 from __future__ import annotations
@@ -11,7 +14,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from confide.core.simplex_parts import first_place, log1p, quick_exp
+from confide.core.simplex_parts import (
+    LOWEST,
+    NOWHERE,
+    WITH_BELOW,
+    WITH_ENTROPY,
+    WITH_EXCESS,
+    WITH_MEAN,
+    WITH_PLACE,
+    WITH_SECOND,
+    WITH_SQUARES,
+    log1p,
+    quick_exp,
+)
+from confide.core.simplex_survey import finish, label_of, row_start, survey_in_turn, survey_tile, survey_walk
+from confide.core.simplex_walk import best_of, load_chunk, load_tile
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -37,97 +54,96 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     HAS_VECTOR: tl.constexpr,
     HAS_TABLE: tl.constexpr,
     DETACH: tl.constexpr,
-    WANT_ENTROPY: tl.constexpr,
-    WANT_SQUARES: tl.constexpr,
-    WANT_MEAN: tl.constexpr,
-    WANT_PLACE: tl.constexpr,
-    WANT_SECOND: tl.constexpr,
-    WANT_BELOW: tl.constexpr,
+    WANT: tl.constexpr,
     ORDER: tl.constexpr,
-    WANT_EXCESS: tl.constexpr,
     ACC: tl.constexpr,
     TINY: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
+    CHUNK: tl.constexpr,
+    ALIGN: tl.constexpr,
+    RAGGED: tl.constexpr,
+    STAGES: tl.constexpr,
     num_classes: tl.constexpr,
     stride: tl.constexpr,
 ):
-    # Stands for a class that is not there: -2^100, finite so that no 0 * infinity appears, exact in every dtype.
-    LOWEST: tl.constexpr = -1267650600228229401496703205376.0
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    SPAN: tl.constexpr = ROWS * GROUP
+    HAS_NEAR: tl.constexpr = HAS_LABELS & (CHUNK > 1)
+    rows = tl.program_id(0) * SPAN + tl.arange(0, SPAN)
     alive = rows < n
-    base = z_ptr + rows.to(tl.int64)[:, None] * stride
-    columns = tl.arange(0, BLOCK)[None, :]
-    zeros = tl.zeros((ROWS,), dtype=ACC)
-    free = tl.full((ROWS,), margin, dtype=ACC)
-    label = tl.zeros((ROWS,), dtype=tl.int32) - 1
-    z_true = zeros + LOWEST
-    bad = alive & (rows < 0)
+    start, shift = row_start(rows, ALIGN, stride)
+    zeros, free = tl.zeros((SPAN,), dtype=ACC), tl.full((SPAN,), margin, dtype=ACC)
+    label, label_chunk = shift * 0 - 1, shift * 0 - 1
+    z_true, near, near_column = zeros + LOWEST, zeros, shift
     if HAS_LABELS:
-        wide = tl.load(y_ptr + rows, mask=alive, other=0)
-        fine = alive & (wide >= 0) & (wide < num_classes)
-        bad = alive & ((wide < 0) | (wide >= num_classes))
-        label = tl.where(fine, wide, -1).to(tl.int32)
-        z_true = tl.load(z_ptr + rows.to(tl.int64) * stride + label, mask=fine, other=0.0).to(ACC)
+        label, label_chunk = label_of(y_ptr, rows, alive, shift, CHUNK, num_classes)
+        z_true = tl.load(z_ptr + (start + shift + label), mask=label >= 0, other=0.0).to(ACC)
+        if HAS_NEAR:
+            chunk = tl.maximum(label_chunk, 0)
+            near, near_column = load_chunk(z_ptr, start, shift, chunk, label >= 0, CHUNK, ALIGN, num_classes)
+            near = near.to(ACC)
+    if GROUP > 1:
+        raw = survey_in_turn(
+            z_ptr, y_ptr, n, margin, HAS_LABELS, WANT, ORDER, ACC, GROUP, BLOCK, CHUNK, STAGES, num_classes, stride
+        )
+    elif num_classes <= BLOCK:
+        z = load_tile(
+            z_ptr, start, shift, 0, alive, num_classes < BLOCK, RAGGED, CHUNK, BLOCK, ALIGN, ROWS, num_classes
+        )
+        raw = survey_tile(z, shift, label_chunk, free, WANT, ORDER, ACC, ROWS, BLOCK, CHUNK, ALIGN, num_classes)
+    else:
+        near_top = z_true
+        if HAS_NEAR:
+            near_top = tl.max(tl.where(near_column != NOWHERE, near, LOWEST), axis=1)
+        raw = survey_walk(
+            z_ptr,
+            alive,
+            start,
+            shift,
+            label_chunk,
+            near_top,
+            free,
+            WANT,
+            ORDER,
+            ACC,
+            ROWS,
+            BLOCK,
+            CHUNK,
+            ALIGN,
+            RAGGED,
+            STAGES,
+            num_classes,
+        )
+    top, others, leaning, rest_squares, drift, size, other, other_at, gaps, times = finish(
+        z_ptr,
+        raw,
+        alive,
+        start,
+        shift,
+        label,
+        label_chunk,
+        near,
+        near_column,
+        HAS_NEAR,
+        WANT,
+        ACC,
+        CHUNK,
+        ALIGN,
+        num_classes,
+    )
 
-    # A lane that has seen no class keeps LOWEST and weighs exp(LOWEST - top) = 0 in the end, whatever its sums hold.
-    z = tl.load(base + columns, mask=(columns < num_classes) & alive[:, None], other=0.0).to(ACC)
-    z = tl.where((columns < num_classes) & (columns != label[:, None]), z, LOWEST)
-    lane, lane2 = z, tl.full((ROWS, BLOCK), LOWEST, dtype=ACC)
-    at = tl.zeros((ROWS, BLOCK), dtype=tl.int32) + columns
-    at2, below_at = at, at
-    mass, square, count = lane2 * 0.0 + 1.0, lane2 * 0.0 + 1.0, lane2 * 0.0 + 1.0
-    tilt, drift = lane2 * 0.0, lane2 * 0.0
-    below = tl.where(z < z_true[:, None], z, LOWEST)
-    size = tilt
-    if ORDER == 1:
-        size = tl.where(z > LOWEST, tl.abs(z), 0.0)
-    if ORDER == 2:
-        size = tl.where(z > LOWEST, z * z, 0.0)
-    if num_classes > BLOCK:
-        for start in range(BLOCK, num_classes, BLOCK):
-            column = start + columns
-            z = tl.load(base + column, mask=(column < num_classes) & alive[:, None], other=0.0).to(ACC)
-            z = tl.where((column < num_classes) & (column != label[:, None]), z, LOWEST)
-            new = tl.maximum(lane, z)
-            if WANT_SECOND:
-                at2 = tl.where(z > lane, at, tl.where(z > lane2, column, at2))
-                lane2 = tl.where(z > lane, lane, tl.maximum(lane2, z))
-            if WANT_PLACE:
-                at = tl.where(z > lane, column, at)
-            if WANT_BELOW:
-                lower = tl.where(z < z_true[:, None], z, LOWEST)
-                below_at = tl.where(lower > below, column, below_at)
-                below = tl.maximum(below, lower)
-            drop, here = lane - new, z - new
-            shrink, weight = quick_exp(drop), quick_exp(here)
-            if WANT_ENTROPY:
-                tilt = shrink * (tilt + drop * mass) + weight * here
-            if WANT_SQUARES:
-                square = shrink * shrink * square + weight * weight
-            if WANT_MEAN:
-                there = tl.where(z > LOWEST, 1.0, 0.0)
-                drift += tl.where(lane > LOWEST, drop * count, 0.0) + there * here
-                count = tl.where(lane > LOWEST, count, 0.0) + there
-            if ORDER == 1:
-                size += tl.where(z > LOWEST, tl.abs(z), 0.0)
-            if ORDER == 2:
-                size += tl.where(z > LOWEST, z * z, 0.0)
-            mass = shrink * mass + weight
-            lane = new
-
-    other = tl.max(lane, axis=1)
-    top = tl.maximum(other, z_true)
-    fall = lane - top[:, None]
-    factor = quick_exp(fall)
-    others = tl.sum(mass * factor, axis=1)
-    own = tl.exp(z_true - top)
+    below_top, own, bad = zeros, zeros, rows < 0
+    if HAS_LABELS:
+        below_top = z_true - top
+        own = quick_exp(below_top)
+        bad = alive & (label < 0)
     total = others + own
-    tail = z_true - top
+    inverse_total = 1.0 / total
     log_total = tl.log(total)
-    one_minus, p_true = others / total, own / total
+    one_minus, p_true = others * inverse_total, own * inverse_total
     small = others < own
-    log_p = tl.where(small, -log1p(others / tl.where(small, own, 1.0)), tail - log_total)
+    log_p = tl.where(small, -log1p(others / tl.where(small, own, 1.0)), below_top - log_total)
     broken = alive & ((log_total != log_total) | (tl.abs(top) == float("inf")))
     wrong = bad | broken
     if HAS_LABELS:
@@ -135,70 +151,48 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(flag_ptr + 1 + rows * 0, 1, mask=broken)
     log_total = tl.where(wrong, float("nan"), log_total)
     log_p = tl.where(wrong, float("nan"), log_p)
-    entropy, squares, mean_log, norm = zeros, zeros, zeros, zeros
-    if WANT_ENTROPY:
-        entropy = log_total - (tl.sum(factor * (tilt + fall * mass), axis=1) + own * tail) / total
-        if not HAS_LABELS:
-            entropy = log_total - tl.sum(factor * (tilt + fall * mass), axis=1) / total
-    if WANT_SQUARES:
-        rest_squares = tl.sum(square * factor * factor, axis=1) / (total * total)
+    entropy, squares, mean_log, norm, excess, share = zeros, zeros, zeros, zeros, zeros, zeros
+    if WANT & WITH_ENTROPY:
+        entropy = log_total - (leaning + own * below_top) * inverse_total
+    if WANT & WITH_SQUARES:
+        rest_squares = rest_squares * inverse_total * inverse_total
         squares = rest_squares + p_true * p_true
-    if WANT_MEAN:
-        drift = tl.sum(tl.where(lane > LOWEST, drift + fall * count, 0.0), axis=1)
-        mean_log = (drift + tail if HAS_LABELS else drift) / num_classes - log_total
-    if ORDER == 1:
-        norm = tl.sum(size, axis=1) + (tl.abs(z_true) if HAS_LABELS else zeros)
-    if ORDER == 2:
-        norm = tl.sqrt(tl.sum(size, axis=1) + (z_true * z_true if HAS_LABELS else zeros))
-    p_other, p_below = tl.exp(other - top) / total, zeros
-    place, other_at, below_place = label, label, label
-    if WANT_PLACE:
-        other_at = first_place(lane, other, at)
-        place = tl.where((z_true > other) | ((z_true == other) & (label >= 0) & (label < other_at)), label, other_at)
-    if WANT_BELOW:
-        lower_top = tl.max(below, axis=1)
-        below_place = first_place(below, lower_top, below_at)
-        p_below = tl.exp(lower_top - top) / total
-    excess, share = zeros, zeros
-    if WANT_EXCESS:
-        gap = top - free - z_true
-        excess = tl.where((gap > 0) & (label >= 0), gap, 0.0)
-        share = tl.where((gap > 0) & (label >= 0), 1.0, 0.0).to(ACC)
-        if num_classes <= BLOCK:
-            gaps = (top - free)[:, None] - lane
-            over = (lane > LOWEST) & (gaps > 0)
-            excess += tl.sum(tl.where(over, gaps, 0.0), axis=1)
-            share += tl.sum(tl.where(over, 1.0, 0.0).to(ACC), axis=1)
-        else:
-            # The largest logit is known only now: the row is read once more, from the cache.
-            for start in range(0, num_classes, BLOCK):
-                column = start + columns
-                inside = (column < num_classes) & (column != label[:, None]) & alive[:, None]
-                z = tl.load(base + column, mask=inside, other=0.0).to(ACC)
-                gaps = (top - free)[:, None] - z
-                over = inside & (gaps > 0)
-                excess += tl.sum(tl.where(over, gaps, 0.0), axis=1)
-                share += tl.sum(tl.where(over, 1.0, 0.0).to(ACC), axis=1)
-        excess, share = excess / num_classes, share / num_classes
+    if WANT & WITH_MEAN:
+        mean_log = (drift + below_top) / num_classes - log_total
+    if ORDER > 0:
+        norm = size if ORDER == 1 else tl.sqrt(size)
+    if WANT & WITH_EXCESS:
+        excess, share = gaps / num_classes, times / num_classes
+    p_other, p_below = zeros, zeros
+    place, below_place = label, label
+    if WANT & WITH_PLACE:
+        p_other = quick_exp(other - top) * inverse_total
+        place = other_at
+        if HAS_LABELS:
+            ahead = (z_true > other) | ((z_true == other) & (label < other_at))
+            place = tl.where((label >= 0) & ahead, label, other_at)
+    if WANT & WITH_BELOW:
+        below, below_place = best_of(
+            z_ptr, start, shift, alive, label, label, z_true, True, RAGGED, CHUNK, BLOCK, ALIGN, num_classes
+        )
+        p_below = quick_exp(below - top) * inverse_total
 
     tl.store(rows_ptr + rows, top, mask=alive)
     tl.store(rows_ptr + n + rows, log_total, mask=alive)
     if FORMULA == 0:
         p_second, second_at = zeros, label
-        if WANT_SECOND:
-            # Among the others: the leader's lane offers its second, every other lane its first.
-            lead = at == other_at[:, None]
-            rest = tl.where(lead, lane2, lane)
-            second = tl.max(rest, axis=1)
-            second_at = first_place(rest, second, tl.where(lead, at2, at))
+        if WANT & WITH_SECOND:
+            second, second_at = best_of(
+                z_ptr, start, shift, alive, label, other_at, top, False, RAGGED, CHUNK, BLOCK, ALIGN, num_classes
+            )
             ahead = (place != label) & (z_true >= second)
             second_at = tl.where(place == label, other_at, tl.where(ahead, label, second_at))
             second = tl.where(place == label, other, tl.where(ahead, z_true, second))
-            p_second = tl.exp(second - top) / total
+            p_second = quick_exp(second - top) * inverse_total
         tl.store(out_ptr + 0 * n + rows, log_p, mask=alive)
         tl.store(out_ptr + 1 * n + rows, p_true, mask=alive)
         tl.store(out_ptr + 2 * n + rows, entropy, mask=alive)
-        tl.store(out_ptr + 3 * n + rows, 1.0 / total, mask=alive)
+        tl.store(out_ptr + 3 * n + rows, inverse_total, mask=alive)
         tl.store(out_ptr + 4 * n + rows, p_second, mask=alive)
         tl.store(out_ptr + 5 * n + rows, p_other, mask=alive)
         tl.store(out_ptr + 6 * n + rows, p_below, mask=alive)
@@ -213,7 +207,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
         tl.store(index_ptr + 2 * n + rows, other_at.to(tl.int64), mask=alive)
         tl.store(index_ptr + 3 * n + rows, below_place.to(tl.int64), mask=alive)
     else:
-        first, second_number = tl.full((ROWS,), a, dtype=ACC), tl.full((ROWS,), b, dtype=ACC)
+        first, second_number = tl.full((SPAN,), a, dtype=ACC), tl.full((SPAN,), b, dtype=ACC)
         if FORMULA == 1:
             if HAS_TABLE:
                 first = tl.load(table_ptr + label, mask=label >= 0, other=0.0).to(ACC)

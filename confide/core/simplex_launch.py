@@ -6,6 +6,8 @@ at small sizes; so a compiled kernel is kept under the few things that decide wh
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from confide.core import simplex_parts as parts
 from confide.core.simplex_gradient_kernel import backward_kernel
 from confide.core.simplex_kernel import forward_kernel
 from confide.core.simplex_plain import accumulator, device_flag
+from confide.core.simplex_tiles import alignment, backward_tile, forward_tile
 
 ROW_NAMES = (
     "log_p_true",
@@ -50,8 +53,25 @@ FORMULAS = {
     "accuracies": (parts.TABLE, 0, parts.SAMPLED),
 }
 POINTED = ("excess", "dual", "dual_released")
-_PLACED = frozenset({"p_max", "prediction", "p_second", "p_other", "excess"})
-_KEPT: dict[Any, tuple[Any, tuple[int, int, int], tuple[Any, ...]]] = {}
+_PLACE, _SECOND, _BELOW, _EXCESS = (
+    bit.value for bit in (parts.WITH_PLACE, parts.WITH_SECOND, parts.WITH_BELOW, parts.WITH_EXCESS)
+)
+_BITS = {
+    "entropy": parts.WITH_ENTROPY.value,
+    "sum_squares": parts.WITH_SQUARES.value,
+    "brier": parts.WITH_SQUARES.value,
+    "mean_log_p": parts.WITH_MEAN.value,
+    "p_max": _PLACE,
+    "prediction": _PLACE,
+    "p_other": _PLACE,
+    "dual": _PLACE,
+    "p_second": _PLACE | _SECOND,
+    "p_below": _BELOW,
+    "dual_released": _BELOW,
+    "excess": _PLACE | _EXCESS,
+}
+"""What the forward kernel must find for a statistic, or for a formula."""
+_KEPT: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
 
 class Formula(NamedTuple):
@@ -98,29 +118,18 @@ def layout_of(formula: Formula) -> Layout:
     return _LAYOUTS.get(formula.name, _PLAIN_LAYOUT)
 
 
-def forward_tile(num_classes: int) -> tuple[int, int, int]:
-    """Rows, columns and warps of a forward program: a row's lanes should meet inside one warp where they can."""
-    block = min(triton.next_power_of_2(num_classes), 2048)
-    if block <= 256:
-        return max(1, min(512 // block, 32)), block, 1
-    return 1, block, 1 if block <= 1024 else 4
-
-
-def backward_tile(num_classes: int) -> tuple[int, int, int]:
-    """Rows, columns and warps of a backward program."""
-    block = min(triton.next_power_of_2(num_classes), 2048)
-    if block <= 256:
-        return max(1, min(1024 // block, 32)), block, 2
-    return 1, block, 2 if block <= 1024 else 4
-
-
 def _elsewhere(logits: Tensor) -> bool:
     """Whether the logits are on another GPU than the current one, where Triton would launch."""
     return logits.is_cuda and logits.device.index != torch.cuda.current_device()
 
 
-def _aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
-    return tuple(None if t is None else t.data_ptr() % 16 == 0 for t in tensors)
+def _aligned(*tensors: Tensor | None) -> bool | tuple[bool | None, ...]:
+    """True if all begin at a multiple of 16 bytes, else which do: they compile to other code."""
+    together = 0
+    for tensor in tensors:
+        if tensor is not None:
+            together |= tensor.data_ptr()
+    return together % 16 == 0 or tuple(None if t is None else t.data_ptr() % 16 == 0 for t in tensors)
 
 
 def forward(
@@ -130,17 +139,20 @@ def forward(
     numbers: tuple[float, float, float],
     vector: Tensor | None = None,
     table: Tensor | None = None,
+    spare: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(statistics or values, rows for the backward, indices); each row contiguous; numbers: a, b, margin."""
+    """(statistics or values, rows for the backward and `spare` more, indices); numbers: a, b, margin."""
     if _elsewhere(logits):
         with torch.cuda.device(logits.device):
-            return forward(logits, labels, formula, numbers, vector, table)
+            return forward(logits, labels, formula, numbers, vector, table, spare)
     n, num_classes = logits.shape
     device, acc = logits.device, accumulator(logits.dtype)
     whole = not formula.name
     out = torch.empty((len(ROW_NAMES), n) if whole else (n,), dtype=acc, device=device)
-    rows = torch.empty((2 if whole else 6, n), dtype=acc, device=device)
-    index = torch.empty((4 if whole else int(formula.name in POINTED), n), dtype=torch.int64, device=device)
+    rows = torch.empty((2 + spare if whole else 6, n), dtype=acc, device=device)
+    # A formula without points has no indices, and any tensor may stand for them.
+    pointed = whole or formula.name in POINTED
+    index = torch.empty((4 if whole else 1, n), dtype=torch.int64, device=device) if pointed else rows
     if n == 0:
         return out, rows, index
     stride = logits.stride(0)
@@ -151,7 +163,7 @@ def forward(
     if kept is None:
         _keep(key, forward_kernel, args, *_forward_constants(logits, labels, formula, vector, table, acc))
     else:
-        kept[0][kept[1]](*args, *kept[2])
+        kept[0](*args, *kept[1])
     return out, rows, index
 
 
@@ -167,7 +179,10 @@ def _forward_constants(
     n, num_classes = logits.shape
     kind, term, mode = FORMULAS.get(formula.name, (parts.STATISTICS, 0, 0))
     want, name = formula.want, formula.name
-    tile_rows, block, warps = forward_tile(num_classes)
+    wanted = functools.reduce(operator.or_, (_BITS.get(word, 0) for word in (name, *want)), 0)
+    apart, twice = bool(wanted & (_SECOND | _BELOW)), bool(wanted & _EXCESS)
+    tile_rows, block, group, warps, stages = forward_tile(num_classes, logits.element_size(), apart, twice)
+    chunk, align, ragged = alignment(logits, block)
     constants = {
         "FORMULA": kind,
         "TERM": term,
@@ -178,22 +193,21 @@ def _forward_constants(
         "HAS_VECTOR": vector is not None,
         "HAS_TABLE": table is not None,
         "DETACH": formula.detach,
-        "WANT_ENTROPY": name == "entropy" or "entropy" in want,
-        "WANT_SQUARES": name == "brier" or "sum_squares" in want,
-        "WANT_MEAN": name == "mean_log_p" or "mean_log_p" in want,
-        "WANT_PLACE": name in ("excess", "dual") or bool(want & _PLACED),
-        "WANT_SECOND": "p_second" in want,
-        "WANT_BELOW": name == "dual_released" or "p_below" in want,
+        "WANT": wanted,
         "ORDER": formula.order,
-        "WANT_EXCESS": name == "excess" or "excess" in want,
         "ACC": tl.float64 if acc == torch.float64 else tl.float32,
         "TINY": torch.finfo(acc).tiny,
         "ROWS": tile_rows,
         "BLOCK": block,
+        "GROUP": group,
+        "CHUNK": chunk,
+        "ALIGN": align,
+        "RAGGED": ragged,
+        "STAGES": stages,
         "num_classes": num_classes,
         "stride": logits.stride(0),
     }
-    return (triton.cdiv(n, tile_rows), 1, 1), constants, warps
+    return (triton.cdiv(n, tile_rows * group), 1, 1), constants, warps
 
 
 def backward(
@@ -230,11 +244,23 @@ def backward(
     )
     kept = _KEPT.get(key)
     if kept is not None:
-        kept[0][kept[1]](*args, *kept[2])
+        kept[0](*args, *kept[1])
         return out
+    _keep(key, backward_kernel, args, *_backward_constants(logits, layout, grad is not None, rows.dtype))
+    return out
+
+
+def _backward_constants(
+    logits: Tensor, layout: Layout, has_grad: bool, acc: torch.dtype
+) -> tuple[tuple[int, int, int], dict[str, Any], int]:
+    """Grid, compile-time arguments and warps."""
+    n, num_classes = logits.shape
     tile_rows, block, warps = backward_tile(num_classes)
+    chunk, align, ragged = alignment(logits, block)
+    if logits.stride(0) != num_classes:
+        align = 1  # the gradient is contiguous, so its rows begin elsewhere in their chunks
     constants = {
-        "HAS_GRAD": grad is not None,
+        "HAS_GRAD": has_grad,
         "SCALE": layout.scale,
         "LABEL": layout.label,
         "SLOPE": layout.slope,
@@ -245,14 +271,16 @@ def backward(
         "EXCESS_TERM": layout.excess,
         "POINTS": layout.points,
         "FIRST_POINT": layout.first_point,
-        "ACC": tl.float64 if rows.dtype == torch.float64 else tl.float32,
+        "ACC": tl.float64 if acc == torch.float64 else tl.float32,
         "ROWS": tile_rows,
         "BLOCK": block,
+        "CHUNK": chunk,
+        "ALIGN": align,
+        "RAGGED": ragged,
         "num_classes": num_classes,
-        "stride": stride,
+        "stride": logits.stride(0),
     }
-    _keep(key, backward_kernel, args, (triton.cdiv(n, tile_rows), triton.cdiv(num_classes, block), 1), constants, warps)
-    return out
+    return (triton.cdiv(n, tile_rows), triton.cdiv(num_classes + align - 1, block), 1), constants, warps
 
 
 def _keep(
@@ -263,4 +291,4 @@ def _keep(
     if compiled is not None and hasattr(compiled, "__getitem__"):
         if len(_KEPT) >= 4096:
             _KEPT.clear()
-        _KEPT[key] = (compiled, grid, tuple(constants.values()))
+        _KEPT[key] = (compiled[grid], tuple(constants.values()))

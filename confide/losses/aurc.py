@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import Statistics, simplex_statistics
+from confide.core.simplex import Statistics, simplex_statistics, weighted_by_rank
 from confide.losses.family import loss
 
 SCORES = ("msp", "margin", "entropy")
@@ -37,6 +39,9 @@ def aurc(
             ranking = scores_of(simplex_statistics(logits.softmax(dim=1), None, wanted_by(score)), score)
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     else:
+        whole = weighted_by_rank(logits, labels, score, functools.partial(_kept_weights, logits.device, weights_form))
+        if whole is not None:
+            return whole
         statistics = simplex_statistics(logits, labels, ("log_p_true", *wanted_by(score)))
         log_p, ranking = statistics.log_p_true, scores_of(statistics, score).detach()
     return -rank_weights(ranking, weights_form).to(log_p.dtype) * log_p
@@ -58,9 +63,27 @@ def scores_of(statistics: Statistics, score: str) -> PerSample:
 
 def rank_weights(ranking: Tensor, weights_form: str) -> Tensor:
     """The weight a_r of every sample by its ascending rank r = 1..n; ties in input order."""
-    n = len(ranking)
-    order = ranking.argsort(stable=True)
-    steps = torch.arange(1, n + 1, device=ranking.device, dtype=torch.float64)
+    by_rank = weights_by_rank(ranking.device, weights_form, len(ranking))
+    return torch.empty_like(by_rank).scatter_(0, ranking.argsort(stable=True), by_rank)
+
+
+def weights_by_rank(device: torch.device, weights_form: str, n: int) -> Tensor:
+    """a_1 to a_n in float64."""
+    steps = torch.arange(1, n + 1, device=device, dtype=torch.float64)
     # H_n - H_(n-r) = 1/n + 1/(n-1) + ... + 1/(n-r+1)
-    by_rank = steps.flip(0).reciprocal().cumsum(0) if weights_form == "harmonic" else -torch.log1p(-steps / (n + 1))
-    return torch.empty_like(by_rank).scatter_(0, order, by_rank)
+    return steps.flip(0).reciprocal().cumsum(0) if weights_form == "harmonic" else -torch.log1p(-steps / (n + 1))
+
+
+_LAST: dict[tuple[torch.device, str, int], Tensor] = {}
+
+
+def _kept_weights(device: torch.device, weights_form: str, n: int) -> Tensor:
+    """The weights kept from the last call; what is made while a CUDA graph is captured belongs to the graph."""
+    key = (device, weights_form, n)
+    if key not in _LAST:
+        made = weights_by_rank(device, weights_form, n)
+        if torch.cuda.is_current_stream_capturing():
+            return made
+        _LAST.clear()
+        _LAST[key] = made
+    return _LAST[key]

@@ -25,7 +25,9 @@ def evaluate_batch(
 ) -> tuple[Tensor, Tensor | None]:
     """One value per sample, and the sum of weights that a mean divides by (None: the number of samples)."""
     logits, labels = check_batch(method.word, logits, labels, bool(method.facts["soft"]))
-    given = {name: check_need(method.word, name, value, len(logits)) for name, value in needs.items()}
+    given = (
+        {name: check_need(method.word, name, value, logits.shape[0]) for name, value in needs.items()} if needs else {}
+    )
     if ignore_index is None or labels.ndim == 2:
         values, keep = values_of(logits, labels, **given), None
         if labels.ndim == 2 and values.device.type == "cpu" and not bool(torch.isfinite(values).all()):
@@ -72,7 +74,7 @@ def reduce_values(values: Tensor, mass: Tensor | None, reduction: str) -> Tensor
     """Mean, sum or the values themselves; the mean of nothing is 0."""
     if reduction == "none":
         return values
-    if reduction == "mean" and mass is None and len(values):
+    if reduction == "mean" and mass is None and values.shape[0]:
         return values.mean()
     total = values.sum()
     if reduction == "sum" or mass is None:
@@ -119,7 +121,7 @@ def check_batch(word: str, logits: Any, labels: Any, soft: bool) -> tuple[Tensor
         )
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise InputError(f"labels must be integer class indices, got {labels.dtype}; convert them with .long()")
-    return logits, labels.to(torch.int64)
+    return logits, labels if labels.dtype == torch.int64 else labels.to(torch.int64)
 
 
 def _check_soft(word: str, logits: Tensor, labels: Tensor, soft: bool) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
+from confide.core.simplex import simplex_statistics, weighted_by_distribution
 from confide.losses.aurc import SCORES, scores_of, wanted_by
 from confide.losses.family import LossModule, one_call, stateful_loss
 
@@ -72,6 +72,9 @@ class SelectiveAU(LossModule):
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
         if not len(logits):
             return -simplex_statistics(logits, labels, "log_p_true").log_p_true
+        whole = self._fused(logits, labels)
+        if whole is not None:
+            return whole
         if self.form == "released":
             log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
             scores = self._released_scores(logits)
@@ -80,6 +83,13 @@ class SelectiveAU(LossModule):
             log_p, scores = statistics.log_p_true, scores_of(statistics, self.score)
             scores = 1 + scores / math.log(logits.shape[1]) if self.score == "entropy" else scores
         return -self._weights(scores) * log_p
+
+    def _fused(self, logits: Tensor, labels: Tensor) -> Tensor | None:
+        """The whole loss by GPU kernels over vectors, for the options they have."""
+        if self.form == "released" or self.score != "msp" or self.include_c or self.accumulate:
+            return None
+        size = self.batch_size or len(logits)
+        return weighted_by_distribution(logits, labels, self.coverage, self.smoothing, len(self.histogram), size)
 
     def _released_scores(self, logits: Tensor) -> Tensor:
         if self.score == "entropy":

@@ -1,0 +1,85 @@
+"""Losses on a GPU that weigh -log p_y by where a sample's confidence stands in the batch; see `simplex.weighted`.
+
+The forward kernel gives the statistics, kernels over vectors of length n the loss and the terms of its gradient, and
+the backward kernel the gradient: nothing of n x anything is made beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from confide.core.simplex_launch import Formula, Layout, backward, forward
+from confide.core.simplex_plain import accumulator, refuse_second_derivative
+from confide.core.simplex_weights_kernel import DIGITS, digit_kernel, distribution_kernel, rank_kernel
+
+LOG_P, ENTROPY, P_MAX, P_SECOND = 0, 2, 3, 4
+SCORE_STATISTICS = {"msp": (), "margin": ("p_second",), "entropy": ("entropy",)}
+LARGEST_BINS = 256
+
+
+class _Weighted(torch.autograd.Function):
+    """-w log p_y with the terms of its gradient made in the forward; one backward kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, names: tuple[str, ...], weigh: Any, points: int) -> Tensor:
+        z = logits if logits.stride(1) == 1 else logits.contiguous()
+        found, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
+        values = torch.empty_like(found[LOG_P])
+        if len(values):
+            with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
+                weigh(found, values, rows)
+        ctx.points = points
+        ctx.save_for_backward(z, labels, rows, index)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("a fused loss on a GPU", "move the logits to the CPU for that")
+        z, labels, rows, index = ctx.saved_tensors
+        layout = Layout(scale=2, label=3, points=ctx.points, first_point=4)
+        return backward(z, labels, grad, rows, index, layout, 0.0), None, None, None, None
+
+
+def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> Tensor:
+    """-w_r log p_y, r the ascending rank of the sample's confidence: w = weights_of(n), float64, is constant."""
+
+    def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
+        n = len(values)
+        ranking = found[P_MAX]
+        if score != "msp":
+            ranking = found[P_MAX] - found[P_SECOND] if score == "margin" else -found[ENTROPY]
+        order = ranking.argsort(stable=True)
+        rank_kernel[(triton.cdiv(n, 256),)](found[LOG_P], order, weights_of(n), values, rows, n, BLOCK=256, num_warps=2)
+
+    apply: Callable[..., Tensor] = _Weighted.apply
+    return apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0)
+
+
+def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> Tensor | None:
+    """-b log p_y with b = -ln(1 - G(min(s, t))), s the largest probability; None for bins or a dtype it has not."""
+    if accumulator(logits.dtype) != torch.float32 or bins > LARGEST_BINS or bins & (bins - 1) or bins < 2:
+        return None
+
+    def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
+        n, scores = len(values), found[P_MAX]
+        position = coverage * (n - 1)
+        below, above = math.floor(position), math.ceil(position)
+        counts = torch.zeros(512 * DIGITS + bins, dtype=torch.int32, device=values.device)
+        for level in range(DIGITS):
+            digit_kernel[(triton.cdiv(n, 512),)](
+                scores, counts, n, below, above, LEVEL=level, BINS=bins, BLOCK=512, num_warps=4
+            )
+        bounds = 1 / (size + 1), size / (size + 1)
+        numbers = (n, below, above, position - below, smoothing, *bounds)
+        distribution_kernel[(triton.cdiv(n, 128),)](
+            scores, found[LOG_P], counts, values, rows, *numbers, BINS=bins, BLOCK=128, num_warps=8
+        )
+
+    apply: Callable[..., Tensor] = _Weighted.apply
+    return apply(logits, labels, ("log_p_true", "p_max"), weigh, 1)
