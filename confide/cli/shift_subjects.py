@@ -113,11 +113,24 @@ def subject_of(runner: Runner, dataset: Dataset, wishes: Wishes, identity: str) 
     return Subject(runner.forward, stages, predictors, hardness, runner.attacked, identity)
 
 
+@dataclass(frozen=True, eq=False)
+class Untaught:
+    """A trust predictor that needs neither fitting nor features."""
+
+    fitted: trust.Trust
+
+    @property
+    def scale(self) -> str:
+        return self.fitted.scale
+
+    def __call__(self, predictions: Predictions, features: Any) -> Any:
+        return self.fitted(predictions)
+
+
 def fitted_trust(word: str, val: Predictions | None, features: Features | None, seed: int) -> Any:
     """A trust predictor as a function of (predictions, features), fitted on validation data if it learns."""
     method = trust.TRUST.get(word)
     if not method.facts["trained"]:
-        fitted = trust.fit(word)
-        return lambda predictions, rows: fitted(predictions)
+        return Untaught(trust.fit(word))
     options = {"seed": seed} if "seed" in method.options else {}
     return trust.fit(word, val, features, **options)

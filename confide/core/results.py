@@ -78,6 +78,7 @@ class Curve:
     column per logged quantity); `gammas` (epoch, bin0, bin1, ...); `shift_cells` (severity gap accuracy, further
     metrics; one curve per corruption, group="corruption=fog", severity 0 is clean); `shift_boxes` (severity low
     lower_quartile median upper_quartile high: the gap over the corruptions), `shift_ece_boxes` (the same of ECE),
+    `shift_trust_ece_boxes` (the same of a trust predictor's chances, named by `score`),
     `rmd_severity` and `rmd_label_noise` (the same of a sample's RMD, by severity and by rate); `ood_histogram` (low
     high known unknown, group="ood=digits"); `ood_roc` (false_positive true_positive, group="ood=digits",
     score="energy"); `trust_outcomes` (low high tp fp tn fn, an edge on the predictor's own line) and `alpha_sweep`

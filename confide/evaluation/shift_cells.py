@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from confide import metrics
@@ -22,7 +24,9 @@ from confide.core.records import Split
 
 MEASURED = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
 RANKED = ("aurc", "auroc")
-FORMAT = "shift-cell/1"
+CHANCES = ("confidence_gap", "ece")
+"""Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
+FORMAT = "shift-cell/2"
 
 Outputs = tuple[Tensor, Tensor | None]
 Row = dict[str, Any]
@@ -34,7 +38,8 @@ class Subject:
     """A model to test under shift.
 
     `forward` takes uint8 images `n c h w` and returns logits `n k` and features `n d` (or None); `stages` are fitted
-    calibrators by word; `trust` are fitted trust predictors by word; `hardness` takes (features, labels) and returns
+    calibrators by word; `trust` are fitted trust predictors by word (one with a `scale` of probability or logit is also
+    held to its chances); `hardness` takes (features, labels) and returns
     the difficulty of the samples, such as RMD; `attacked` takes images in [0, 1] and returns logits with a gradient;
     `identity` changes when the model does: cells made by another one are not used.
     """
@@ -125,6 +130,9 @@ def measure(predictions: Predictions, features: Any, subject: Subject) -> list[R
     for name, predictor in subject.trust.items():
         values = np.asarray(predictor(predictions, features), dtype=np.float64)
         rows += [_row("raw", f"trust:{name}", word, _value(word, predictions, values)) for word in RANKED]
+        if getattr(predictor, "scale", "score") in ("probability", "logit"):
+            claimed = _claimed(predictions, values, predictor)
+            rows += [_row("raw", f"trust:{name}", word, _value(word, claimed)) for word in CHANCES]
     if subject.hardness is not None:
         hard = np.asarray(subject.hardness(features, predictions.labels.numpy()), dtype=np.float64)
         parts = ("low", "lower_quartile", "median", "upper_quartile", "high")
@@ -132,6 +140,13 @@ def measure(predictions: Predictions, features: Any, subject: Subject) -> list[R
         rows += [_row("raw", "msp", f"rmd_{k}", float(v)) for k, v in zip(parts, quantiles, strict=True)]
         rows.append(_row("raw", "msp", "rmd_mean", float(hard.mean())))
     return rows
+
+
+def _claimed(predictions: Predictions, values: NDArray[np.float64], predictor: Any) -> Predictions:
+    """The predictions with the predictor's chances of being right as their confidence."""
+    chances = expit(values) if predictor.scale == "logit" else values
+    said = torch.from_numpy(np.clip(chances, 0.0, 1.0))
+    return Predictions.from_top1(predictions.labels, predictions.facts.prediction, said, predictions.ids, "test")
 
 
 def _row(stage: str, score: str, metric: str, value: float) -> Row:

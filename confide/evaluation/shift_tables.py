@@ -32,6 +32,11 @@ class Measured:
                 return float(row["value"])
         return float("nan")
 
+    def scores(self, model: str, metric: str = "ece") -> tuple[str, ...]:
+        """The scores whose values this metric was measured of."""
+        rows = self.rows[model, self.cells[0]]
+        return tuple(dict.fromkeys(row["score"] for row in rows if row["metric"] == metric))
+
     @property
     def shifted(self) -> tuple[Cell, ...]:
         return tuple(cell for cell in self.cells if cell.severity)
@@ -70,6 +75,11 @@ def evaluation_of(
             curves.append(box_curve(measured, model, stage))
             curves.append(box_curve(measured, model, stage, "ece", "shift_ece_boxes"))
         measurements += cell_rows(measured, model)
+        curves += [
+            box_curve(measured, model, "raw", "ece", "shift_trust_ece_boxes", score)
+            for score in measured.scores(model)
+            if score != "msp"
+        ]
         if subjects[model].hardness is not None:
             curves.append(rmd_curve(measured, model))
     names = next(iter(clean.values())).class_names
@@ -125,16 +135,24 @@ def cell_curves(measured: Measured, model: str, stage: str) -> list[Curve]:
 
 
 def box_curve(
-    measured: Measured, model: str, stage: str, metric: str = "confidence_gap", kind: str = "shift_boxes"
+    measured: Measured,
+    model: str,
+    stage: str,
+    metric: str = "confidence_gap",
+    kind: str = "shift_boxes",
+    score: str = "msp",
 ) -> Curve:
     """Extremes, quartiles and median over the corruptions, by severity; 0 is clean."""
     severities = (0, *measured.severities)
     boxes = [
-        np.quantile([measured.value(model, cell, stage, metric) for cell in measured.at(s)], (0, 0.25, 0.5, 0.75, 1))
+        np.quantile(
+            [measured.value(model, cell, stage, metric, score) for cell in measured.at(s)], (0, 0.25, 0.5, 0.75, 1)
+        )
         for s in severities
     ]
     columns = {name: [float(box[k]) for box in boxes] for k, name in enumerate(BOX)}
-    return _curve(kind, severities, columns, model=model, stage=stage)
+    tags = {} if score == "msp" else {"score": score}
+    return _curve(kind, severities, columns, model=model, stage=stage, **tags)
 
 
 def rmd_curve(measured: Measured, model: str) -> Curve:

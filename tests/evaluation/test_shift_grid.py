@@ -125,7 +125,7 @@ def test_cells_of_another_model_or_seed_are_not_used(split, tmp_path):
     other = shift_grid(split, {"a": subject(identity="two", forward=lambda x: (by_channel(x)[0] * 3, None))}, **options)
     assert first.value("nll", **where) != other.value("nll", **where)
     seeded = shift_grid(split, {"a": subject(identity="two")}, seed=1, **options)
-    assert json.loads((tmp_path / "cells" / "a" / "gaussian_noise-5.json").read_text())["format"] == "shift-cell/1"
+    assert json.loads((tmp_path / "cells" / "a" / "gaussian_noise-5.json").read_text())["format"] == "shift-cell/2"
     assert seeded.value("nll", **where) not in (first.value("nll", **where), other.value("nll", **where))
 
 
@@ -208,3 +208,37 @@ def test_logits_that_are_not_finite_are_told(split):
     broken = subject(forward=lambda images: (by_channel(images)[0] * torch.nan, None))
     with pytest.raises(InputError, match="logits that are not finite"):
         shift_grid(split, {"a": broken}, words=["fog"], severities=(1,))
+
+
+def test_trust_predictors_are_held_to_their_chances(split):
+    """Accuracy falls with the noise while the predictor says 0.9 always: its ECE is |0.9 - accuracy| in every cell."""
+
+    class Steady:
+        def __init__(self, scale, value):
+            self.scale, self.value = scale, value
+
+        def __call__(self, predictions, features):
+            return np.full(len(predictions), self.value)
+
+    predictors = {
+        "chance": Steady("probability", 0.9),
+        "odds": Steady("logit", np.log(9)),
+        "order": Steady("score", 5.0),
+    }
+    found = shift_grid(
+        split, {"a": subject(trust=predictors)}, words=["gaussian_noise"], severities=(1, 5), intervals=False
+    )
+    for severity in (1, 5):
+        group = f"shift=gaussian_noise/{severity}"
+        accuracy = found.value("accuracy", group=group)
+        for name in ("chance", "odds"):
+            assert found.value("ece", group=group, score=f"trust:{name}") == pytest.approx(
+                abs(0.9 - accuracy), abs=1e-6
+            )
+            assert found.value("confidence_gap", group=group, score=f"trust:{name}") == pytest.approx(0.9 - accuracy)
+    boxes = {c.score: c for c in found.curves if c.kind == "shift_trust_ece_boxes"}
+    assert set(boxes) == {"trust:chance", "trust:odds"}  # an order alone claims no chance
+    assert boxes["trust:odds"].columns["severity"] == (0, 1, 5)
+    assert boxes["trust:odds"].columns["median"][2] == found.value(
+        "ece", group="shift=gaussian_noise/5", score="trust:odds"
+    )
