@@ -39,3 +39,4 @@ clean:
 
 readme: $(STAMP)
 	$(BIN)/python tools/write_method_table.py README.md
+	$(BIN)/python tools/write_headline_table.py README.md

@@ -32,6 +32,7 @@ ITEM = Item(
     setting="ViT and ResNet-50 on ImageNet; histograms without printed numbers.",
     here="ResNet-18 on CIFAR-10; x is the trust, tenths of [0, 1].",
     values=values,
+    origin=trusted.origin,
     datasets=("cifar10",),
     baseline="binary_cross_entropy",
     claims=(

@@ -33,6 +33,7 @@ ITEM = Item(
     setting="ViT on ImageNet; curves without printed numbers; alpha- = 3 is chosen.",
     here="ResNet-18 on CIFAR-10; x is the coverage, or alpha-.",
     values=values,
+    origin=trusted.origin,
     datasets=("cifar10",),
     baseline="binary_cross_entropy",
     claims=(

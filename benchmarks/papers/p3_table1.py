@@ -18,6 +18,7 @@ ITEM = Item(
     here="ResNet-18 on CIFAR-10, oracles on its features, learnt on validation data; losses as defined, and "
     "with the released code's broadcasting; AUPR-Error with the right sign.",
     values=lambda study: trusted.table(study, ("clean",), PREDICTORS),
+    origin=trusted.origin,
     datasets=("cifar10",),
     baseline="binary_cross_entropy",
     reported=(

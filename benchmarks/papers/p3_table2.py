@@ -14,6 +14,7 @@ ITEM = Item(
     here="ResNet-18 on CIFAR-10, three seeds. `benchmarks/results/trust_cifar10.md` has more predictors and "
     "paired tests.",
     values=lambda study: trusted.table(study, ("clean",), ("mcp", "tcp", "steep_slope")),
+    origin=trusted.origin,
     datasets=("cifar10",),
     baseline="mcp",
     reported=reported(

@@ -16,6 +16,7 @@ ITEM = Item(
     setting="ViT on ImageNet; style transfer, functional adversarial attack, defocus blur at severity 5.",
     here="ResNet-18 on CIFAR-10; stylised by colour statistics, recolouring attack, defocus blur at severity 5.",
     values=lambda study: trusted.table(study, ("stylised", "attacked", "defocus_blur"), PREDICTORS),
+    origin=trusted.origin,
     datasets=("cifar10",),
     baseline="binary_cross_entropy",
     reported=(

@@ -6,12 +6,15 @@ in OUT/trust/rows.json, so the tables and figures of that paper share one run.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from confide import metrics, shift, trust
+from confide.bench.cell import where
 from confide.bench.item import SMOKE_SAMPLES, Study
 from confide.bench.scales import SHORT
 from confide.bench.sources import Sources
@@ -33,7 +36,7 @@ def rows(study: Study) -> list[dict[str, Any]]:
     """What was measured, by seed, domain and predictor; made where the data is at hand."""
     path = study.folder / "trust" / "rows.json"
     if path.exists():
-        return list(files.read_json(path))
+        return list(files.read_json(path)["rows"])
     if study.scale == "smoke":
         dataset = Sources({}, study.results.prepared, SMOKE_SAMPLES).dataset("fashion-sample")
         settings = [Settings(model="small_cnn", epochs=3, batch_size=64, learning_rate=0.05, seed=0)]
@@ -42,9 +45,17 @@ def rows(study: Study) -> list[dict[str, Any]]:
         settings = [Settings.from_dict({**SHORT, "model": "resnet18", "seed": seed}) for seed in range(3)]
     else:
         return []
+    began = time.monotonic()
     found = [row for one in settings for row in one_classifier(dataset, one)]
-    files.write_json(path, found)
+    seconds = {"all": time.monotonic() - began}
+    files.write_json(path, {"origin": {**where(), "seconds": seconds}, "rows": found})
     return found
+
+
+def origin(study: Study) -> list[Mapping[str, Any]]:
+    """Commit, hardware and time of the run."""
+    path = study.folder / "trust" / "rows.json"
+    return [files.read_json(path)["origin"]] if path.exists() else []
 
 
 def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]:

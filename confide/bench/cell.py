@@ -75,7 +75,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
         "log": {name: [round(float(v), 6) for v in values] for name, values in trained.log.items()},
         "split": _split_note(dataset),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        **_where(),
+        **where(),
     }
     files.write_json(out / "cells" / f"{cell.name}.json", result)
     if folder is not None:
@@ -163,7 +163,7 @@ def _split_note(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _where() -> dict[str, Any]:
+def where() -> dict[str, Any]:
     """Hardware, versions, commit, command, time."""
     told = surroundings()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

@@ -71,6 +71,7 @@ class Item:
         methods: of the grid, by name; none where `values` needs no cells.
         models: networks at `lite` scale, where they differ from the grid's own.
         paper: the paper's own settings.
+        origin: where numbers come from that no cell holds: commit, hardware, seconds.
         smoke: methods at `smoke` scale, where fewer will do; `smoke_models` likewise.
     """
 
@@ -89,6 +90,7 @@ class Item:
     paper: tuple[Setting, ...] = ()
     smoke: tuple[str, ...] = ()
     smoke_models: tuple[str, ...] = ("small_cnn",)
+    origin: Callable[[Study], list[Mapping[str, Any]]] | None = None
 
     def cells(self, scale: str) -> list[Cell]:
         """The cells this item needs at a scale."""
@@ -105,8 +107,11 @@ class Item:
         values = self.values(study)
         rows = summaries(values, self.baseline)
         missing = [cell.name for cell in self.cells(study.scale) if cell.name not in study.results.cells]
+        own = [cell.name for cell in self.cells(study.scale) if cell.name in study.results.cells]
+        every = [study.results.cells[name][1] for name in own] + ([] if self.origin is None else self.origin(study))
         pairs = dict.fromkeys((row.dataset, row.method) for row in rows)
-        about = {pair: _about(study.results.of(*pair)) for pair in pairs}
+        # A row that is no cell's, such as a mean of several, comes from all of the item's cells.
+        about = {pair: _about(list(study.results.of(*pair).values()) or every) for pair in pairs}
         said = tuple(verdicts(self.claims, values, NAMES))
         if study.scale == "smoke":
             said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
@@ -124,14 +129,12 @@ def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | 
     )
 
 
-def _about(found: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _about(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Time, hardware and commit of the cells behind a row."""
-    if not found:
-        return {"seconds": float("nan"), "hardware": "", "commit": "", "seeds": ""}
-    results: Sequence[Mapping[str, Any]] = list(found.values())
+    if not results:
+        return {"seconds": float("nan"), "hardware": "", "commit": ""}
     return {
         "seconds": sum(sum(one["seconds"].values()) for one in results) / len(results),
         "hardware": ", ".join(dict.fromkeys(str(one["hardware"]) for one in results)),
         "commit": ", ".join(dict.fromkeys(str(one["commit"])[:12] for one in results)),
-        "seeds": ",".join(str(seed) for seed in found),
     }

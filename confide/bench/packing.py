@@ -10,7 +10,7 @@ from pathlib import Path
 from confide.core import files
 from confide.core.door import InputError
 
-CARRIED = ("cells/*.json", "errors/*.json", "predictions/*.npz", "prepared*/*.parquet")
+CARRIED = ("cells/*.json", "errors/*.json", "predictions/*.npz", "prepared*/*.parquet", "trust/*.json")
 LARGEST = 15 << 20
 """Bytes of one archive: more goes into a next one."""
 

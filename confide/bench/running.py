@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from confide import data
 from confide.bench.item import SMOKE_SAMPLES, Item, Outcome, Study
+from confide.bench.plan import Cell
 from confide.bench.results import Results
 from confide.bench.sources import RENAMED, Sources, prepare
 from confide.bench.work import Place, run_grid
 from confide.bench.writing import write
 from confide.core.door import InputError
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of an item is run: settings to change (such as epochs), methods and seeds to keep; all where empty."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells of this part."""
+        kept = [cell for cell in cells if not self.methods or cell.method.name in self.methods]
+        return [cell for cell in kept if not self.seeds or cell.seed in self.seeds]
+
+
+EVERYTHING = Part()
 
 
 @dataclass(frozen=True)
@@ -25,18 +43,18 @@ class Finished:
     notes: tuple[str, ...] = ()
 
 
-def run_item(item: Item, scale: str, place: Place, tables: Path, changes: Mapping[str, Any] | None = None) -> Finished:
+def run_item(item: Item, scale: str, place: Place, tables: Path, part: Part = EVERYTHING) -> Finished:
     """Run what is missing and can be run, and write the tables.
 
     Args:
         place: where cells lie and which data is at hand; without data `lite` shows what is there.
-        changes: training settings to change at `paper` scale, such as epochs.
+        part: what of it is run; settings are changed at `paper` scale only.
     """
     if scale == "smoke":
         place = smoke_place(place)
     if scale == "paper":
-        return _paper(item, place, tables, changes or {})
-    cells = item.cells(scale)
+        return _paper(item, place, tables, part)
+    cells = part.of(item.cells(scale))
     notes = []
     if scale == "smoke" or any(cell.dataset in place.data for cell in cells):
         cells = [cell for cell in cells if scale == "smoke" or cell.dataset in place.data]
@@ -61,11 +79,11 @@ def smoke_place(place: Place) -> Place:
     return found
 
 
-def _paper(item: Item, place: Place, tables: Path, changes: Mapping[str, Any]) -> Finished:
+def _paper(item: Item, place: Place, tables: Path, part: Part) -> Finished:
     """The paper's own settings: every dataset is opened first, and one that is not there is told by name."""
-    plan = replace(item, paper=tuple(replace(one, training={**one.training, **changes}) for one in item.paper))
-    cells = plan.cells("paper")
-    told = [f"{len(cells)} trainings: {_plan_line(one)}" for one in plan.paper]
+    plan = replace(item, paper=tuple(replace(one, training={**one.training, **part.changes}) for one in item.paper))
+    cells = part.of(plan.cells("paper"))
+    told = [f"{len(cells)} trainings in all", *map(_plan_line, plan.paper)]
     if not item.paper:
         return Finished(None, (), (f"{item.name} has no training of its own at paper scale: {item.setting}",))
     ready = []
@@ -75,7 +93,7 @@ def _paper(item: Item, place: Place, tables: Path, changes: Mapping[str, Any]) -
         except InputError as error:
             told.append(f"{name} is not at hand: {error}")
             continue
-        told.append(f"{name}: {', '.join(f'{len(part)} {split}' for split, part in found.splits.items())}")
+        told.append(f"{name}: {', '.join(f'{len(some)} {split}' for split, some in found.splits.items())}")
         ready.append(name)
     cells = [cell for cell in cells if cell.dataset in ready and cell.dataset in place.data]
     if not cells:

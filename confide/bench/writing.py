@@ -135,10 +135,15 @@ def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
     hardware = ", ".join(dict.fromkeys(str(one["hardware"]) for one in told)) or "this machine"
     commits = ", ".join(dict.fromkeys(word for one in told for word in str(one["commit"]).split(", "))) or "unknown"
+    test = (
+        f" * a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, has p < 0.05."
+        if any(row.baseline for row in outcome.rows)
+        else ""
+    )
     return (
         f"Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; percentages, but AURC x 1000, "
-        f"NLL in nats; * a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, p < 0.05. "
-        f"Hardware: {hardware}. Commit: {commits}. Command: `confide bench {item.name} --scale {scale}`."
+        f"NLL and entropy in nats.{test} Hardware: {hardware}. Commit: {commits}. "
+        f"Command: `confide bench {item.name} --scale {scale}`."
     )
 
 

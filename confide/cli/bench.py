@@ -14,6 +14,7 @@ from confide.cli.tables import print_json, text_table
 EXAMPLE = """  confide bench                                        what there is
   confide bench p1-table2                              one table, smoke scale
   confide bench p5-table1 --scale lite --out runs/bench
+  confide bench p2-table2 --scale paper --data cifar10=DIR --set epochs=1 --seeds 0
   confide bench prepare --data cifar10=DIR             decode, and score difficulty, once
   confide bench grid --data cifar10=DIR --workers 4 --time-limit 560
   confide bench grid --methods focal,adafocal --seeds 0 --data cifar10=DIR
@@ -88,15 +89,16 @@ def _list(args: argparse.Namespace) -> int:
 def _item(args: argparse.Namespace) -> int:
     import yaml
 
-    from confide.bench.running import run_item
+    from confide.bench.running import Part, run_item
     from confide.core.door import InputError, did_you_mean
 
     items = _items()
     if args.name not in items:
         raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, items)}")
     changes = {name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()}
+    part = Part(changes, tuple(_words(args.methods)), tuple(int(word) for word in _words(args.seeds)))
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
-    found = run_item(items[args.name], args.scale, _place(args), tables, changes)
+    found = run_item(items[args.name], args.scale, _place(args), tables, part)
     if args.json:
         outcome = found.outcome
         rows = [] if outcome is None else [one.__dict__ for one in outcome.rows]

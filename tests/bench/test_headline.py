@@ -1,0 +1,50 @@
+"""The README's headline table comes from the result files."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide.core import files
+
+TOOL = Path(__file__).parents[2] / "tools" / "write_headline_table.py"
+
+
+@pytest.fixture
+def tool():
+    spec = importlib.util.spec_from_file_location("write_headline_table", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path):
+    rows = [
+        (method, quantity, value)
+        for method, nll in (("worse", 0.3), ("better", 0.2))
+        for quantity, value in (("accuracy", 93.0), ("ece_mass", 3.0), ("nll, temperature", nll))
+    ]
+    words = {
+        "dataset": np.array(["cifar10"] * len(rows)),
+        "method": np.array([row[0] for row in rows]),
+        "quantity": np.array([row[1] for row in rows]),
+        "hardware": np.array(["a GPU; 16 cores"] * len(rows)),
+    }
+    numbers = {"mean": np.array([row[2] for row in rows]), "deviation": np.full(len(rows), 0.1)}
+    path = tmp_path / "main.parquet"
+    files.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
+    page = tool.renewed(f"before\n{tool.START}\nold\n{tool.END}\nafter\n", path)
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert "old" not in page
+    assert page.index("`better`") < page.index("`worse`")
+    assert "| `better` | 93.00 ± 0.10 | 3.00 ± 0.10 |  | 0.2000 ± 0.1000 |" in page
+    assert tool.renewed(page, path) == page
+
+
+def test_without_results_the_page_stays(tool, tmp_path):
+    text = f"{tool.START}\nold\n{tool.END}"
+    assert tool.renewed(text, tmp_path / "none.parquet") == text

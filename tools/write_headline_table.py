@@ -1,0 +1,77 @@
+"""Renew the headline table in the README from the files of the main table.
+
+python tools/write_headline_table.py README.md
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from confide.core import files
+
+SOURCE = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "papers" / "main.parquet"
+START, END = "<!-- headline: made by tools/write_headline_table.py -->", "<!-- /headline -->"
+COLUMNS = {
+    "accuracy": "accuracy %",
+    "ece_mass": "ECE %",
+    "ece_mass, temperature": "ECE % after T",
+    "nll, temperature": "NLL after T",
+    "aurc, temperature": "AURC x 1000",
+    "calibration_p, temperature": "calibration p",
+}
+
+
+def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[float, float, int]]]:
+    """method -> quantity -> (mean, deviation, seeds), clean data only."""
+    found: dict[str, dict[str, tuple[float, float, int]]] = {}
+    for k in range(len(table["mean"])):
+        if table["dataset"][k] == dataset and math.isnan(table["x"][k]):
+            numbers = (float(table["mean"][k]), float(table["deviation"][k]), int(table["seeds"][k]))
+            found.setdefault(str(table["method"][k]), {})[str(table["quantity"][k])] = numbers
+    return found
+
+
+def headline(path: Path = SOURCE) -> str:
+    """CIFAR-10, best NLL after temperature scaling first."""
+    table, _ = files.read_table(path)
+    rows = {name: row for name, row in rows_of(table, "cifar10").items() if "nll, temperature" in row}
+    if not rows:
+        raise SystemExit(f"{path} has no rows of CIFAR-10")
+    seeds = sorted({row["accuracy"][2] for row in rows.values()})
+    hardware = str(table["hardware"][table["dataset"] == "cifar10"][0]).partition(";")[0]
+    lines = [
+        f"CIFAR-10, ResNet-18, mean ± standard deviation over {' or '.join(map(str, seeds))} seeds ({hardware}); best "
+        "NLL first. Setting, intervals, tests and Tiny-ImageNet-32: [the whole table](benchmarks/results/papers/main.md).",
+        "",
+        "| loss | " + " | ".join(COLUMNS.values()) + " |",
+        "|---|" + "---|" * len(COLUMNS),
+    ]
+    for name in sorted(rows, key=lambda one: rows[one]["nll, temperature"][0]):
+        lines.append(f"| `{name}` | " + " | ".join(shown(rows[name], quantity) for quantity in COLUMNS) + " |")
+    return "\n".join(lines)
+
+
+def shown(row: dict[str, tuple[float, float, int]], quantity: str) -> str:
+    """A number with its spread."""
+    if quantity not in row:
+        return ""
+    mean, deviation, _ = row[quantity]
+    digits = 4 if quantity.startswith("nll") else 2
+    return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if math.isfinite(deviation) else "")
+
+
+def renewed(text: str, path: Path = SOURCE) -> str:
+    """The text with what stands between the markers replaced; without markers or numbers it stays as it is."""
+    if START not in text or not path.exists():
+        return text
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n{headline(path)}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    files.write_text(page, renewed(page.read_text(encoding="utf-8")))
