@@ -62,7 +62,7 @@ def from_evaluate(args: argparse.Namespace) -> int:
     words = [args.source, *args.beside, "--data", args.data, "--kind", args.shift, "--seed", str(args.seed)]
     words += ["--out", args.out or f"{Path(args.source).name}-shift"]
     own = parser.parse_args([*words, "--no-intervals"] if args.no_intervals else words)
-    own.json = args.json
+    own.json, own.rmd = args.json, "where there are training samples"
     return run(own)
 
 
@@ -130,7 +130,8 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
     from confide.evaluation import label_noise_curve, shift_grid
     from confide.shift import noisy_labels
 
-    wishes = Wishes([] if args.no_calibrate else args.calibrate, args.trust, args.rmd, args.batch_size, args.seed)
+    rmd = args.rmd is True or (bool(args.rmd) and "train" in dataset.splits)
+    wishes = Wishes([] if args.no_calibrate else args.calibrate, args.trust, rmd, args.batch_size, args.seed)
     runners = {name: Runner.of(trained, args.device) for name, trained in models.items()}
     paths = dict(zip(models, args.models, strict=True))
     subjects = {}

@@ -99,6 +99,8 @@ def test_evaluate_takes_the_same_road(folder, capsys):
     told = json.loads(capsys.readouterr().out)
     groups = {m["group"] for m in told["measurements"]}
     assert {"shift=grey/5", "shift=sketch/1", "shift=stylised/3", "shift=mean"} <= groups
+    kinds = {curve["kind"] for curve in told["curves"]}
+    assert {"shift_boxes", "shift_ece_boxes", "shift_cells", "rmd_severity", "rmd_label_noise"} <= kinds
 
 
 @pytest.mark.parametrize(
