@@ -14,7 +14,7 @@ ITEM = Item(
     title="all losses on clean data, before and after temperature scaling, and under 16 corruptions",
     source="Confide",
     setting="none: this is the table of this library.",
-    here="ResNet-18, 16 epochs one-cycle, batch 512, bfloat16, crop and flip; CIFAR-10 (45,000 / 5,000 / "
+    here="ResNet-18, one-cycle, bfloat16, crop and flip; CIFAR-10 (45,000 / 5,000 / "
     "10,000, five seeds) and Tiny-ImageNet-32 (90,000 / 10,000 / 10,000, three seeds). Options of the papers; "
     "nothing chosen on test data.",
     methods=NAMES,

@@ -22,7 +22,7 @@ ITEM = Item(
     title="class-wise ECE",
     source="Zhou et al. (2025), Table 1",
     setting="CIFAR-10, CIFAR-100 and Tiny-ImageNet, ten networks, three seeds; T minimises the ECE on a grid.",
-    here="ResNet-18, 16 epochs, CIFAR-10 and Tiny-ImageNet-32; T minimises the NLL. Selective AU and dual focal in the "
+    here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32; T minimises the NLL. Selective AU and dual focal in the "
     "paper's form and in that of the released code, which made the paper's numbers.",
     methods=METHODS,
     smoke=("cross_entropy", "aurc", "selective_au"),

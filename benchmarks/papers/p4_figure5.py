@@ -37,7 +37,7 @@ ITEM = Item(
     title="confusion from fewer epochs and seeds",
     source="Albiero et al. (2022), Figure 5",
     setting="5, 10, 20 and 100 epochs of ResNet-50 on ImageNet, 1 and 3 seeds; histograms.",
-    here="the first eighth, quarter and half of 16 epochs and all of them, ResNet-18 on CIFAR-10; x is the "
+    here="the first eighth, quarter and half of the epochs and all of them, ResNet-18 on CIFAR-10; x is the "
     "number of epochs.",
     methods=("recorded",),
     models=("resnet18",),

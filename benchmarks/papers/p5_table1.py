@@ -31,7 +31,7 @@ ITEM = Item(
     title="equal-mass ECE of AdaFocal and others",
     source="Ghosh et al. (2022), Table 1",
     setting="CIFAR-10, CIFAR-100, Tiny-ImageNet, ImageNet, 20 Newsgroups; five runs; T minimises the ECE.",
-    here="ResNet-18, 16 epochs, CIFAR-10 (five seeds) and Tiny-ImageNet-32 (three); the loss is averaged, not "
+    here="ResNet-18, CIFAR-10 (five seeds) and Tiny-ImageNet-32 (three); the loss is averaged, not "
     "summed and clipped; T minimises the NLL.",
     methods=METHODS,
     smoke=("cross_entropy", "flsd53", "adafocal"),

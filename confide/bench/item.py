@@ -104,6 +104,8 @@ class Item:
 
     def outcome(self, study: Study) -> Outcome:
         """Numbers and verdicts."""
+        if study.scale != "paper":
+            study.results.check_alike()
         values = self.values(study)
         rows = summaries(values, self.baseline)
         missing = [cell.name for cell in self.cells(study.scale) if cell.name not in study.results.cells]
@@ -132,9 +134,16 @@ def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | 
 def _about(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Time, hardware and commit of the cells behind a row."""
     if not results:
-        return {"seconds": float("nan"), "hardware": "", "commit": ""}
+        return {"seconds": float("nan"), "hardware": "", "commit": "", "schedule": ""}
     return {
         "seconds": sum(sum(one["seconds"].values()) for one in results) / len(results),
         "hardware": ", ".join(dict.fromkeys(str(one["hardware"]) for one in results)),
         "commit": ", ".join(dict.fromkeys(str(one["commit"])[:12] for one in results)),
+        "schedule": ", ".join(dict.fromkeys(_schedule(one) for one in results)),
     }
+
+
+def _schedule(result: Mapping[str, Any]) -> str:
+    settings = result.get("settings", {})
+    names = {"epochs": "epochs", "batch_size": "batch", "learning_rate": "learning rate"}
+    return " ".join(f"{word} {settings[name]}" for name, word in names.items() if name in settings)

@@ -40,6 +40,18 @@ class Results:
                 found[str(result["name"])] = (folder, result)
         return found
 
+    def check_alike(self) -> None:
+        """All cells of a dataset and network must have been trained alike, or their table would compare schedules."""
+        seen: dict[tuple[str, str], tuple[str, Any]] = {}
+        for name, (_, result) in self.cells.items():
+            cell = result["cell"]
+            first, settings = seen.setdefault((cell["dataset"], cell["model"]), (name, cell["settings"]))
+            if cell["settings"] != settings:
+                raise InputError(
+                    f"cells of one table must be trained alike, but '{first}' has {settings} and '{name}' "
+                    f"{cell['settings']}; make one of them again, or move it away"
+                )
+
     def of(self, dataset: str, method: str, model: str | None = None) -> dict[int, Result]:
         """The results of a method by seed."""
         found = {}

@@ -135,6 +135,7 @@ def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
     hardware = ", ".join(dict.fromkeys(str(one["hardware"]) for one in told)) or "this machine"
     commits = ", ".join(dict.fromkeys(word for one in told for word in str(one["commit"]).split(", "))) or "unknown"
+    schedules = ", ".join(dict.fromkeys(str(one["schedule"]) for one in told if one["schedule"]))
     test = (
         f" * a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, has p < 0.05."
         if any(row.baseline for row in outcome.rows)
@@ -142,7 +143,7 @@ def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     )
     return (
         f"Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; percentages, but AURC x 1000, "
-        f"NLL and entropy in nats.{test} Hardware: {hardware}. Commit: {commits}. "
+        f"NLL and entropy in nats.{test} Training: {schedules or 'none'}. Hardware: {hardware}. Commit: {commits}. "
         f"Command: `confide bench {item.name} --scale {scale}`."
     )
 

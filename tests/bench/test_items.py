@@ -10,12 +10,14 @@ import pytest
 
 from confide.bench.item import Item, Outcome, reported
 from confide.bench.methods import method
+from confide.bench.results import Results
 from confide.bench.values import Value, summaries
 from confide.bench.work import Place
 from confide.bench.writing import escaped, markdown, write
 from confide.cli.bench import CHECKOUT, _items
 from confide.cli.main import main
 from confide.core import files
+from confide.core.door import InputError
 
 WANTED = {
     1: {*(f"table{k}" for k in range(2, 11)), "figure1b", "figure2", "figure3", "figure4", "figure10", "figure11"},
@@ -58,7 +60,10 @@ def an_item(rows: list[Value]) -> tuple[Item, Outcome]:
     told = reported("CIFAR-10", "accuracy; ece", {"old": (93.5, 3.0), "new": (94.0, None)})
     item = Item("x-table", "t | itle", "A & B", "s", "h", lambda study: rows, reported=told, baseline="old")
     found = tuple(summaries(rows, "old"))
-    about = {(row.dataset, row.method): {"seconds": 1.0, "hardware": "H", "commit": "c" * 12} for row in found}
+    about = {
+        (row.dataset, row.method): {"seconds": 1.0, "hardware": "H", "commit": "c" * 12, "schedule": ""}
+        for row in found
+    }
     return item, Outcome(found, (), ("cell-a",), about)
 
 
@@ -79,6 +84,16 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     tex = paths[2].read_text(encoding="utf-8")
     assert r"d\_1" in tex
     assert r"$\pm$" in tex
+
+
+def test_cells_of_different_schedules_are_not_mixed(tmp_path):
+    for seed, epochs in enumerate((16, 10)):
+        cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": {"epochs": epochs}}
+        files.write_json(
+            tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
+        )
+    with pytest.raises(InputError, match="trained alike"):
+        Results((tmp_path,), tmp_path).check_alike()
 
 
 def test_latex_and_markdown_escape_what_they_must():
@@ -132,8 +147,6 @@ def test_the_papers_settings_run_dry_up_to_the_data(tmp_path, capsys, monkeypatc
 
 
 def _refuse(source, **options):
-    from confide.core.door import InputError
-
     raise InputError(f"{source} must be a dataset; give its path")
 
 
