@@ -40,6 +40,7 @@ def main() -> None:
         keep(Path(folder), KEPT / name)
     tables: dict[str, Callable[[], str]] = {
         "trials": trials_table,
+        "rule": rule_text,
         "confusion": confusion_table,
         "errors": errors_table,
     }
@@ -78,8 +79,7 @@ def keep(source: Path, target: Path) -> None:
 
 def trials_table() -> str:
     """A row per variant of tune.py and questions.py, on the judging images, with the difference to cross-entropy."""
-    rows = [row for folder in sorted(KEPT.glob("*")) for row in rows_of(folder)]
-    losses = {k: v for path in sorted(KEPT.glob("*/nll.npz")) for k, v in files.read_table(path)[0].items()}
+    rows, losses = kept_rows()
     lines = []
     for row in sorted(rows, key=lambda row: row["judge_mirror"]["temperature"]["nll"]):
         plain, mirrored, raw = (
@@ -105,6 +105,35 @@ def trials_table() -> str:
     head = ("variant", "seed", "accuracy %", "gap raw %", "NLL", "NLL mirror", "to cross-entropy", "AURC x1000", "p",
             "doubts")  # fmt: skip
     return markdown(head, lines)
+
+
+def rule_text() -> str:
+    """What point 4 of the rule says of the variants of seed 0, in one sentence."""
+    rows, losses = kept_rows()
+    found = {row["variant"]: row for row in rows if row["settings"]["seed"] == 0 and row["variant"] in losses}
+    if REFERENCE[0] not in found:
+        return ""
+    best = min(found, key=lambda name: found[name]["judge_mirror"]["temperature"]["nll"])
+    least = found[REFERENCE[0]]["judge_mirror"]["none"]["accuracy"] - 0.002
+    near = []
+    for name, row in found.items():
+        each = losses[name].astype(np.float64) - losses[best].astype(np.float64)
+        within = each.mean() <= 2 * each.std(ddof=1) / np.sqrt(len(each))
+        if within and row["judge_mirror"]["none"]["accuracy"] >= least:
+            near.append(name)
+    chosen = min(near, key=lambda name: abs(found[name]["judge_mirror"]["none"]["gap"]))
+    listed = ", ".join(f"`{name}`" for name in near)
+    return (
+        f"Lowest NLL: `{best}`. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
+        f"accuracy with `{chosen}`."
+    )
+
+
+def kept_rows() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All lines, and the NLL of every judging sample by variant."""
+    rows = [row for folder in sorted(KEPT.glob("*")) for row in rows_of(folder)]
+    losses = {k: v for path in sorted(KEPT.glob("*/nll.npz")) for k, v in files.read_table(path)[0].items()}
+    return rows, losses
 
 
 def difference(losses: Mapping[str, Any], row: Mapping[str, Any]) -> str:

@@ -20,7 +20,12 @@ def write(monkeypatch):
 
 def test_every_table_is_made_from_what_is_kept(write):
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    for name, make in (("trials", write.trials_table), ("confusion", write.confusion_table)):
+    for name, make in (
+        ("trials", write.trials_table),
+        ("rule", write.rule_text),
+        ("confusion", write.confusion_table),
+        ("errors", write.errors_table),
+    ):
         assert write.filled(page, name, make()) == page
     assert "`cross_entropy_average1` | 0 | 92.02" in page
 
