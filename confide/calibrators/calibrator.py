@@ -147,6 +147,21 @@ def row_blocks(logits: Logits) -> Iterator[Logits]:
         yield logits[start : start + rows].double()
 
 
+def of_rows(logits: Logits, function: Callable[[Logits], Tensor]) -> Tensor:
+    """One float64 number a row, by blocks, into a ready vector: small results between blocks would split the heap."""
+    result = torch.empty(len(logits), dtype=torch.float64)
+    start = 0
+    for block in row_blocks(logits):
+        result[start : start + len(block)] = function(block)
+        start += len(block)
+    return result
+
+
+def log_sums(logits: Logits) -> Tensor:
+    """log sum exp of every row, in float64."""
+    return of_rows(logits, lambda block: torch.logsumexp(block, dim=1))
+
+
 def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
     """Whether the method, with these options, never changes the predicted class."""
     fact = CALIBRATORS.get(word).facts["keeps_argmax"]

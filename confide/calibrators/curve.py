@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
-from confide.calibrators.calibrator import row_blocks
+from confide.calibrators.calibrator import leaders, of_rows
 from confide.core.facts import SMALLEST_PROBABILITY
 from confide.core.shapes import Logits, Probs
 
@@ -90,9 +90,8 @@ def top_of(logits: Logits) -> tuple[Tensor, Tensor]:
 
 def all_tops(logits: Logits) -> tuple[Vector, NDArray[np.int64]]:
     """Confidence and predicted class of every row, in float64, by row blocks."""
-    tops = [top_of(block) for block in row_blocks(logits)]
-    confidence, lead = (torch.cat(part).squeeze(1).numpy() for part in zip(*tops, strict=True))
-    return confidence, lead
+    confidence = of_rows(logits, lambda block: top_of(block)[0].squeeze(1))
+    return confidence.numpy(), leaders(logits).numpy()
 
 
 def with_top(logits: Logits, lead: Tensor, confidence: Tensor) -> Logits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, row_blocks, transform_of
+from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, log_sums, transform_of
 from confide.calibrators.linear import Penalty, SoftmaxRows
 from confide.calibrators.matrix import fitted_map
 from confide.core.door import check_range
@@ -50,8 +50,7 @@ def dirichlet(
         bias = pull if reg_mu is None else reg_mu
         return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, released)
 
-    shift = torch.cat([torch.logsumexp(block, dim=1) for block in row_blocks(logits)])
-    rows = SoftmaxRows(logits, labels, shift)
+    rows = SoftmaxRows(logits, labels, log_sums(logits))
     return fitted_map(rows, logits, labels, penalty if reg_lambda is None else penalty(reg_lambda))
 
 

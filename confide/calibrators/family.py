@@ -148,8 +148,9 @@ def with_outcome(calibrator: Calibrator, predictions: Predictions) -> Calibrator
     if calibrator.keeps_argmax:
         return calibrator
     before = leaders(predictions.logits)
-    blocks = calibrator.calibrated_blocks(predictions.logits, torch.float64)
-    after = torch.cat([leaders(block) for _, block in blocks])
+    after = torch.empty_like(before)
+    for start, block in calibrator.calibrated_blocks(predictions.logits, torch.float64):
+        after[start : start + len(block)] = leaders(block)
     changed = int((before != after).sum())
     if not changed:
         return calibrator

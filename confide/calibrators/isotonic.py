@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Fitted, Values, row_blocks, transform_of
+from confide.calibrators.calibrator import (
+    BLOCK_ELEMENTS,
+    CALIBRATORS,
+    Fitted,
+    Values,
+    log_sums,
+    row_blocks,
+    transform_of,
+)
 from confide.calibrators.curve import Vector, interpolated, isotonic_nodes, normalised, padded
 from confide.core.door import check_choice
 from confide.core.shapes import Labels, Logits
@@ -57,11 +65,12 @@ def _chunks(logits: Logits) -> Iterator[Vector]:
 
 def _true_probs(logits: Logits, labels: Labels) -> Vector:
     # From the same chunks as the scores: a hit must be found among them to the last bit.
-    start, parts = 0, []
+    start, result = 0, np.empty(len(labels))
     for chunk in _chunks(logits):
-        parts.append(chunk[np.arange(len(chunk)), labels.numpy()[start : start + len(chunk)]])
+        part = slice(start, start + len(chunk))
+        result[part] = chunk[np.arange(len(chunk)), labels.numpy()[part]]
         start += len(chunk)
-    return np.concatenate(parts)
+    return result
 
 
 def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector]]:
@@ -73,9 +82,14 @@ def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector
 
 
 def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
-    """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64."""
-    shift = torch.cat([torch.logsumexp(block, dim=1) for block in row_blocks(logits)])
+    """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64.
+
+    All groups share one buffer: a group is gone when the next is asked for.
+    """
+    shift = log_sums(logits)
     width = max(1, 4 * BLOCK_ELEMENTS // max(len(logits), 1))
+    buffer = torch.empty(len(logits), min(width, logits.shape[1]), dtype=torch.float64)
     for first in range(0, logits.shape[1], width):
-        part = logits[:, first : first + width].double()
-        yield first, torch.exp(part - shift[:, None]).numpy()
+        columns = logits[:, first : first + width]
+        part = buffer[:, : columns.shape[1]].copy_(columns)
+        yield first, part.sub_(shift[:, None]).exp_().numpy()

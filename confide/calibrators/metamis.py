@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, row_blocks, transform_of
+from confide.calibrators.calibrator import CALIBRATORS, Fitted, Values, of_rows, transform_of
 from confide.calibrators.temperature import bound_notes
 from confide.calibrators.tempered import best_scale
 from confide.core.door import InputError, check_range
@@ -82,7 +82,7 @@ def tempered_below(
 
 def entropy_of(logits: Logits) -> PerSample:
     """Entropy of softmax(logits) in float64, by row blocks."""
-    return torch.cat([_entropy(block) for block in row_blocks(logits)])
+    return of_rows(logits, _entropy)
 
 
 def _entropy(logits: Logits) -> PerSample:
