@@ -4,6 +4,7 @@ Labels are drawn from softmax(z); the model says softmax(sharpness z), so sharpn
 sharpness 2 is overconfident. True values come from a population of 400,000.
 
     python benchmarks/coverage.py --draws 200
+    python benchmarks/coverage.py --draws 200 --forms       # three ways to make the interval of ECE
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 import confide
 from confide.evaluation.measuring import Asked, Tag, measurements
 from confide.metrics.family import parse
+from confide.metrics.resampling import bootstrap, calibration_interval, nulls
 from confide.metrics.view import Base, View
 
 WORDS = ("accuracy", "nll", "brier", "aurc", "auroc", "ece", "ece_mass")
@@ -51,12 +53,45 @@ def coverage(n: int, sharpness: float, draws: int, resamples: int) -> tuple[Sequ
     return [float(share) for share in held / draws], rejected / draws
 
 
+FORMS = {
+    "plain percentiles": lambda value, draws, null: np.quantile(draws, (0.025, 0.975)),
+    "null mean subtracted": lambda value, draws, null: np.maximum(0, np.quantile(draws, (0.025, 0.975)) - null.mean),
+    "subtracted in squares": lambda value, draws, null: calibration_interval(value, draws, null),
+}
+
+
+def compare_forms(n: int, sharpness: float, draws: int, resamples: int) -> dict[str, tuple[float, float]]:
+    """For ECE in equal-width bins: share of intervals that hold the truth, and their mean length, by form."""
+    method, options = parse("ece")
+    statistic = lambda view: method.facts["value"](view, **options)  # noqa: E731
+    truth = 0.0 if sharpness == 1.0 else statistic(View(Base(population(400_000, sharpness, 10_000_019))))
+    held, length = dict.fromkeys(FORMS, 0.0), dict.fromkeys(FORMS, 0.0)
+    for seed in range(draws):
+        base = Base(population(n, sharpness, seed))
+        drawn, _ = bootstrap(base, [statistic], resamples=resamples, seed=seed)
+        null = nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
+        for name, form in FORMS.items():
+            low, high = form(statistic(View(base)), drawn[0], null)
+            held[name] += (low <= truth <= high) / draws
+            length[name] += (high - low) / draws
+    return {name: (held[name], length[name]) for name in FORMS}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--resamples", type=int, default=300)
+    parser.add_argument("--forms", action="store_true", help="compare ways to make the interval of ECE")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.forms:
+        print(f"| n | sharpness | {' | '.join(f'{name} | length' for name in FORMS)} |\n" + "|---" * 8 + "|")
+        for sharpness in (1.0, 1.2, 2.0):
+            for n in (200, 1000, 5000):
+                found = compare_forms(n, sharpness, args.draws, args.resamples).values()
+                cells = " | ".join(f"{share:.3f} | {length:.4f}" for share, length in found)
+                print(f"| {n:,} | {sharpness:g} | {cells} |", flush=True)
+        return
     print(f"| n | sharpness | {' | '.join(WORDS)} | calibration test rejects |")
     print("|" + "---|" * (len(WORDS) + 3))
     for sharpness in (1.0, 1.2, 2.0):
