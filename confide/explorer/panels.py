@@ -167,6 +167,7 @@ class History:
         self.layout, self.samples = layout, samples
         self._connection = duckdb.connect()
         self._splits: dict[str, str] = {}
+        self._places: dict[tuple[str, str], Any] = {}
 
     def of(self, model: str, row: int) -> dict[str, list[Any]] | Missing:
         """Epochs, probability of the label, predicted class."""
@@ -197,9 +198,10 @@ class History:
 
     def _place(self, model: str, split: str, row: int) -> int:
         """Epochs are kept in the order of the split, which is that of its predictions."""
-        path = self.layout.predictions[model][split]
-        table, _ = arrow_files.read_arrow(path)
-        ids = table.column("id").combine_chunks().cast(pa.string())
-        places = align(self.samples.ids[split], ids)
+        if (model, split) not in self._places:
+            table, _ = arrow_files.read_arrow(self.layout.predictions[model][split])
+            ids = table.column("id").combine_chunks().cast(pa.string())
+            self._places[model, split] = align(self.samples.ids[split], ids)
+        places = self._places[model, split]
         position = row - self.samples.starts[split]
         return position if places is None else int(places[position].as_py())

@@ -138,7 +138,8 @@ def _routes(explorer: Explorer) -> dict[str, Any]:
 
     def sample(request: Request) -> Response:
         row, question = explorer.row(request), explorer.question(request)
-        content = explorer.pictures.content(row) if explorer.pictures.kind == "text" else None
+        shown = explorer.pictures
+        content = shown.content(row) if shown.loaded and shown.kind == "text" else None
         told = describe(table, question, row, explorer.logits)
         return _json({**told, "text": None if content is None else content.text})
 

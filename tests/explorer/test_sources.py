@@ -159,6 +159,21 @@ def test_pictures_from_another_place(serve, run_folder, tmp_path):
     assert client.send("GET", "/api/picture?row=3")[0] == 200
 
 
+def test_texts_are_shown_as_texts(serve, tmp_path):
+    lines = [f"{k},a text with <b>number {k}</b> {'and more ' * 60},{'ab'[k % 2]}" for k in range(40)]
+    (tmp_path / "texts.csv").write_text("id,text,label\n" + "\n".join(lines) + "\n")
+    Scores(np.arange(40), np.arange(40.0), "loss", {}, np.arange(40) % 2).save(tmp_path / "s.parquet")
+    client = serve(tmp_path / "s.parquet", data=str(tmp_path / "texts.csv"))
+    client.send("GET", "/api/picture?row=0")  # waits until the dataset is loaded
+    assert client.get("about")["kind"] == "text"
+    cells = client.get("rows", **{"from": 0, "count": 40})["cells"]
+    known = [c for c in cells if c["text"] is not None]
+    assert len(known) >= 30
+    assert all(c["text"].startswith(f"a text with <b>number {c['id']}</b>") for c in known)
+    assert max(len(c["text"]) for c in known) == 220
+    assert len(client.get("sample", row=known[0]["row"])["text"]) > 400
+
+
 def test_a_port_in_use_is_one_line(run_folder, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -129,7 +129,7 @@ function chips() {
 function nothing() {
   const box = $("nothing");
   box.hidden = found.count > 0;
-  $("grid").hidden = found.count === 0;
+  $("grid").hidden = $("foot").hidden = found.count === 0;
   if (found.count) return;
   const blamed = found.blame ? state.values(found.blame).map((v) => chip(found.blame, v)) : [];
   box.replaceChildren(empty("No sample fits", found.blame ? "No sample has all of this. The filter that excludes most: " : "There is nothing here.", el("span", {}, blamed)));
@@ -142,7 +142,8 @@ function footer(first, last, rows) {
   const key = `${first} ${last} ${rows} ${title}`;
   if ($("foot").dataset.key === key) return;
   $("foot").dataset.key = key;
-  const legend = Object.keys(about.models).length ? ["Label above, ", el("span", { class: "pr" }, "prediction"), " below if it differs", title ? `, ${title} right. ` : ". "] : [title ? `Label, ${title} right. ` : ""];
+  const label = title ? `Label and ${title}` : "Label";
+  const legend = Object.keys(about.models).length ? [`${label}; `, el("span", { class: "pr" }, "prediction"), " below if wrong. "] : [`${label}. `];
   $("foot").replaceChildren(`Rows ${whole(first)} to ${whole(Math.max(first, last))} of ${whole(rows)}. `, ...legend, move);
 }
 
@@ -156,7 +157,7 @@ function view() {
   const comparing = state.one("view") === "compare" && Object.keys(about.models).length > 1;
   $("cmp").hidden = !comparing;
   $("mainv").hidden = comparing;
-  $("compare").textContent = comparing ? "Back to the samples" : "Compare";
+  $("compare").textContent = comparing ? "Samples" : "Compare";
   $("model-pick").hidden = comparing || !Object.keys(about.models).length;
   if (comparing) compare.show(about, async (row) => { state.set({ view: null }); await drawer.show(row, null); });
   else grid.resize();

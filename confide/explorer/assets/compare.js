@@ -24,7 +24,7 @@ function head(about, first, second, stage, found) {
   a.value = first; b.value = second;
   const words = found ? `, both ${when(stage)}, ${whole(found.n)} samples. They disagree on ${whole(found.disagree)}.` : "";
   const aside = found && found.left_aside.length ? el("p", { class: "sub" }, `Filters on ${found.left_aside.join(", ")} depend on a model and are left aside here.`) : null;
-  return el("div", { class: "cmph" }, el("h2", { id: "hc", tabindex: "-1" }, "Compare two models"), el("p", { class: "who" }, el("i", { class: "sw" }), a, " against ", el("i", { class: "sw s3" }), b, words), aside);
+  return el("div", { class: "cmph" }, el("h2", { id: "hc", tabindex: "-1" }, "Compare two models"), el("p", { class: "who" }, el("span", {}, el("i", { class: "sw" }), a), " against ", el("span", {}, el("i", { class: "sw s3" }), b), words), aside);
 }
 
 function matrix(about, first, second, found, openRow) {

@@ -199,7 +199,7 @@ function scoreParts(found, sample) {
   if (!found.missing) rows.push(line("Closest class", found.closest_name, number(found.closest_distance)));
   if (by.trust && by.trust.value !== null) rows.push(line("Trust", about.trust, shown("trust", by.trust.value)));
   if (by.loss && by.loss.value !== null) rows.push(line("Loss", "nats", shown("loss", by.loss.value)));
-  for (const v of sample.values) if (![...SHOWN, "verdict"].includes(v.key) && v.value !== null) rows.push(line(v.title, v.key === "suggested" || v.key === "runner_up" ? "of the class Gaussians" : "", v.word ?? (v.kind === "text" ? v.value : number(v.value))));
+  for (const v of sample.values) if (![...SHOWN, "verdict"].includes(v.key) && v.value !== null) rows.push(line(v.key.startsWith("c.") ? el("code", {}, v.title) : v.title, v.key === "suggested" || v.key === "runner_up" ? "of the class Gaussians" : "", v.word ?? (v.kind === "text" ? v.value : number(v.value))));
   const nodes = [el("table", {}, rows)];
   if (found.missing && found.missing.command) nodes.push(missing(found.missing));
   return nodes;

@@ -5,7 +5,7 @@ import * as state from "./state.js";
 
 const BLOCK = 240, KEPT_BLOCKS = 40, GAP_X = 10, GAP_Y = 14;
 const TALLEST = 8e6; // px; browsers lose count beyond some ten million, so taller grids are scrolled by pages
-const FAST = 6; // px per ms; faster than this nothing is fetched, only places are shown
+const FAST = 2.5; // px per ms; faster than this nothing can be read, so only places are shown
 const SHAPES = {
   image: { least: 78, height: (w) => w + 4 + 33 },
   text: { least: 208, height: () => 132 },
@@ -59,6 +59,7 @@ export class Grid {
     this.list.style.setProperty("--cell", `${cell}px`);
     this.list.className = `grid ${this.kind}`;
     for (const [index, cellNode] of this.cells) this.drop(index, cellNode);
+    this.first = -1;
     this.top = Math.min(Math.floor(first / columns) * this.rowHeight, Math.max(0, this.total - height));
     this.place();
     this.render();
@@ -97,6 +98,9 @@ export class Grid {
     const last = Math.min(this.count, first + rows * this.columns);
     for (const [index, node] of this.cells) if (index < first || index >= last) this.drop(index, node);
     const calm = this.speed < FAST;
+    // Within a row of pixels nothing changes but the scroll itself.
+    if (first === this.first && last === this.last && !this.unfilled) return;
+    this.first = first; this.last = last; this.unfilled = 0;
     for (let index = first; index < last; index++) {
       let node = this.cells.get(index);
       if (!node) {
@@ -108,6 +112,7 @@ export class Grid {
         node.filled = false;
       }
       if (!node.filled) this.fillCell(index, node, calm);
+      if (!node.filled) this.unfilled++;
     }
     if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b);
     this.tabStop(first, last);
@@ -117,7 +122,11 @@ export class Grid {
 
   tabStop(first, last) {
     const wanted = this.focused >= first && this.focused < last ? this.focused : first;
-    for (const [index, node] of this.cells) node.button.tabIndex = index === wanted ? 0 : -1;
+    if (this.stop !== this.cells.get(wanted)) {
+      if (this.stop) this.stop.button.tabIndex = -1;
+      this.stop = this.cells.get(wanted);
+      if (this.stop) this.stop.button.tabIndex = 0;
+    }
   }
 
   fresh() {
@@ -125,7 +134,7 @@ export class Grid {
     node.image = el("img", { alt: "", decoding: "async" });
     node.words = el("p", { class: "words" });
     node.label = el("span", {}); node.said = el("span", { class: "pr" }); node.figure = el("i", {}); node.tag = el("u", {});
-    node.button = el("button", { type: "button" }, node.image, node.words, node.label, node.figure, node.said, node.tag);
+    node.button = el("button", { type: "button", tabindex: -1 }, node.image, node.words, node.label, node.figure, node.said, node.tag);
     node.append(node.button);
     this.list.append(node);
     return node;
@@ -223,7 +232,7 @@ export class Grid {
     const next = Math.max(0, Math.min(this.count - 1, this.focused + moves[event.key]));
     this.focused = next;
     this.reveal(next);
-    this.render();
+    this.tabStop(this.first, this.last);
     const node = this.cells.get(next);
     if (node) node.button.focus({ preventScroll: true });
     if (this.current >= 0) this.open(next); // with a sample open, walking shows the next one

@@ -48,12 +48,14 @@ function range(column) {
 
 export function rangeWords(key, text, column) {
   const [low, high] = text.split("..");
+  if (high === "" && column && key !== "confidence" && +low >= column.high) return `${shown(key, +low)}+`;
   const a = low === "" ? shown(key, column ? column.low : 0) : shown(key, +low);
   const b = high === "" ? (key === "confidence" ? shown(key, 1) : shown(key, column ? column.high : 0) + "+") : shown(key, +high);
   return `${a} to ${b}`;
 }
 
 function brush(column, counts) {
+  if (!counts.some(Boolean) && !state.one(column.key)) return el("div", { class: "flt" }, el("div", { class: "fh" }, el("h3", {}, column.title)), el("p", { class: "more-note" }, "no value fits"));
   const { key, low, high } = column, step = (high - low) / BINS, peak = Math.sqrt(Math.max(...counts, 1));
   const chosen = range(column);
   let from = chosen && chosen[0] !== null ? (chosen[0] - low) / step : 0, to = chosen && chosen[1] !== null ? (chosen[1] - low) / step : BINS;
@@ -138,7 +140,7 @@ function facet(column, found, title) {
   const more = found.distinct - found.values.length;
   if (more > 0 && column.kind === "class") box.append(finder(column.key, more));
   else if (more > 0) box.append(el("p", { class: "more-note" }, `${whole(more)} more values`));
-  if (!found.values.length && !found.none) box.append(el("p", { class: "more-note" }, "none fits"));
+  if (!found.values.length && !found.none) box.append(el("p", { class: "more-note" }, "no value fits"));
   return box;
 }
 
