@@ -76,10 +76,16 @@ ARCHITECTURES = tuple(
 )
 """Methods that are also trained with a second network."""
 
+TASK = (
+    Method("difficulty_task_rmd", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="task_rmd"),
+    Method("difficulty_task_loss", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="task_loss"),
+)
+"""Difficulty from a network trained on the task; `confide bench prepare --task` makes its scores."""
+
 RECORDED = (Method("recorded", record=True),)
 """Cross-entropy whose validation probabilities are kept after every epoch: confusion scores."""
 
 
 def method(name: str) -> Method:
     """The method of that name."""
-    return {one.name: one for one in (*METHODS, *QUESTIONS, *RECORDED, *SWEEP)}[name]
+    return {one.name: one for one in (*METHODS, *QUESTIONS, *RECORDED, *SWEEP, *TASK)}[name]

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from confide import data
-from confide.bench.item import SMOKE_SAMPLES, Item, Outcome, Study
+from confide.bench.item import SMOKE, SMOKE_SAMPLES, Item, Outcome, Study
 from confide.bench.plan import Cell
 from confide.bench.results import Results
 from confide.bench.sources import RENAMED, Sources, prepare
+from confide.bench.task_scores import keep_task_scores
 from confide.bench.work import Place, run_grid
 from confide.bench.writing import write
 from confide.core.door import InputError
+from confide.training import Settings
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str
 def smoke_place(place: Place) -> Place:
     """A folder for the embedded data, shared by all items, with its difficulty scores."""
     found = replace(place, out=place.out / "smoke", limit=SMOKE_SAMPLES, data={})
-    prepare(Sources({}, found.prepared, found.limit), "fashion-sample", extractor="pixels")
+    sources = Sources({}, found.prepared, found.limit)
+    prepare(sources, "fashion-sample", extractor="pixels")
+    keep_task_scores(sources, "fashion-sample", Settings.from_dict({**SMOKE.training, "model": SMOKE.model}))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confide.bench.methods import ARCHITECTURES, MANY_CLASSES, METHODS, QUESTIONS, RECORDED, SWEEP
+from confide.bench.methods import ARCHITECTURES, MANY_CLASSES, METHODS, QUESTIONS, RECORDED, SWEEP, TASK
 from confide.bench.plan import Cell, Setting, check_names, unique
 
 SHORT = {
@@ -24,7 +24,9 @@ TINY = Setting("tiny32", "resnet18", SHORT, seeds=3, options=MANY_CLASSES)
 RECORDED_MODELS = ("resnet18", "small_cnn", "preresnet56")
 """Networks of three sizes whose validation probabilities are recorded."""
 
-PARTS = ("main", "questions", "recorded", "sweep", "architectures")
+PARTS = ("main", "questions", "recorded", "sweep", "architectures", "task")
+USUAL = PARTS[:-1]
+"""Without the part whose scores need a network trained first."""
 
 
 def lite_cells(
@@ -56,6 +58,7 @@ def lite_cells(
     found += cifar.cells(METHODS, list(rest))
     found += cifar.cells(SWEEP, list(first)[:1], "sweep")
     found += replace(cifar, model="resnet34").cells(ARCHITECTURES, list(first)[:1], "architectures")
+    found += cifar.cells(TASK, list(first)[:2], "task")
     found = [c for c in found if c.dataset in datasets and c.part in parts]
     found = unique(c for c in found if methods is None or c.method.name in methods)
     found = unique(found if model is None else [replace(c, model=model) for c in found])

@@ -72,9 +72,9 @@ def run_grid(cells: Sequence[Cell], place: Place) -> Outcome:
         stop = time.time() + place.seconds if place.seconds else 0.0
         payload = {
             "cells": [cell.as_dict() for cell in todo],
-            "out": str(place.out),
-            "prepared": str(place.prepared),
-            "data": dict(place.data),
+            "out": str(place.out.resolve()),
+            "prepared": str(place.prepared.resolve()),
+            "data": {k: str(Path(v).resolve()) if Path(v).exists() else v for k, v in place.data.items()},
             "stop": stop,
             "limit": place.limit,
             "resumable": place.resumable,

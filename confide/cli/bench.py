@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", default="", help="folder of the tables (default: OUT/tables/SCALE)")
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
     parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
-    parser.add_argument("--parts", default="", help="parts of the grid (default: all)")
+    parser.add_argument("--parts", default="", help="parts of the grid (default: all but task)")
     parser.add_argument("--model", default="", help="one network instead of each setting's own")
     parser.add_argument("--methods", default="", help="methods of the grid, by name (default: all)")
     parser.add_argument("--seeds", default="", help="seeds, such as 0,1,2 (default: each dataset's own)")
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=0, help="samples of every split, to try a grid out")
     parser.add_argument("--resumable", action="store_true", help="checkpoints, for trainings of more than a minute")
     parser.add_argument("--extractor", default="efficientnet_lite0", help="features of the difficulty scores")
+    parser.add_argument("--task", action="store_true", help="prepare: also difficulty from a network of the task")
     parser.add_argument("--commit", default="", help="commit to record, where there is no git (or CONFIDE_COMMIT)")
     parser.add_argument("-o", "--archive", default="", metavar="FILE", help="pack the results there")
 
@@ -169,12 +170,17 @@ def _place(args: argparse.Namespace) -> Any:
 
 
 def _prepare(args: argparse.Namespace) -> int:
+    from confide.bench.scales import SHORT
     from confide.bench.sources import Sources, prepare
+    from confide.bench.task_scores import keep_task_scores
+    from confide.training import Settings
 
     place = _place(args)
     sources = Sources(place.data, place.prepared, args.limit)
     names = [name for name in _words(args.datasets) if name in place.data]
     found = [prepare(sources, name, extractor=args.extractor) for name in names]
+    for name in names if args.task else ():
+        keep_task_scores(sources, name, Settings.from_dict({**SHORT, "model": args.model or "resnet18"}))
     if args.json:
         print_json(found)
         return 0
@@ -188,11 +194,11 @@ def _cells(args: argparse.Namespace) -> Any:
     import yaml
 
     from confide.bench import lite_cells
-    from confide.bench.scales import PARTS
+    from confide.bench.scales import USUAL
 
     return lite_cells(
         _words(args.datasets),
-        parts=_words(args.parts) or PARTS,
+        parts=_words(args.parts) or USUAL,
         seeds=[int(word) for word in _words(args.seeds)] or None,
         methods=_words(args.methods) or None,
         model=args.model or None,

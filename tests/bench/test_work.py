@@ -169,3 +169,18 @@ def test_a_killed_grid_goes_on_where_it_was(place):
     for name, stamp in whole.items():
         assert (made / name).stat().st_mtime_ns == stamp
     assert np.isfinite([result(place, cell)["measured"]["raw"]["nll"] for cell in grid]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ray_runs_the_same_cells(place):
+    ray = pytest.importorskip("ray", reason="engine 'ray' needs the extra confide[ray]")
+    grid = cells(PLAIN, BROKEN, seeds=2)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        outcome = run_grid(grid, replace(place, engine="ray", workers=2))
+    finally:
+        ray.shutdown()
+    assert set(outcome.done) == {cell.name for cell in grid if cell.method.name != "broken"}
+    assert len(outcome.failed) == 2
+    assert outcome.left == ()
