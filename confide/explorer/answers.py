@@ -88,10 +88,7 @@ class Answers:
             "facets": facets,
             "tags": self._tags(question),
             "tagged": self.table.fetch("SELECT count(*) FROM marks")[0][0],
-            "columns": [
-                {"key": c.key, "title": c.title, "kind": c.kind, "low": c.low, "high": c.high}
-                for c in question.columns.values()
-            ],
+            "columns": [column.public() for column in question.columns.values()],
         }
         if not count and question.clauses:
             found["blame"] = self._blame(question)

@@ -53,8 +53,8 @@ class Guard:
     send and no other site may), an Origin that is given must be ours, and the cookie is never sent from other sites.
     """
 
-    def __init__(self, app: Any, host: str, token: str | None) -> None:
-        self.app, self.host, self.token = app, host, token
+    def __init__(self, app: Any, host: str, token: str | None, explorer: Any = None) -> None:
+        self.app, self.host, self.token, self.explorer = app, host, token, explorer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -116,8 +116,8 @@ def export_tags(layout: Layout, target: str) -> dict[str, Any]:
     from pathlib import Path
 
     from confide.explorer import export
+    from confide.explorer.opened import Explorer
     from confide.explorer.questions import ask
-    from confide.explorer.server import Explorer
 
     name = target.removeprefix("fiftyone:") if target.startswith("fiftyone:") else None
     if name is None and Path(target).suffix[1:] not in export.FORMATS:

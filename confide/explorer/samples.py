@@ -39,6 +39,10 @@ class Column:
     low: float = 0.0
     high: float = 1.0
 
+    def public(self) -> dict[str, Any]:
+        """What the page needs to know of it."""
+        return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:

@@ -103,7 +103,7 @@ def test_the_database_reaches_no_file(serve, run_folder):
     import duckdb
 
     from confide.explorer import open_layout
-    from confide.explorer.server import Explorer
+    from confide.explorer.opened import Explorer
 
     explorer = Explorer(open_layout(run_folder))
     with pytest.raises(duckdb.PermissionException):

@@ -1,0 +1,192 @@
+"""The routes of the server: each turns a request into a question, and an answer into JSON, a picture or a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import Request, Response
+
+from confide.core import files
+from confide.core.door import InputError
+from confide.explorer import export
+from confide.explorer.compare import compare
+from confide.explorer.layout import Missing
+from confide.explorer.opened import Explorer
+from confide.explorer.questions import Question, ask
+from confide.explorer.sample import describe, describe_rows
+
+MOST_ROWS = 500
+LARGEST_BODY = 1 << 17
+OWN = {"from", "count", "row", "open", "text", "format", "what", "cell", "id", "in", "small"}
+"""Parameters of a route that are no filters."""
+MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+
+
+class Routes:
+    """Every route as a method; `table` lists them by method and path."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        self.explorer = explorer
+
+    def table(self) -> dict[str, Any]:
+        """Handlers by HTTP method and path."""
+        return {
+            "GET /api/about": self.about,
+            "GET /api/alive": self.alive,
+            "GET /api/find": self.find,
+            "GET /api/rows": self.rows,
+            "GET /api/locate": self.locate,
+            "GET /api/sample": self.sample,
+            "GET /api/neighbours": self.neighbours,
+            "GET /api/parts": self.parts,
+            "GET /api/history": self.history,
+            "GET /api/picture": self.picture,
+            "GET /api/compare": self.compare,
+            "GET /api/classes": self.classes,
+            "GET /api/export": self.export,
+            "GET /api/views": self.views,
+            "POST /api/fiftyone": self.fiftyone,
+            "PUT /api/tag": self.tag,
+            "PUT /api/view": self.save_view,
+        }
+
+    def question(self, request: Request, left_out: tuple[str, ...] = ()) -> Question:
+        """What the query string asks, without the parameters of the route itself."""
+        pairs = request.query_params.multi_items()
+        return ask(self.explorer.table, [(k, v) for k, v in pairs if k not in OWN and k not in left_out])
+
+    def row(self, request: Request) -> int:
+        """The row a route is about."""
+        return whole(request, "row", 0, self.explorer.samples.table.num_rows - 1)
+
+    def about(self) -> Response:
+        self.explorer.warm_up()
+        return answer(self.explorer.about())
+
+    def alive(self) -> Response:
+        return answer({"alive": True})
+
+    def find(self, request: Request) -> Response:
+        opened = tuple(request.query_params.getlist("open"))
+        return answer(self.explorer.answers.find(self.question(request), opened))
+
+    def rows(self, request: Request) -> Response:
+        question = self.question(request)
+        start, count = whole(request, "from", 0, 1 << 31), whole(request, "count", 1, MOST_ROWS)
+        wanted = self.explorer.answers.order(question)[start : start + count].tolist()
+        cells = describe_rows(self.explorer.table, question, wanted)
+        for cell, text in zip(cells, self.explorer.pictures.texts(wanted) or [], strict=False):
+            cell["text"] = text
+        return answer({"from": start, "cells": cells})
+
+    def locate(self, request: Request, split: str, id: str) -> Response:
+        """The row of a sample, and its position in the order of the question; its own split filter comes as `in`."""
+        samples = self.explorer.samples
+        known = samples.ids.get(split)
+        place = -1 if known is None else known.index(id).as_py()
+        if place < 0:
+            raise InputError(f"there is no sample '{id}' in split '{split}'")
+        row = samples.starts[split] + place
+        pairs = [(k, v) for k, v in request.query_params.multi_items() if k not in OWN and k != "split"]
+        pairs += [("split", v) for v in request.query_params.getlist("in")]
+        found = (self.explorer.answers.order(ask(self.explorer.table, pairs)) == row).nonzero()[0]
+        return answer({"row": row, "position": int(found[0]) if len(found) else None})
+
+    def sample(self, request: Request) -> Response:
+        row, shown = self.row(request), self.explorer.pictures
+        told = describe(self.explorer.table, self.question(request), row, self.explorer.logits)
+        text = shown.content(row).text if shown.loaded and shown.kind == "text" else None
+        return answer({**told, "text": text})
+
+    def neighbours(self, request: Request) -> Response:
+        found = self.explorer.features.nearest(self.row(request))
+        if isinstance(found, Missing):
+            return answer({"missing": found.__dict__})
+        name = self.explorer.samples.name_of
+        return answer({"neighbours": [{**n.__dict__, "name": name(n.label)} for n in found]})
+
+    def parts(self, request: Request) -> Response:
+        found = self.explorer.features.parts(self.row(request))
+        if isinstance(found, Missing):
+            return answer({"missing": found.__dict__})
+        return answer({**found, "closest_name": self.explorer.samples.name_of(found["closest"])})
+
+    def history(self, request: Request) -> Response:
+        row, voice, samples = self.row(request), self.question(request).voice, self.explorer.samples
+        if voice is None:
+            return answer({"missing": Missing("History", "There is no model.", "confide run").__dict__})
+        found = self.explorer.history.of(voice.model, row)
+        if isinstance(found, Missing):
+            return answer({"missing": found.__dict__})
+        label, said = samples.table.column("label")[row].as_py(), found["prediction"]
+        names = [samples.name_of(k) for k in said]
+        return answer({**found, "names": names, "right": [k == label for k in said]})
+
+    def picture(self, request: Request) -> Response:
+        side = 96 if request.query_params.get("small") else 512
+        content = self.explorer.pictures.content(self.row(request), side)
+        if content.image is None:
+            return Response(content.reason, 404, media_type="text/plain; charset=utf-8")
+        return Response(content.image, media_type=content.media_type, headers={"Cache-Control": "private, max-age=600"})
+
+    def compare(self, request: Request) -> Response:
+        cells = tuple(request.query_params.getlist("cell"))
+        return answer(compare(self.explorer.table, self.question(request), cells))
+
+    def classes(self, text: str = "") -> Response:
+        return answer({"classes": self.explorer.classes(text)})
+
+    def export(self, request: Request) -> Response:
+        question = self.question(request)
+        what, kind = request.query_params.get("what", "selection"), request.query_params.get("format", "csv")
+        rows = self.explorer.chosen(question, what)
+        content = export.as_bytes(export.export_table(self.explorer.table, question, rows), kind)
+        name = f'attachment; filename="{self.explorer.name}-{what}.{kind}"'
+        return Response(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
+
+    def fiftyone(self, request: Request) -> Response:
+        question = self.question(request)
+        rows = self.explorer.chosen(question, request.query_params.get("what", "selection"))
+        name = f"confide-{self.explorer.name}"
+        found = export.export_table(self.explorer.table, question, rows)
+        folder = self.explorer.layout.tags.with_name("fiftyone")
+        made = export.to_fiftyone(found, rows, self.explorer.pictures, folder, name)
+        return answer({"name": name, "samples": len(made)})
+
+    async def tag(self, request: Request) -> Response:
+        return answer(self.explorer.put_tag(self.row(request), await body(request)))
+
+    def views(self) -> Response:
+        return answer({"views": self.explorer.tags.views()})
+
+    async def save_view(self, request: Request) -> Response:
+        given = await body(request)
+        self.explorer.tags.save_view(str(given.get("name", "")), str(given.get("query", "")))
+        return answer({"views": self.explorer.tags.views()})
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """A small JSON object."""
+    content = await request.body()
+    try:
+        found = json.loads(content) if len(content) <= LARGEST_BODY else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("the request must be a JSON object of at most 128 kB")
+    return found
+
+
+def whole(request: Request, name: str, low: int, high: int) -> int:
+    """A whole number of the query string, in its range."""
+    text = request.query_params.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+        raise InputError(f"'{name}' must be a whole number from {low} to {high}, got '{text}'")
+    return int(text)
+
+
+def answer(value: Any) -> Response:
+    """A value as JSON; what is not finite becomes null."""
+    text = json.dumps(files.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
