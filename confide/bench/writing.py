@@ -107,7 +107,7 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
         "",
         f"Paper: {item.setting}",
         "",
-        f"Here ({scale} scale): {item.here}",
+        f"Here ({scale} scale): {_told(item, scale)}",
         "",
     ]
     lines += ["## Claims", ""]

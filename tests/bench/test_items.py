@@ -154,6 +154,7 @@ def _refuse(source, **options):
 def test_one_table_at_smoke_scale(tmp_path, capsys):
     assert main(["bench", "p5-table2", "--out", str(tmp_path), "--quiet"]) == 0
     said = capsys.readouterr().out
+    assert "Here (smoke scale): a small network, 3 epochs on 300 embedded images" in said
     assert "| here | Fashion-MNIST sample | adafocal |" in said
     assert "| paper | CIFAR-10, ResNet-50 | adafocal | 94.7 |" in said
     assert Path(tmp_path / "tables" / "smoke" / "p5-table2.tex").exists()
