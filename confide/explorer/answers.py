@@ -1,4 +1,7 @@
-"""Answers to a question: how many, in which order, and how they spread over every column."""
+"""Answers to a question: how many, in which order, and how they spread over every column.
+
+DuckDB finds the rows that fit; how they spread is counted on codes, one small number a row and column, made once.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ BINS = 36
 """Bars of a histogram; the outermost also hold what lies beyond the drawn range."""
 MOST_CLASSES = 12
 """Classes listed at once; the rest is found by typing."""
+MOST_VALUES = 40
 KEPT_ORDERS = 16
+HIDDEN = ("suggested", "runner_up")
 Order = NDArray[np.int32]
+Mask = NDArray[np.bool_]
 
 
 class Answers:
@@ -29,28 +35,29 @@ class Answers:
         self._lock = threading.Lock()
         self._whole: OrderedDict[tuple[Any, ...], Order] = OrderedDict()
         self._chosen: OrderedDict[tuple[Any, ...], tuple[int, Order]] = OrderedDict()
+        self._codes: dict[str, NDArray[Any]] = {}
         self.version = 0
         """Goes up with every tag, so that orders that a tag decided are computed anew."""
 
-    def order(self, question: Question) -> Order:
-        """The rows that fit, in order."""
-        key = question.key
+    def order(self, question: Question, fits: Mask | None = None) -> Order:
+        """The rows that fit, in order.
+
+        Args:
+            fits: which rows fit, where that is known already.
+        """
+        key, version = question.key, self.version
         depends = any(c.key == "tag" for c in question.clauses)
         with self._lock:
             kept = self._chosen.get(key)
-            if kept is not None and (not depends or kept[0] == self.version):
+            if kept is not None and (not depends or kept[0] == version):
                 self._chosen.move_to_end(key)
                 return kept[1]
-        whole = self._sorted(question)
-        where, values = question.where()
-        rows = whole
-        if where:
-            source = self.table.source((question.voice, question.other))
-            fits = np.zeros(len(whole), dtype=bool)
-            fits[self.table.numbers(f"SELECT row FROM {source} {where}", values)] = True
-            rows = whole[fits[whole]]
+        rows = self._sorted(question)
+        if question.clauses:
+            fits = self._fits(question) if fits is None else fits
+            rows = rows[fits[rows]]
         with self._lock:
-            _keep(self._chosen, key, (self.version, rows))
+            _keep(self._chosen, key, (version, rows))
         return rows
 
     def _sorted(self, question: Question) -> Order:
@@ -71,93 +78,94 @@ class Answers:
             _keep(self._whole, key, order)
         return order
 
+    def _fits(self, question: Question, without: str = "") -> Mask:
+        """Which rows fit all filters but the one left out."""
+        where, values = question.where(without)
+        fits = np.full(self.table.samples.table.num_rows, not where)
+        if where:
+            source = self.table.source((question.voice, question.other))
+            fits[self.table.numbers(f"SELECT row FROM {source} {where}", values)] = True
+        return fits
+
     def find(self, question: Question, opened: tuple[str, ...] = ()) -> dict[str, Any]:
         """Count, histograms and facets; every column is counted without its own filter.
 
         Args:
             opened: user columns whose spread is wanted.
         """
+        filtered = {c.key for c in question.clauses}
+        fits = {"": self._fits(question)} | {key: self._fits(question, key) for key in filtered}
         shown = [c for c in question.columns.values() if not c.key.startswith("c.") or c.key in opened]
-        histograms = {c.key: self._histogram(question, c) for c in shown if c.kind == "number"}
-        listed = ("category", "class")
-        facets = {c.key: self._facet(question, c) for c in shown if c.kind in listed and c.key not in HIDDEN}
-        count = len(self.order(question))
+        spread = {
+            c.key: self._spread(question, c, fits.get(c.key, fits[""]))
+            for c in shown
+            if c.kind != "text" and c.key not in HIDDEN
+        }
+        count = len(self.order(question, fits[""]))
         found = {
             "count": count,
-            "histograms": histograms,
-            "facets": facets,
-            "tags": self._tags(question),
+            "histograms": {c.key: spread[c.key] for c in shown if c.kind == "number"},
+            "facets": {c.key: spread[c.key] for c in shown if c.key in spread and c.kind != "number"},
+            "tags": self._tags(fits.get("tag", fits[""])),
             "tagged": self.table.fetch("SELECT count(*) FROM marks")[0][0],
             "columns": [column.public() for column in question.columns.values()],
         }
-        if not count and question.clauses:
-            found["blame"] = self._blame(question)
+        if not count and filtered:
+            # Without which filter would most samples fit?
+            found["blame"] = max(sorted(filtered), key=lambda key: int(fits[key].sum()))
         return found
 
-    def _histogram(self, question: Question, column: Column) -> list[int]:
-        where, values = question.where(without=column.key)
-        width = (column.high - column.low) / BINS
-        inside = f"least({BINS - 1}, greatest(0, floor(({column.sql} - ?) / ?)))"
-        # greatest() passes over what is missing, so it is kept apart first.
-        place = f"CASE WHEN {column.sql} IS NOT NULL THEN CAST({inside} AS TINYINT) END"
-        source = self.table.source((question.voice, question.other))
-        rows = self.table.fetch(
-            f"SELECT {place} AS bin, count(*) FROM {source} {where} GROUP BY bin", [column.low, width, *values]
-        )
-        counts = dict(rows)
-        return [int(counts.get(k, 0)) for k in range(BINS)]
+    def _spread(self, question: Question, column: Column, fits: Mask) -> Any:
+        """How the rows that fit spread over a column: bars of a histogram, or counts by value."""
+        codes = self._coded(question, column)
+        counts = np.bincount(codes if fits.all() else codes[fits])
+        if column.kind == "number":
+            return [int(counts[k]) if k < len(counts) else 0 for k in range(1, BINS + 1)]
+        return self._facet(question, column, counts)
 
-    def _facet(self, question: Question, column: Column) -> dict[str, Any]:
-        """Counts by value, the most frequent first; classes beyond the listed are left to the search."""
-        where, values = question.where(without=column.key)
-        source = self.table.source((question.voice, question.other))
-        rows = self.table.fetch(
-            f"SELECT {column.sql} AS value, count(*) AS many FROM {source} {where} "
-            "GROUP BY value ORDER BY many DESC, value",
-            values,
-        )
+    def _coded(self, question: Question, column: Column) -> NDArray[Any]:
+        """A number per row: 0 where the value is missing, else the bin or the value's place plus one."""
+        with self._lock:
+            if column.sql in self._codes:
+                return self._codes[column.sql]
+        place, values = column.sql, []
+        if column.kind == "number":
+            width = (column.high - column.low) / BINS
+            inside = f"least({BINS - 1}, greatest(0, floor(({column.sql} - ?) / ?)))"
+            # greatest() passes over what is missing, so it is kept apart first.
+            place, values = f"CASE WHEN {column.sql} IS NOT NULL THEN {inside} END", [column.low, width]
+        source = self.table.source((question.voice,))
+        codes = self.table.numbers(f"SELECT coalesce(CAST({place} AS INTEGER), -1) + 1 FROM {source}", values)
+        codes = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+        with self._lock:
+            self._codes[column.sql] = codes
+        return codes
+
+    def _facet(self, question: Question, column: Column, counts: NDArray[Any]) -> dict[str, Any]:
+        """Counts by value, the most frequent first; values beyond the listed are left to the search."""
+        present = np.flatnonzero(counts[1:])
+        known = present[np.argsort(-counts[1:][present], kind="stable")]
         chosen = {v for c in question.clauses if c.key == column.key for v in c.values}
-        known = [(value, many) for value, many in rows if value is not None]
-        most = MOST_CLASSES if column.kind == "class" else 40
-        listed = [pair for place, pair in enumerate(known) if place < most or pair[0] in chosen]
-        absent = [(value, 0) for value in chosen - {value for value, _ in known}]
-        none = sum(many for value, many in rows if value is None)
+        most = MOST_CLASSES if column.kind == "class" else MOST_VALUES
+        listed = [*known[:most].tolist(), *sorted(chosen - set(known[:most].tolist()))]
         return {
             "values": [
-                {"value": self.public(column, value), "name": self.name(column, value), "count": many}
-                for value, many in [*listed, *absent]
+                {
+                    "value": str(value) if column.kind == "class" else column.values[value],
+                    "name": str(self.table.samples.name_of(value)) if column.kind == "class" else column.values[value],
+                    "count": int(counts[value + 1]) if value + 1 < len(counts) else 0,
+                }
+                for value in listed
             ],
-            "none": none,
+            "none": int(counts[0]) if len(counts) else 0,
             "distinct": len(known),
         }
 
-    def public(self, column: Column, value: int) -> str:
-        """A stored value as the query string writes it."""
-        return str(value) if column.kind == "class" else column.values[value]
-
-    def name(self, column: Column, value: int) -> str:
-        """A stored value as people read it."""
-        return str(self.table.samples.name_of(value)) if column.kind == "class" else column.values[value]
-
-    def _tags(self, question: Question) -> dict[str, int]:
-        where, values = question.where(without="tag")
-        source = self.table.source((question.voice, question.other))
-        fitting = f"AND row IN (SELECT row FROM {source} {where})" if where else ""
-        rows = self.table.fetch(f"SELECT action, count(*) FROM marks WHERE true {fitting} GROUP BY action", values)
-        return {ACTIONS[action]: many for action, many in rows}
-
-    def _blame(self, question: Question) -> str:
-        """The filter without which most samples would fit."""
-        source = self.table.source((question.voice, question.other))
-        best, most = question.clauses[0].key, -1
-        for clause in question.clauses:
-            where, values = question.where(without=clause.key)
-            many = self.table.fetch(f"SELECT count(*) FROM {source} {where}", values)[0][0]
-            best, most = (clause.key, many) if many > most else (best, most)
-        return best
-
-
-HIDDEN = ("suggested", "runner_up")
+    def _tags(self, fits: Mask) -> dict[str, int]:
+        found = dict.fromkeys(ACTIONS, 0)
+        for row, action in self.table.fetch("SELECT row, action FROM marks"):
+            found[ACTIONS[action]] += int(fits[row])
+        return {action: many for action, many in found.items() if many}
 
 
 def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
