@@ -41,14 +41,14 @@ class _Fused(torch.autograd.Function):
         z = _rows_of(logits)
         values, rows, index = forward(z, labels, formula, numbers, vector, table)
         ctx.formula, ctx.margin = formula, numbers[2]
-        ctx.save_for_backward(z, labels, rows, index)
+        ctx.save_for_backward(z, labels, rows, *(() if index is rows else (index,)))
         return values
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("a fused loss on a GPU", "move the logits to the CPU for that")
-        z, labels, rows, index = ctx.saved_tensors
-        out = backward(z, labels, grad, rows, index, layout_of(ctx.formula), ctx.margin)
+        z, labels, rows, *index = ctx.saved_tensors
+        out = backward(z, labels, grad, rows, index[0] if index else rows, layout_of(ctx.formula), ctx.margin)
         return out, None, None, None, None, None
 
 

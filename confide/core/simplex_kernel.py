@@ -152,26 +152,26 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     log_total = tl.where(wrong, float("nan"), log_total)
     log_p = tl.where(wrong, float("nan"), log_p)
     entropy, squares, mean_log, norm, excess, share = zeros, zeros, zeros, zeros, zeros, zeros
-    if WANT & WITH_ENTROPY:
+    if WITH_ENTROPY & WANT:
         entropy = log_total - (leaning + own * below_top) * inverse_total
-    if WANT & WITH_SQUARES:
+    if WITH_SQUARES & WANT:
         rest_squares = rest_squares * inverse_total * inverse_total
         squares = rest_squares + p_true * p_true
-    if WANT & WITH_MEAN:
+    if WITH_MEAN & WANT:
         mean_log = (drift + below_top) / num_classes - log_total
     if ORDER > 0:
         norm = size if ORDER == 1 else tl.sqrt(size)
-    if WANT & WITH_EXCESS:
+    if WITH_EXCESS & WANT:
         excess, share = gaps / num_classes, times / num_classes
     p_other, p_below = zeros, zeros
     place, below_place = label, label
-    if WANT & WITH_PLACE:
+    if WITH_PLACE & WANT:
         p_other = quick_exp(other - top) * inverse_total
         place = other_at
         if HAS_LABELS:
             ahead = (z_true > other) | ((z_true == other) & (label < other_at))
             place = tl.where((label >= 0) & ahead, label, other_at)
-    if WANT & WITH_BELOW:
+    if WITH_BELOW & WANT:
         below, below_place = best_of(
             z_ptr, start, shift, alive, label, label, z_true, True, RAGGED, CHUNK, BLOCK, ALIGN, num_classes
         )
@@ -181,7 +181,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(rows_ptr + n + rows, log_total, mask=alive)
     if FORMULA == 0:
         p_second, second_at = zeros, label
-        if WANT & WITH_SECOND:
+        if WITH_SECOND & WANT:
             second, second_at = best_of(
                 z_ptr, start, shift, alive, label, other_at, top, False, RAGGED, CHUNK, BLOCK, ALIGN, num_classes
             )

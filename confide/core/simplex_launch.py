@@ -1,7 +1,8 @@
 """Launches of the Triton kernels of `simplex`: what to ask of them, tiles, and a short way to launch them again.
 
 Triton's own launch binds and hashes some forty arguments on every call, which takes longer than the kernels themselves
-at small sizes; so a compiled kernel is kept under the few things that decide which one it is.
+at small sizes; so a compiled kernel is kept under the few things that decide which one it is. It is given addresses,
+not tensors: for those the launcher would ask the driver about each.
 """
 
 from __future__ import annotations
@@ -123,13 +124,11 @@ def _elsewhere(logits: Tensor) -> bool:
     return logits.is_cuda and logits.device.index != torch.cuda.current_device()
 
 
-def _aligned(*tensors: Tensor | None) -> bool | tuple[bool | None, ...]:
+def _aligned(pointers: list[int | None]) -> bool | tuple[bool | None, ...]:
     """True if all begin at a multiple of 16 bytes, else which do: they compile to other code."""
-    together = 0
-    for tensor in tensors:
-        if tensor is not None:
-            together |= tensor.data_ptr()
-    return together % 16 == 0 or tuple(None if t is None else t.data_ptr() % 16 == 0 for t in tensors)
+    if functools.reduce(operator.or_, (pointer or 0 for pointer in pointers)) % 16 == 0:
+        return True
+    return tuple(None if pointer is None else pointer % 16 == 0 for pointer in pointers)
 
 
 def forward(
@@ -155,15 +154,16 @@ def forward(
     index = torch.empty((4 if whole else 1, n), dtype=torch.int64, device=device) if pointed else rows
     if n == 0:
         return out, rows, index
-    stride = logits.stride(0)
-    args = (logits, labels, out, rows, index, device_flag(device), vector, table, n, *numbers)
+    tensors = (logits, labels, out, rows, index, device_flag(device), vector, table)
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kinds = (None if vector is None else vector.dtype, None if table is None else table.dtype)
-    key = (n, num_classes, stride, logits.dtype, device, formula, kinds, _aligned(logits, labels, vector, table))
+    key = (n, num_classes, logits.stride(0), logits.dtype, device, formula, kinds, _aligned(pointers))
     kept = _KEPT.get(key)
     if kept is None:
-        _keep(key, forward_kernel, args, *_forward_constants(logits, labels, formula, vector, table, acc))
+        constants = _forward_constants(logits, labels, formula, vector, table, acc)
+        _keep(key, forward_kernel, (*tensors, n, *numbers), *constants)
     else:
-        kept[0](*args, *kept[1])
+        kept[0](*pointers, n, *numbers, *kept[1])
     return out, rows, index
 
 
@@ -228,25 +228,17 @@ def backward(
     if n == 0:
         return out
     stride, grad_stride = logits.stride(0), 0 if grad is None else grad.stride(0)
-    args = (logits, labels, grad, rows, index, out, n, grad_stride, margin)
+    tensors = (logits, labels, grad, rows, index, out)
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kind = None if grad is None else grad.dtype
     # A grad of stride 0 or 1 compiles to other code than any other.
-    key = (
-        n,
-        num_classes,
-        stride,
-        grad_stride,
-        logits.dtype,
-        logits.device,
-        layout,
-        kind,
-        _aligned(logits, labels, grad),
-    )
+    key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, _aligned(pointers))
     kept = _KEPT.get(key)
-    if kept is not None:
-        kept[0](*args, *kept[1])
-        return out
-    _keep(key, backward_kernel, args, *_backward_constants(logits, layout, grad is not None, rows.dtype))
+    if kept is None:
+        constants = _backward_constants(logits, layout, grad is not None, rows.dtype)
+        _keep(key, backward_kernel, (*tensors, n, grad_stride, margin), *constants)
+    else:
+        kept[0](*pointers, n, grad_stride, margin, *kept[1])
     return out
 
 
@@ -255,7 +247,7 @@ def _backward_constants(
 ) -> tuple[tuple[int, int, int], dict[str, Any], int]:
     """Grid, compile-time arguments and warps."""
     n, num_classes = logits.shape
-    tile_rows, block, warps = backward_tile(num_classes)
+    tile_rows, block, warps = backward_tile(num_classes, logits.element_size())
     chunk, align, ragged = alignment(logits, block)
     if logits.stride(0) != num_classes:
         align = 1  # the gradient is contiguous, so its rows begin elsewhere in their chunks

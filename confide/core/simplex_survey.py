@@ -67,19 +67,19 @@ def finish(  # type: ignore[no-untyped-def]
         here = tl.where(counts, near - top[:, None], LOWEST)
         weight = quick_exp(here)
         others += tl.sum(weight, axis=1)
-        if WANT & WITH_ENTROPY:
+        if WITH_ENTROPY & WANT:
             leaning += tl.sum(weight * here, axis=1)
-        if WANT & WITH_SQUARES:
+        if WITH_SQUARES & WANT:
             squares += tl.sum(weight * weight, axis=1)
-        if WANT & WITH_MEAN:
+        if WITH_MEAN & WANT:
             drift += tl.sum(tl.where(counts, here, 0.0), axis=1)
-        if WANT & WITH_PLACE:
+        if WITH_PLACE & WANT:
             peak = tl.max(tl.where(counts, near, LOWEST), axis=1)
             other_at = tl.where(
                 peak > other, label_chunk, tl.where(peak == other, tl.minimum(other_at, label_chunk), other_at)
             )
             other = tl.maximum(other, peak)
-    if WANT & WITH_PLACE:
+    if WITH_PLACE & WANT:
         if CHUNK > 1:
             other_at = place_of(z_ptr, start, shift, alive, label, other_at, other, CHUNK, ALIGN, ACC, num_classes)
         other_at = tl.minimum(other_at, num_classes - 1)
@@ -116,20 +116,20 @@ def survey_tile(  # type: ignore[no-untyped-def]
     leaning, squares, drift, size, other, gaps, times = zeros, zeros, zeros, zeros, zeros, zeros, zeros
     other_at = label_chunk
     others = tl.sum(tl.where(skip, 0.0, tl.sum(weight, axis=2)), axis=1)
-    if WANT & WITH_ENTROPY:
+    if WITH_ENTROPY & WANT:
         leaning = tl.sum(tl.where(skip, 0.0, tl.sum(weight * here, axis=2)), axis=1)
-    if WANT & WITH_SQUARES:
+    if WITH_SQUARES & WANT:
         squares = tl.sum(tl.where(skip, 0.0, tl.sum(weight * weight, axis=2)), axis=1)
-    if WANT & WITH_MEAN:
+    if WITH_MEAN & WANT:
         drift = tl.sum(tl.where(tile > LOWEST, here, 0.0) if MASKED else here, axis=2)
         drift = tl.sum(tl.where(skip, 0.0, drift), axis=1)
     if ORDER > 0:
         size = tl.sum(size_of(tile, ORDER, MASKED), axis=1)
-    if WANT & WITH_PLACE:
+    if WITH_PLACE & WANT:
         lane = tl.where(skip, LOWEST, peaks)
         other = tl.max(lane, axis=1)
         other_at = first_place(lane, other, chunk)
-    if WANT & WITH_EXCESS:
+    if WITH_EXCESS & WANT:
         gaps, times = gaps_of(tile, top - free, absent, MASKED)
         gaps, times = tl.sum(gaps, axis=1), tl.sum(times, axis=1)
     return top, others, leaning, squares, drift, size, other, other_at, gaps, times
@@ -189,17 +189,17 @@ def survey_walk(  # type: ignore[no-untyped-def]
     zeros = top * 0.0
     leaning, squares, drifts, sizes, gaps, times = zeros, zeros, zeros, zeros, zeros, zeros
     others, other_at = tl.sum(mass * factor, axis=1), label_chunk
-    if WANT & WITH_ENTROPY:
+    if WITH_ENTROPY & WANT:
         leaning = tl.sum(factor * (tilt + fall * mass), axis=1)
-    if WANT & WITH_SQUARES:
+    if WITH_SQUARES & WANT:
         squares = tl.sum(square * factor * factor, axis=1)
-    if WANT & WITH_MEAN:
+    if WITH_MEAN & WANT:
         drifts = tl.sum(drift + fall * count, axis=1)
     if ORDER > 0:
         sizes = tl.sum(size, axis=1)
-    if WANT & WITH_PLACE:
+    if WITH_PLACE & WANT:
         other_at = first_place(lane, other, at)
-    if WANT & WITH_EXCESS:
+    if WITH_EXCESS & WANT:
         # The largest logit is known only now: the row is read once more, from the cache.
         never, limit = chunk < 0, top - free
         z = load_tile(z_ptr, start, shift, 0, alive, False, RAGGED, CHUNK, BLOCK, ALIGN, ROWS, num_classes)
@@ -256,18 +256,18 @@ def survey_in_turn(  # type: ignore[no-untyped-def]
         here = turn == step
         top = tl.where(here, tl.sum(one[0], axis=0), top)
         others = tl.where(here, tl.sum(one[1], axis=0), others)
-        if WANT & WITH_ENTROPY:
+        if WITH_ENTROPY & WANT:
             leaning = tl.where(here, tl.sum(one[2], axis=0), leaning)
-        if WANT & WITH_SQUARES:
+        if WITH_SQUARES & WANT:
             squares = tl.where(here, tl.sum(one[3], axis=0), squares)
-        if WANT & WITH_MEAN:
+        if WITH_MEAN & WANT:
             drift = tl.where(here, tl.sum(one[4], axis=0), drift)
         if ORDER > 0:
             size = tl.where(here, tl.sum(one[5], axis=0), size)
-        if WANT & WITH_PLACE:
+        if WITH_PLACE & WANT:
             other = tl.where(here, tl.sum(one[6], axis=0), other)
             other_at = tl.where(here, tl.sum(one[7], axis=0), other_at)
-        if WANT & WITH_EXCESS:
+        if WITH_EXCESS & WANT:
             gaps = tl.where(here, tl.sum(one[8], axis=0), gaps)
             times = tl.where(here, tl.sum(one[9], axis=0), times)
     return top, others, leaning, squares, drift, size, other, other_at, gaps, times

@@ -10,7 +10,7 @@ IN_TURN = {2: (4, 3), 4: (1, 1)}
 
 
 def forward_tile(num_classes: int, bytes_each: int, apart: bool, twice: bool) -> tuple[int, int, int, int, int]:
-    """Rows, columns, rows in turn, warps and stages of a forward program, as measured on an H200.
+    """Rows, columns, rows in turn, warps and stages of a forward program.
 
     `apart` asks for one row at a time, `twice` says that long rows are read again.
     """
@@ -25,12 +25,14 @@ def forward_tile(num_classes: int, bytes_each: int, apart: bool, twice: bool) ->
     return 1, block, 1, 4, 1
 
 
-def backward_tile(num_classes: int) -> tuple[int, int, int]:
+def backward_tile(num_classes: int, bytes_each: int) -> tuple[int, int, int]:
     """Rows, columns and warps of a backward program."""
     block = min(triton.next_power_of_2(num_classes), 2048)
     if block <= 256:
         return max(1, min(1024 // block, 32)), block, 2
-    return 1, block, 2 if block <= 1024 else 4
+    if block <= 1024:
+        return 1, block, 1 if bytes_each == 2 else 2
+    return 1, block, 4
 
 
 def alignment(logits: Tensor, block: int) -> tuple[int, int, bool]:

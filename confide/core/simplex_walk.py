@@ -52,7 +52,7 @@ def load_tile(  # type: ignore[no-untyped-def]
             inside = inside & (position < end)
         else:
             inside = inside & (position < num_classes)
-    if PARTIAL | (ROWS > 1):
+    if (ROWS > 1) | PARTIAL:
         z = tl.load(z_ptr + (start[:, None] + position), mask=inside, other=0.0)
     else:
         z = tl.load(z_ptr + (start[:, None] + position))
@@ -118,15 +118,15 @@ def absorb(  # type: ignore[no-untyped-def]
         skip = skip | (chunk >= num_classes // CHUNK)
     peak = tl.where(skip, LOWEST, tl.max(z, axis=2))
     new = tl.maximum(lane, peak)
-    if WANT & WITH_PLACE:
+    if WITH_PLACE & WANT:
         at = tl.where(peak > lane, chunk, at)
     drop, here = lane - new, z - new[:, :, None]
     shrink, weight = quick_exp(drop), quick_exp(here)
-    if WANT & WITH_ENTROPY:
+    if WITH_ENTROPY & WANT:
         tilt = shrink * (tilt + drop * mass) + tl.where(skip, 0.0, tl.sum(weight * here, axis=2))
-    if WANT & WITH_SQUARES:
+    if WITH_SQUARES & WANT:
         square = shrink * shrink * square + tl.where(skip, 0.0, tl.sum(weight * weight, axis=2))
-    if WANT & WITH_MEAN:
+    if WITH_MEAN & WANT:
         there = tl.where(z > LOWEST, 1.0, 0.0) if MASKED else here * 0.0 + 1.0
         drift += drop * count + tl.where(skip, 0.0, tl.sum(tl.where(z > LOWEST, here, 0.0) if MASKED else here, axis=2))
         count += tl.where(skip, 0.0, tl.sum(there, axis=2))
