@@ -42,7 +42,6 @@ ALLOCATORS = {
     },
 }
 CPU_SIZES = ((4096, 1000), (1024, 21843))
-GPU_SIZES = ((65536, 1000), (8192, 21843))
 PER_SAMPLE = (
     "cross_entropy",
     "label_smoothing",
@@ -66,8 +65,10 @@ BATCH = ("mmce", "mmce_weighted", "crl", "group_dro", "mdca")
 Step = Callable[[], Tensor]
 
 
-def cases(n: int, num_classes: int, dtype: torch.dtype, device: str) -> tuple[Tensor, dict[str, Step]]:
-    """Logits and, by name, a function that gives the mean loss."""
+def cases(
+    n: int, num_classes: int, dtype: torch.dtype, device: str, words: tuple[str, ...] = ()
+) -> tuple[Tensor, dict[str, Step]]:
+    """Logits and, by name, a function that gives the mean loss; of all words where none are given."""
     torch.manual_seed(0)
     labels = torch.randint(0, num_classes, (n,), device=device)
     logits = torch.randn((n, num_classes), device=device) * 2
@@ -80,7 +81,7 @@ def cases(n: int, num_classes: int, dtype: torch.dtype, device: str) -> tuple[Te
         "group_dro": {"groups": torch.arange(n, device=device) % 2},
     }
     found: dict[str, Step] = {"torch": lambda: functional.cross_entropy(leaf, labels)}
-    for word in (*PER_SAMPLE, *BATCH):
+    for word in words or (*PER_SAMPLE, *BATCH):
         options = {"num_samples": n} if word == "crl" else {}
         module = losses.create(word, **options).to(device)
         found[word] = functools.partial(module, leaf, labels, **needs.get(word, {}))
@@ -177,76 +178,6 @@ def _rows(text: str) -> dict[str, tuple[str, str]]:
     return {name: (f"{float(ms):.2f}", f"{float(ratio):.2f}") for name, ms, ratio in found}
 
 
-def copy_rate() -> float:
-    """Bytes per second of a large copy on the device, read and written."""
-    from triton.testing import do_bench
-
-    source = torch.empty(2**30, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    return float(2 * source.numel() / do_bench(lambda: target.copy_(source), return_mode="median") * 1e3)
-
-
-def graph_milliseconds(step: Step, leaf: Tensor) -> float:
-    """Device time of forward + backward inside a captured graph."""
-    from triton.testing import do_bench
-
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            leaf.grad = None
-            step().backward()
-    torch.cuda.synchronize()
-    leaf.grad = None
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step().backward()
-    return float(do_bench(graph.replay, warmup=5, rep=30, return_mode="median"))
-
-
-def eager_milliseconds(step: Step, base: Step, leaf: Tensor, repeats: int) -> tuple[float, float]:
-    """Wall time of forward + backward, and its ratio to `base`: ten calls of each in turn, medians."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats + 1):
-        for which, each in zip(times, (step, base), strict=True):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(10):
-                leaf.grad = None
-                each().backward()
-            torch.cuda.synchronize()
-            which.append((time.perf_counter() - start) * 100)
-    own, other = times[0][1:], times[1][1:]
-    return statistics.median(own), statistics.median(a / b for a, b in zip(own, other, strict=True))
-
-
-def gpu_report() -> list[str]:
-    rate = copy_rate()
-    lines = [f"\nCopy rate of the device: {rate / 1e12:.2f} TB/s; floor = logits read twice, gradient written once."]
-    for n, num_classes, dtype in [
-        *((n, c, d) for n, c in GPU_SIZES for d in (torch.float32, torch.bfloat16)),
-        (256, 10, torch.float32),
-    ]:
-        leaf, found = cases(n, num_classes, dtype, "cuda")
-        floor = 3 * leaf.numel() * leaf.element_size() / rate * 1e3
-        lines += [f"\n### {n} x {num_classes}, {dtype}, floor {floor:.3f} ms\n"]
-        lines += ["| loss | graph, ms | x floor | x CE | eager, ms | x CE |", "|---|---|---|---|---|---|"]
-        base = graph_milliseconds(found["torch"], leaf)
-        for name in ("torch", *PER_SAMPLE):
-            graph = base if name == "torch" else graph_milliseconds(found[name], leaf)
-            eager, ratio = eager_milliseconds(found[name], found["torch"], leaf, 15 if n == 256 else 3)
-            times = f"{graph:.4f} | {graph / floor:.2f} | {graph / base:.2f} | {eager:.3f} | {ratio:.2f}"
-            lines.append(f"| {name} | {times} |")
-            print(size_line(n, num_classes, dtype), lines[-1], flush=True)
-        leaf.grad = None
-        del leaf, found
-        torch.cuda.empty_cache()
-    return lines
-
-
-def size_line(n: int, num_classes: int, dtype: torch.dtype) -> str:
-    return f"{n}x{num_classes} {str(dtype).removeprefix('torch.')}"
-
-
 def heading(device: str) -> list[str]:
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or os.environ.get("COMMIT", "unknown")
@@ -283,7 +214,12 @@ def main() -> None:
     if options.child:
         child(options.child[0], options.child[1:])
         return
-    lines = heading(options.device) + (gpu_report() if options.device == "cuda" else cpu_report(options.repeats))
+    if options.device == "cuda":
+        from losses_gpu import gpu_report  # it imports this module: the cases are the same
+
+        lines = heading("cuda") + gpu_report()
+    else:
+        lines = heading("cpu") + cpu_report(options.repeats)
     print("\n".join(lines))
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
