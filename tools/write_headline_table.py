@@ -20,7 +20,7 @@ COLUMNS = {
     "ece_mass, temperature": "ECE % after T",
     "nll, temperature": "NLL after T",
     "aurc, temperature": "AURC x 1000",
-    "calibration_p, temperature": "calibration p",
+    "p of all seeds together": "calibration p, all seeds",
 }
 
 

@@ -70,7 +70,7 @@ class Better:
                 test = paired(own, places.get((dataset, other, self.quantity, None), {}))
                 if test.seeds:
                     gain = test.difference if self.higher else -test.difference
-                    words = f"{self.quantity} {test.difference:+.3g} against {other} ({test.seeds} seeds)"
+                    words = f"against {other} {test.difference:+.3g}"
                     found.append(Look(dataset, words, gain > 0, test.p_value))
         return found
 
@@ -164,9 +164,10 @@ def _verdict(claim: Claim, looks: list[Look], corrected: Mapping[int, float], na
         verdict = "reproduced"
     elif all(state == FAILS for state in states):
         verdict = "not"
-    parts = []
+    groups: dict[tuple[str, str], list[str]] = {}
     for look, state in zip(looks, states, strict=True):
         p = corrected[id(look)]
-        shown = f", p {p:.2g}" if look.tested and math.isfinite(p) else ", one seed, no test" if look.tested else ""
-        parts.append(f"{names.get(look.where, look.where)}: {look.words}{shown}: {state}")
+        shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (one seed, no test)" if look.tested else ""
+        groups.setdefault((names.get(look.where, look.where), state), []).append(look.words + shown)
+    parts = [f"{where} {state}: {', '.join(words)}" for (where, state), words in groups.items()]
     return Verdict(claim.text, verdict, "; ".join(parts))

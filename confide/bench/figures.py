@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from confide import calibrators, difficulty
 from confide.bench.item import Study
 from confide.bench.measuring import numbers
 from confide.bench.results import measured, scaled
-from confide.bench.values import Value
+from confide.bench.values import LEVEL, Value
 from confide.core import files
+from confide.core.predictions import Predictions
+from confide.metrics.family import calibration_test
 
 Values = Callable[[Study], list[Value]]
 BANDS = 10
@@ -50,8 +53,12 @@ def after(methods: Sequence[str], words: Sequence[str], metrics: Sequence[str]) 
     return values
 
 
-def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw") -> Values:
-    """Median and quartiles over the corruptions of a metric, along the severity."""
+def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw", *, curve: bool = True) -> Values:
+    """Median and quartiles over the corruptions of a metric, along the severity, and the mean of all cells.
+
+    Args:
+        curve: False leaves the mean alone.
+    """
 
     def values(study: Study) -> list[Value]:
         found = []
@@ -59,7 +66,7 @@ def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw"
             by_severity: dict[float, list[float]] = {}
             for name, row in result.get("shift", {}).items():
                 by_severity.setdefault(float(name.rpartition("-")[2]), []).append(scaled(metric, row[stage][metric]))
-            for severity, some in by_severity.items():
+            for severity, some in by_severity.items() if curve else ():
                 parts = zip(("lower quartile", "median", "upper quartile"), (25, 50, 75), strict=True)
                 found += [
                     Value(dataset, method, f"{metric}, {word}", seed, float(np.percentile(some, q)), severity)
@@ -67,7 +74,8 @@ def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw"
                 ]
             if by_severity:
                 every = [one for some in by_severity.values() for one in some]
-                found.append(Value(dataset, method, f"{metric}, mean of all", seed, float(np.mean(every))))
+                name = f"{metric}, mean of all" if stage == "raw" else f"{metric}, mean of all, {stage}"
+                found.append(Value(dataset, method, name, seed, float(np.mean(every))))
         return found
 
     return values
@@ -248,3 +256,25 @@ def logged(methods: Sequence[str], columns: Mapping[str, str]) -> Values:
 def together(*parts: Values) -> Values:
     """The values of several functions."""
     return lambda study: [value for part in parts for value in part(study)]
+
+
+def passed(methods: Sequence[str], word: str = "temperature") -> Values:
+    """Which seeds the calibration test does not reject after a calibrator, and its p-value on all seeds together."""
+
+    def values(study: Study) -> list[Value]:
+        found = []
+        pooled: dict[tuple[str, str], list[Predictions]] = {}
+        for dataset, method, seed, result in cells_of(study, methods):
+            p = result["measured"].get(word, {}).get("calibration_p")
+            if p is not None:
+                found.append(Value(dataset, method, "seeds not rejected", seed, 100.0 * (p > LEVEL)))
+            val, test = (study.results.predictions(result, split) for split in ("val", "test"))
+            if val.top1 is None:
+                pooled.setdefault((dataset, method), []).append(calibrators.fit(word, val)(test))
+        for (dataset, method), several in pooled.items():
+            logits, labels = (torch.cat([getattr(one, name) for one in several]) for name in ("logits", "labels"))
+            p = calibration_test(Predictions(logits, labels), "ece_mass").p_value
+            found.append(Value(dataset, method, "p of all seeds together", 0, p))
+        return found
+
+    return values
