@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core.door import check_choice
-from confide.core.rows import block_rows, blocks, cache_rows, check_block, matrix_product
+from confide.core.rows import blocks, cache_rows, check_block, matrix_product
 
 Float64 = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -61,13 +61,18 @@ def distances_to(values: Any, centres: Any, which: Indices, *, distance: str = "
     check_choice(distance, ("l2", "cosine"), "distance")
     n = int(values.shape[0])
     result = np.empty(n)
-    for start, block in blocks(values, block_rows(values, int(values.shape[1]))):
-        check_block(block, start, n)
+    # Three passes over a block and its centres: few rows stay near the processor.
+    size = max(64, cache_rows(values, int(values.shape[1])) // 4)
+    points: Tensor | None = None
+    for start, block in blocks(values, size):
+        if points is None:
+            points = _on(centres, block)
+            points = unit(points) if distance == "cosine" else points
         part = slice(start, start + len(block))
-        table = _on(centres, block)
-        rows, points = (unit(block), unit(table)) if distance == "cosine" else (block, table)
         chosen = points[torch.as_tensor(which[part], device=block.device)]
-        result[part] = _between(rows, chosen, distance).cpu().numpy()
+        result[part] = _between(unit(block) if distance == "cosine" else block, chosen, distance).cpu().numpy()
+        if not np.isfinite(result[part]).all():
+            check_block(block, start, n)
     return result
 
 
