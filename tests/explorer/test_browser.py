@@ -150,7 +150,7 @@ def test_the_drawer_shows_everything_and_the_keys_tag(look, client, run_folder):
     page.keyboard.press("Tab")
     page.locator("#drawer .tags button", has_text="Note").click()
     page.locator("#note").fill("seen twice")
-    page.wait_for_function("() => document.querySelectorAll('#cells u:not(:empty)').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('#cells li:not([hidden]) u:not(:empty)').length === 2")
     page.locator("[data-part=tag] label", has_text="relabel").wait_for()
     from confide.explorer.tags import Tags
 
@@ -161,7 +161,7 @@ def test_the_drawer_shows_everything_and_the_keys_tag(look, client, run_folder):
     page.keyboard.press("Escape")
     page.locator("body").click(position={"x": 700, "y": 120})
     page.reload()
-    page.wait_for_selector("#cells u:not(:empty)")
+    page.wait_for_selector("#cells li:not([hidden]) u:not(:empty)")
 
 
 def test_the_open_sample_stands_in_the_address(look, client):

@@ -5,7 +5,8 @@ import * as state from "./state.js";
 
 const BLOCK = 240, KEPT_BLOCKS = 40, GAP_X = 10, GAP_Y = 14;
 const TALLEST = 8e6; // px; browsers lose count beyond some ten million, so taller grids are scrolled by pages
-const FAST = 2.5; // px per ms; faster than this nothing can be read, so only places are shown
+const FAST = 1.5; // px per ms; faster than this nothing can be read, so only places are shown
+const CALM = 140; // ms without such speed before anything is fetched: a slow frame is not a slow reader
 const SHAPES = {
   image: { least: 78, height: (w) => w + 4 + 33 },
   text: { least: 208, height: () => 132 },
@@ -22,7 +23,7 @@ export class Grid {
     this.cells = new Map(); // index -> element in use
     this.spare = [];
     this.blocks = new Map(); // block -> array of cells, or null while asked for
-    this.top = 0; this.lastTop = 0; this.lastTime = 0; this.speed = 0;
+    this.top = 0; this.lastTop = 0; this.lastTime = 0; this.fastUntil = 0;
     this.current = -1; this.focused = -1;
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.resize()).observe(this.box);
@@ -84,10 +85,10 @@ export class Grid {
     this.top = Math.max(0, Math.min(this.top, this.total - this.height));
     const shift = at - this.top;
     if (shift !== this.shift) { this.shift = shift; for (const [index, node] of this.cells) this.put(index, node); }
-    this.speed = Math.abs(this.top - before) / Math.max(1, now - this.lastTime);
+    if (Math.abs(this.top - before) / Math.max(1, now - this.lastTime) > FAST) this.fastUntil = now + CALM;
     this.lastTop = at; this.lastTime = now;
     clearTimeout(this.settle);
-    this.settle = setTimeout(() => { this.speed = 0; if (this.total > this.physical) this.place(); this.render(); }, 90);
+    this.settle = setTimeout(() => { this.fastUntil = 0; if (this.total > this.physical) this.place(); this.render(); }, 90);
     if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.render(); });
   }
 
@@ -97,7 +98,7 @@ export class Grid {
     const rows = Math.ceil(this.height / this.rowHeight) + 3;
     const last = Math.min(this.count, first + rows * this.columns);
     for (const [index, node] of this.cells) if (index < first || index >= last) this.drop(index, node);
-    const calm = this.speed < FAST;
+    const calm = performance.now() > this.fastUntil;
     // Within a row of pixels nothing changes but the scroll itself.
     if (first === this.first && last === this.last && !this.unfilled) return;
     this.first = first; this.last = last; this.unfilled = 0;
