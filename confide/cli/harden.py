@@ -19,7 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="train", help="split that was scored (default: train)")
     parser.add_argument("--fraction", type=float, default=0.1, help="share of the samples to keep (default: 0.1)")
     parser.add_argument("--stratify", action="store_true", help="the same share of every class")
-    parser.add_argument("--features", default=None, help="features to leave near-duplicates out by")
+    parser.add_argument(
+        "--features",
+        default=None,
+        help="leave near-duplicates out by these: a file, a folder or an extractor's word (default: those the data "
+        "carries); none keeps them",
+    )
     parser.add_argument("--similarity", type=float, default=0.99, help="cosine of a near-duplicate (default: 0.99)")
     parser.add_argument("--licence", default="", help="licence note for the card")
     parser.add_argument("-o", "--out", default=None, help="folder, or .parquet file, for the hard samples")
@@ -58,18 +63,33 @@ def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from confide import data, difficulty
     from confide.cli.harden_export import export
     from confide.core.door import InputError
-    from confide.core.feature_files import load_features
 
     if not args.data:
         raise InputError("exporting hard samples needs the data they come from; give DATA before the options")
     dataset = data.load_dataset(args.data)
-    rows = load_features(args.features) if args.features else None
+    rows = _features(args, dataset)
     hard = difficulty.harden(
         scores, fraction=args.fraction, stratify=args.stratify, features=rows, similarity=args.similarity
     )
     card = hard.card(dataset.name, args.licence, dataset.class_names)
     export(Path(args.out), dataset, args.split, hard, card)
-    return {"out": args.out, "samples": len(hard.rows), "near_duplicates_left_out": hard.left_out}
+    left_out = None if rows is None else hard.left_out
+    return {"out": args.out, "samples": len(hard.rows), "near_duplicates_left_out": left_out}
+
+
+def _features(args: argparse.Namespace, dataset: Any) -> Any:
+    """What near-duplicates are told by, or None."""
+    from confide import features
+    from confide.core.feature_files import load_features
+
+    if args.features is None:
+        carried = "features" in dataset.split(args.split).columns
+        return features.extract("cached", dataset, args.split) if carried else None
+    if args.features == "none":
+        return None
+    path = Path(args.features)
+    is_file = path.exists() or path.suffix or len(path.parts) > 1
+    return load_features(args.features) if is_file else features.extract(args.features, dataset, args.split)
 
 
 def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
@@ -104,4 +124,6 @@ def _show(summary: dict[str, Any]) -> None:
         print(f"groups: {summary['groups']['file']} {summary['groups']['counts']}")
     if "benchmark" in summary:
         made = summary["benchmark"]
-        print(f"hard samples: {made['out']} ({made['samples']:,}; near-duplicates: {made['near_duplicates_left_out']})")
+        left_out = made["near_duplicates_left_out"]
+        told = "not looked for, give --features" if left_out is None else f"{left_out} left out"
+        print(f"hard samples: {made['out']} ({made['samples']:,}; near-duplicates: {told})")

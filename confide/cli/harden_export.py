@@ -1,4 +1,4 @@
-"""Hard samples as a folder (pictures or texts by class, a table, a card), or as one parquet file with a card beside."""
+"""Hard samples as a folder that loads as a test set (pictures by class, or a table of texts), or as a parquet file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,14 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
         return
     if out.suffix:
         raise InputError(f"the hard samples go to a folder or a .parquet file, got '{out}'")
-    places = _write_inputs(out, dataset, part, rows)
     names = np.array([dataset.class_names[int(k)] for k in part.labels[rows]])
-    columns = {"file": places, "id": part.ids[rows], "label": part.labels[rows], "class": names, "score": values}
-    files.write_table(out / "samples.csv", columns)
+    common = {"id": part.ids[rows], "label": names, "score": values}
+    if isinstance(part.inputs[int(rows[0])], str):
+        files.write_table(out / "test.csv", {"text": _contents(part, rows)["text"], **common})
+    else:
+        places = _write_pictures(out, dataset, part, rows)
+        # Not beside the folder of pictures: a table there would be taken for the dataset itself.
+        files.write_table(out / "about" / "samples.csv", {"file": places, **common})
     files.write_text(out / "README.md", card)
 
 
@@ -46,19 +50,27 @@ def _contents(part: Split, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {"row": np.stack([np.asarray(part.inputs[int(r)]) for r in rows])}
 
 
-def _write_inputs(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]) -> NDArray[np.str_]:
-    """One file per sample under its class's number; ids may hold anything, so files are numbered."""
+def _write_pictures(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]) -> NDArray[np.str_]:
+    """One file per sample under its class's number and name; ids may hold anything, so files are numbered."""
     places = []
+    for label in range(dataset.num_classes):
+        # Also of classes without a hard sample: the numbers of the classes stay what they were.
+        (out / "test" / _folder_of(dataset, label)).mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows):
         item = part.inputs[int(row)]
-        text = isinstance(item, str)
-        if not text and np.asarray(item).ndim < 2:
+        if np.asarray(item).ndim < 2:
             raise InputError("rows of numbers are exported as .parquet; give -o FILE.parquet")
-        place = f"{int(part.labels[row]):04d}/{number:06d}.{'txt' if text else 'png'}"
+        place = f"test/{_folder_of(dataset, int(part.labels[row]))}/{number:06d}.png"
         with files.atomic(out / place) as temporary:
-            temporary.write_bytes(item.encode() if text else _png(item))
+            temporary.write_bytes(_png(item))
         places.append(place)
     return np.array(places)
+
+
+def _folder_of(dataset: Dataset, label: int) -> str:
+    """The number keeps the order of the classes, the name makes it readable."""
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in dataset.class_names[label])[:60]
+    return f"{label:04d}-{name}"
 
 
 def _png(item: Any) -> bytes:

@@ -7,6 +7,7 @@ from confide.cli.main import main
 from confide.core import files
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
+from confide.data import load_dataset
 
 
 @pytest.fixture
@@ -118,14 +119,33 @@ def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
     assert main(["score", "fashion-sample", "--split", "val", "-o", "s.parquet", "--gallery", "none"]) == 0
     arguments = ["harden", "fashion-sample", "--split", "val", "--scores", "s.parquet", "--fraction", "0.02"]
     assert main([*arguments, "--stratify", "-o", "hard"]) == 0
-    table, _ = files.read_table(tmp_path / "hard" / "samples.csv")
+    assert "near-duplicates: 0 left out" in capsys.readouterr().out  # by the features the data carries
+    table, _ = files.read_table(tmp_path / "hard" / "about" / "samples.csv")
     assert len(table["id"]) == 40
+    again = load_dataset(tmp_path / "hard")
+    assert again.class_names[:2] == ("0000-T-shirt_top", "0001-Trouser")
+    assert (np.bincount(again.test.labels) == 4).all()
     assert all((tmp_path / "hard" / name).exists() for name in table["file"])
     assert "the same share of every class: 40 of 2,000" in (tmp_path / "hard" / "README.md").read_text()
     assert main([*arguments, "-o", "hard.parquet"]) == 0
     columns, _ = files.read_table(tmp_path / "hard.parquet")
     assert columns["image"][0][:4] == b"\x89PNG"
     assert (tmp_path / "hard.md").exists()
+
+
+def test_hard_texts_and_classes_without_a_hard_sample_load_again(tmp_path, capsys):
+    texts = np.array([f"query {i}" for i in range(30)], dtype=object)
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((30, 8, 8), dtype=np.uint8), labels=np.arange(30) % 3)
+    files.write_table(tmp_path / "texts.csv", {"text": texts, "label": np.array(list("abc"))[np.arange(30) % 3]})
+    for name in ("texts.csv", "pictures.npz"):
+        dataset = load_dataset(tmp_path / name)
+        values = np.where(dataset.train.labels == 1, -1.0, 1.0)
+        Scores(dataset.train.ids, values, "rmd", {}, dataset.train.labels).save(tmp_path / "s.parquet")
+        command = ["harden", str(tmp_path / name), "--scores", str(tmp_path / "s.parquet"), "--fraction", "0.5"]
+        assert main([*command, "-o", str(tmp_path / f"hard-{name[:4]}")]) == 0
+        assert "not looked for" in capsys.readouterr().out
+    assert set(load_dataset(tmp_path / "hard-text").test.inputs) <= set(texts)
+    assert set(load_dataset(tmp_path / "hard-pict").test.labels) == {0, 2}
 
 
 def test_harden_shows_errors_by_band_and_writes_groups(made, capsys):
