@@ -54,7 +54,10 @@ def run(args: argparse.Namespace) -> int:
     found = _scored(args, sources)
     main, summary = found[0], {"n": len(found[0]), "scores": str(args.out), "methods": _summary(found)}
     if sources.features is not None and not args.no_verdicts and args.labels == "given":
-        main = _judged(args, sources, main, summary)
+        if args.find_label_errors or len(set(sources.features.labels.tolist())) > 1:
+            main = _judged(args, sources, main, summary)
+        else:
+            sources.notes.append("all samples have one label: there is no other to suggest, so labels were not judged")
     main = _joined(main, found[1:])
     main.save(args.out)
     if len(found) > 1:

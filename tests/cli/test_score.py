@@ -133,6 +133,26 @@ def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "hard.md").exists()
 
 
+def test_one_class_is_scored_without_a_verdict(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    np.savez(tmp_path / "one.npz", features=rows, labels=np.zeros(40, dtype=np.int64))
+    command = [
+        "score",
+        str(tmp_path / "one.npz"),
+        "--method",
+        "md",
+        "--gallery",
+        "none",
+        "-o",
+        str(tmp_path / "s.parquet"),
+    ]
+    assert main(command) == 0
+    assert "note: all samples have one label" in capsys.readouterr().out
+    assert len(Scores.load(tmp_path / "s.parquet")) == 40
+    assert main([*command, "--find-label-errors", str(tmp_path / "e.csv")]) == 1
+    assert "two classes or more" in capsys.readouterr().err
+
+
 def test_hard_texts_and_classes_without_a_hard_sample_load_again(tmp_path, capsys):
     texts = np.array([f"query {i}" for i in range(30)], dtype=object)
     np.savez(tmp_path / "pictures.npz", images=np.zeros((30, 8, 8), dtype=np.uint8), labels=np.arange(30) % 3)
