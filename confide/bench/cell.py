@@ -20,6 +20,7 @@ from confide.bench.measuring import by_stage, on_foreign, tested, under_shift
 from confide.bench.plan import Cell
 from confide.bench.sources import Sources
 from confide.core import files
+from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Scores
 from confide.store import surroundings
@@ -28,6 +29,8 @@ from confide.training.device import Device
 from confide.training.objective import validation_needs
 
 FORMAT = "bench-cell/1"
+RESCUE_NORM = 1.0
+"""Norm that gradients are clipped at when a training is repeated because its loss was no longer finite."""
 MANY = 50
 """With more classes the logits of a cell take megabytes: then the facts of each sample are kept instead."""
 
@@ -56,7 +59,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     recorder = Record() if method.record else None
     folder = out / "work" / cell.name if resumable else None
     opened = time.monotonic()
-    trained = fit(dataset, settings, scores=scores, folder=folder, recorder=recorder, if_other="restart")
+    trained, rescued = train(dataset, settings, scores, folder, recorder)
     done = time.monotonic()
     said = {split: predict(trained, dataset, split) for split in ("val", "test")}
     found = _measured(cell, trained, said, dataset, sources)
@@ -69,7 +72,8 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
         "key": cell.key,
         "cell": cell.as_dict(),
         "method": {"loss": method.loss, "options": dict(method.options), "calibrator": method.calibrator},
-        "settings": settings.as_dict(),
+        "settings": trained.settings.as_dict(),
+        "rescued": rescued,
         **found,
         "strength": mean_strength(settings, scores, dataset),
         "log": {name: [round(float(v), 6) for v in values] for name, values in trained.log.items()},
@@ -83,6 +87,29 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
             leftover.unlink()
         folder.rmdir()
     return result
+
+
+def train(
+    dataset: Dataset, settings: Settings, scores: Scores | None, folder: Path | None, recorder: Record | None
+) -> tuple[Trained, str]:
+    """(the network, how it was rescued). One rule for all methods, which no test image enters.
+
+    A training whose loss is no longer finite is repeated once with gradients clipped at norm 1, and the cell says so. One
+    that ends without having learnt is a result and stays.
+    """
+
+    def attempt(one: Settings) -> Trained:
+        if recorder is not None:
+            recorder.rows.clear()
+        return fit(dataset, one, scores=scores, folder=folder, recorder=recorder, if_other="restart")
+
+    try:
+        return attempt(settings), ""
+    except InputError as error:
+        if "NaN or infinite" not in str(error):
+            raise
+        why = str(error).partition(",")[0]
+    return attempt(settings.changed(clip_norm=RESCUE_NORM)), f"{why}; repeated with clip_norm {RESCUE_NORM:g}"
 
 
 def _kind(settings: Settings) -> str:

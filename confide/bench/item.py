@@ -58,6 +58,7 @@ class Outcome:
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
     about: Mapping[tuple[str, str], Mapping[str, Any]]
+    rescued: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ class Item:
         said = tuple(verdicts(self.claims, values, NAMES))
         if study.scale == "smoke":
             said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
-        return Outcome(tuple(rows), said, tuple(missing), about)
+        rescued = tuple(str(one["name"]) for one in every if one.get("rescued"))
+        return Outcome(tuple(rows), said, tuple(missing), about, rescued)
 
 
 def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | None]]) -> tuple[Reported, ...]:

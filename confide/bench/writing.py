@@ -117,6 +117,8 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     lines += ["", _foot(item, outcome, scale)]
+    if outcome.rescued:
+        lines += ["", f"Repeated with clipped gradients, for they had failed: {', '.join(outcome.rescued)}."]
     if outcome.missing:
         lines += ["", f"Not there ({len(outcome.missing)} cells): {', '.join(outcome.missing[:8])}"]
         lines[-1] += ", ..." if len(outcome.missing) > 8 else ""

@@ -18,6 +18,7 @@ from confide.bench.cell import read_predictions
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
 from confide.core.door import InputError
+from confide.training import fit
 from tests.bench.conftest import cells
 
 PLAIN = Method("cross_entropy", shifted=True)
@@ -63,6 +64,23 @@ def test_a_failed_cell_stops_no_other(place):
     assert set(outcome.failed) == {grid[0].name, grid[1].name}
     assert "gamma of loss 'focal'" in outcome.failed[grid[0].name]
     assert all("\n" not in line for line in outcome.failed.values())
+
+
+def test_a_training_that_diverged_is_repeated_with_clipped_gradients(place, monkeypatch):
+    from confide.bench import cell as module
+
+    def diverges_unclipped(dataset, settings, **given):
+        if settings.clip_norm is None:
+            raise InputError("the loss became NaN or infinite at epoch 7, step 6, batch with ids a, b, ...")
+        return fit(dataset, settings, **given)
+
+    monkeypatch.setattr(module, "fit", diverges_unclipped)
+    grid = cells(PLAIN)
+    run_grid(grid, place)
+    found = result(place, grid[0])
+    assert found["rescued"] == "the loss became NaN or infinite at epoch 7; repeated with clip_norm 1"
+    assert found["settings"]["clip_norm"] == 1.0
+    assert standing(grid, place.out).done == (grid[0].name,)
 
 
 def test_a_whole_cell_is_not_made_again_but_a_changed_one_is(place):
