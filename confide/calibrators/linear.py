@@ -37,6 +37,22 @@ class Penalty:
     bias: float = 0.0
     reference_row: bool = False
 
+    def centre(self, weights: Tensor) -> Tensor:
+        """The weights, in place, with the row added to all rows that makes the penalty smallest.
+
+        The likelihood does not see that row, so a search would find it only by the weak slope of the penalty.
+        """
+        if self.reference_row:
+            return weights
+        matrix, bias = weights[:, :-1], weights[:, -1]
+        total = self.off * (len(weights) - 1) + self.diagonal
+        if total > 0:
+            own = matrix.diagonal().clone()
+            matrix -= (self.off * (matrix.sum(dim=0) - own) + self.diagonal * own) / total
+        if self.bias > 0:
+            bias -= bias.mean()
+        return weights
+
     def add_to(self, weights: Tensor, gradient: Tensor) -> float:
         """The penalty of `c c+1` weights (bias last); its gradient is added in place."""
         if not (self.off or self.diagonal or self.bias):
@@ -157,7 +173,7 @@ def fit_map(
     turn, back = turns
 
     def objective(unknowns: Tensor) -> tuple[float, Tensor]:
-        weights = start + turn(unknowns.view_as(start))
+        weights = penalty.centre(start + turn(unknowns.view_as(start)))
         gradient = torch.zeros_like(weights)
         value = rows.loss(weights, gradient) + penalty.add_to(weights, gradient)
         gradient[~seen] = 0.0
@@ -172,7 +188,7 @@ def fit_map(
         iterations=ITERATIONS,
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
     )
-    return start + turn(found.unknowns.view_as(start)), found.steepest, found.converged
+    return penalty.centre(start + turn(found.unknowns.view_as(start))), found.steepest, found.converged
 
 
 Turn = Callable[[Tensor], Tensor]

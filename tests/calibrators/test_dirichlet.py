@@ -61,3 +61,23 @@ def test_fewer_samples_than_classes_stay_sane(made):
     calibrator = calibrators.fit("dirichlet", before)
     assert any("fewer than the 10 classes" in note for note in calibrator.notes)
     assert torch.isfinite(calibrator(before).logits).all()
+
+
+@pytest.mark.parametrize("odir", [True, False])
+def test_float32_passes_reach_the_minimum_of_loss_and_pull(made, monkeypatch, odir):
+    logits, labels = made(1500, 40, seed=9)
+    pull = {"reg_lambda": 0.01, "reference_row": False, **({"reg_mu": 0.01} if odir else {})}
+    wide = calibrators.fit("dirichlet", Predictions(logits, labels), **pull)
+    monkeypatch.setattr("confide.calibrators.linear.WIDE_WORK", 0)
+    narrow = calibrators.fit("dirichlet", Predictions(logits.float(), labels), **pull)
+    log_probs = torch.log_softmax(logits, dim=1)
+
+    def objective(calibrator):
+        loss = torch.nn.functional.cross_entropy(log_probs @ calibrator.weights.T + calibrator.bias, labels)
+        square = (calibrator.weights**2).sum() - (calibrator.weights.diagonal() ** 2).sum() * odir
+        return float(loss + 0.01 * (square + (calibrator.bias**2).sum()))
+
+    assert objective(narrow) == pytest.approx(objective(wide), abs=1e-6)
+    # The row added to all rows is the one that makes the pull smallest.
+    shared = wide.weights - torch.diag(wide.weights.diagonal()) if odir else wide.weights
+    assert float(shared.sum(dim=0).abs().max()) < 1e-9
