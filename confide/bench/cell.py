@@ -94,8 +94,8 @@ def train(
 ) -> tuple[Trained, str]:
     """(the network, how it was rescued). One rule for all methods, which no test image enters.
 
-    A training whose loss is no longer finite is repeated once with gradients clipped at norm 1, and the cell says so. One
-    that ends without having learnt is a result and stays.
+    A training whose loss is no longer finite is repeated once with gradients clipped at norm 1, and the cell says so.
+    One that ends without having learnt is a result and stays.
     """
 
     def attempt(one: Settings) -> Trained:
