@@ -206,7 +206,7 @@ def extractors(words: list[str], n: int = 8192, batch_size: int = 512, device: s
         assert extractor.module is not None
         batch = torch.stack([extractor.prepare(image) for image in images[:batch_size]]).to(device)
         batch = batch.contiguous(memory_format=torch.channels_last)
-        extractor.module.to(device).eval()
+        extractor.module.to(device).to(memory_format=torch.channels_last).eval()
         with torch.inference_mode(), FlopCounterMode(display=False) as counter:
             extractor.encode(batch[:1])
         flops = counter.get_total_flops()

@@ -203,6 +203,9 @@ def _encoded(
     half = device.type == "cuda" if settings.amp is None else settings.amp
     if extractor.module is not None:
         extractor.module.to(device).eval()
+        if device.type == "cuda":
+            # Half-precision convolutions want the channels last; other layers do not mind.
+            extractor.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     own = Progress(f"features {extractor.name}", len(rows)) if progress is None else None
     with own or nullcontext(), torch.inference_mode():
         for batch in _prepared(extractor, part, rows, settings, augment, device):
