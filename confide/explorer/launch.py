@@ -60,7 +60,10 @@ def serve(
             say(line)
         if browser:
             webbrowser.open(address)
-        server.run(sockets=[listening])
+        try:
+            server.run(sockets=[listening])
+        finally:
+            app.explorer.close()
 
 
 def bind(host: str, port: int) -> socket.socket:

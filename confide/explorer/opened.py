@@ -43,12 +43,21 @@ class Explorer:
         self._warming = True
 
         def load() -> None:
-            if self.table.models:
-                model = self.table.models[0]
-                self.table.voice(model, self.layout.stages(model)[-1])
-            self.pictures.load()
+            try:
+                if self.table.models:
+                    model = self.table.models[0]
+                    self.table.voice(model, self.layout.stages(model)[-1])
+                self.pictures.load()
+            except Exception:
+                # What is wrong with a file is said to the request that needs it; after the end nobody asks.
+                self._warming = False
 
         threading.Thread(target=load, daemon=True).start()
+
+    def close(self) -> None:
+        """Let go of the databases."""
+        for part in (self.table, self.history, self.logits, self.tags):
+            part.close()
 
     @property
     def name(self) -> str:

@@ -191,6 +191,11 @@ class History:
             "prediction": [int(k) for _, _, k in kept],
         }
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+        del self._connection
+
     def _recorded(self, folder: Path, first: Path) -> str:
         if str(folder) not in self._splits:
             self._splits[str(folder)] = arrow_files.metadata_of(first).get("split", "")

@@ -132,6 +132,11 @@ class LogitsReader:
         columns: dict[str, Any] = {wide or "probs": values[None, :], "label": np.array([label])}
         return from_columns(columns, told, split, str(path))
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+        del self._connection
+
     def _place(self, path: Path, split: str, position: int) -> int | None:
         if path not in self._places:
             n = arrow_files.num_rows(path)

@@ -121,6 +121,11 @@ class Table:
         found = self._connection.cursor().execute(sql, list(parameters)).fetchnumpy()
         return np.ma.filled(next(iter(found.values())), 0)
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+        del self._connection
+
     def mark(self, row: int, kind: str | None) -> None:
         """Keep the mirror of the tags in step with their file."""
         with self._lock:

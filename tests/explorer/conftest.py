@@ -174,7 +174,7 @@ def serve() -> Iterator[Callable[..., Client]]:
     for server, thread, app in running:
         server.should_exit = True
         thread.join(10)
-        app.explorer.tags.close()
+        app.explorer.close()
 
 
 @pytest.fixture

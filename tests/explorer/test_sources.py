@@ -20,6 +20,8 @@ from confide.core.records import Scores, default_ids
 from confide.explorer import open_layout
 from confide.explorer.launch import bind
 
+pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
+
 
 def said_to(capsys, *words: str) -> str:
     assert main(["explore", *words]) == 1

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -141,20 +142,33 @@ def test_without_fiftyone_the_extra_is_named(client, monkeypatch):
     assert issubclass(MissingExtra, ImportError)
 
 
+def start(run_folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """The explorer as a user starts it, and its port."""
+    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    return started, int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_with_one_line(run_folder):
+    started, _ = start(run_folder)
+    time.sleep(1)
+    started.send_signal(signal.SIGINT)
+    _, complaints = started.communicate(timeout=60)
+    assert complaints.strip() in ("", "confide: stopped; the same command goes on where it was")
+
+
 @pytest.mark.slow
 def test_a_killed_explorer_loses_no_answered_tag(run_folder):
-    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0"]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    assert started.stdout is not None
-    port = int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]
+    started, port = start(run_folder)
     for row in range(25):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("PUT", f"/api/tag?row={row}", json.dumps({"action": "drop"}), {"X-Confide": "1"})
         assert connection.getresponse().status == 200
         connection.close()
     os.kill(started.pid, signal.SIGKILL)
-    started.wait(30)
-    started.stdout.close()
+    started.communicate(timeout=30)
     tags = Tags(run_folder / "tags.sqlite")
     assert len(tags.all()) == 25
     tags.close()
