@@ -89,7 +89,8 @@ def _norms_without_cudnn(model: nn.Module) -> Iterator[None]:
 
     def alone(forward: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
         with torch.backends.cudnn.flags(enabled=False):
-            return forward(batch)
+            # Its backward wants one dtype for the batch and the statistics, which autocast leaves in float32.
+            return forward(batch.float()).to(batch.dtype)
 
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     for norm in norms:

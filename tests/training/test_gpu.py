@@ -85,8 +85,9 @@ def test_a_stopped_run_ends_bit_for_bit_the_same(
     assert (unbroken.log["val_nll"] == resumed.log["val_nll"]).all()
 
 
-def test_members_are_stacked(bars: Dataset) -> None:
-    settings = Settings(**{**BASE, "model_options": {"width": 8, "hidden": 16}}, precision="float32")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_members_are_stacked(bars: Dataset, precision: str) -> None:
+    settings = Settings(**{**BASE, "model_options": {"width": 8, "hidden": 16}}, precision=precision)
     stacked, single = (fit_members(bars, settings, members=3, stack=stack) for stack in (None, False))
     assert all("stack of 3" in member.notes[-1] for member in stacked)
     for one, other in zip(stacked, single, strict=True):
