@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,13 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_marks_of_earlier_tests() -> None:
+    with suppress(InputError):
+        confide.check()
+
 
 SHAPES = [(0, 10), (1, 2), (257, 10), (64, 33), (37, 1000), (16, 1024), (5, 21843), (16, 21843)]
 FLOATING = tuple(name for name in STATISTICS if name != "prediction")
