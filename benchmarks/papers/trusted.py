@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from confide.bench.scales import SHORT
 from confide.bench.sources import Sources
 from confide.bench.values import Value
 from confide.core import files
+from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Split
 from confide.evaluation.trust import TrustValues
 from confide.training import Settings, Trained, fit, penultimate, predict
@@ -37,6 +39,10 @@ def rows(study: Study) -> list[dict[str, Any]]:
     path = study.folder / "trust" / "rows.json"
     if path.exists():
         return list(files.read_json(path)["rows"])
+    if list(path.parent.glob("scores-*.npz")):
+        found = from_table(path.parent)
+        files.write_json(path, found)
+        return list(found["rows"])
     if study.scale == "smoke":
         dataset = Sources({}, study.results.prepared, SMOKE_SAMPLES).dataset("fashion-sample")
         settings = [Settings(model="small_cnn", epochs=3, batch_size=64, learning_rate=0.05, seed=0)]
@@ -50,6 +56,25 @@ def rows(study: Study) -> list[dict[str, Any]]:
     seconds = {"all": time.monotonic() - began}
     files.write_json(path, {"origin": {**where(), "seconds": seconds}, "rows": found})
     return found
+
+
+def from_table(folder: Path) -> dict[str, Any]:
+    """The same from what `benchmarks/papers/trust_table.py --collect` left in OUT/trust: clean test images only."""
+    about = files.read_json(folder / "machine.json")
+    found = []
+    for path in sorted(folder.glob("scores-*.npz")):
+        seed = int(path.stem.rpartition("-")[2])
+        said = Predictions.load(folder / f"test-{seed}.parquet")
+        columns, _ = files.read_table(path)
+        for name in PREDICTORS:
+            stored = name.replace(", released", ", broadcast")
+            if stored in columns:
+                line = columns.get(f"{stored}|threshold")
+                one = TrustValues(columns[stored], None if line is None else float(line))
+                found.append({"seed": seed, "domain": "clean", "predictor": name, **measured(said, one)})
+    commit = about.get("commit") or where()["commit"]
+    told = {"hardware": about["device"], "commit": commit, "command": about["command"], "seconds": {}}
+    return {"origin": told, "rows": found}
 
 
 def origin(study: Study) -> list[Mapping[str, Any]]:

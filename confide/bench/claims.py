@@ -3,7 +3,9 @@
 One rule for all: a claim is looked at on every dataset at hand. There it **holds** when the difference has the claimed
 sign and the paired t-test over seeds, Holm-corrected over all the item's claims, is below 0.05; it **fails** when the
 sign is the other one; else it is **open**. Holds everywhere: reproduced. Fails everywhere: not. Anything between:
-partly. No numbers: not testable here. Trends and limits have no test: they hold or fail by what they say of themselves.
+partly. No numbers: not testable here. A comparison whose cells are missing is open. A network that did not learn
+(validation accuracy below twice chance) does not count: a claim in its favour fails, one against it is not looked at.
+Trends and limits have no test: they hold or fail by what they say of themselves.
 """
 
 from __future__ import annotations
@@ -66,12 +68,21 @@ class Better:
         found = []
         for dataset in dict.fromkeys(one.dataset for one in values):
             own = places.get((dataset, self.method, self.quantity, None), {})
-            for other in self.than:
-                test = paired(own, places.get((dataset, other, self.quantity, None), {}))
+            if own and not any(map(math.isfinite, own.values())):
+                found.append(Look(dataset, f"{self.method} did not learn", False, tested=False))
+                continue
+            others = {other: places.get((dataset, other, self.quantity, None), {}) for other in self.than}
+            tests = {other: paired(own, values) for other, values in others.items()}
+            if not any(test.seeds for test in tests.values()):
+                continue
+            for other, test in tests.items():
+                gain = test.difference if self.higher else -test.difference
+                words = f"against {other} {test.difference:+.3g}"
                 if test.seeds:
-                    gain = test.difference if self.higher else -test.difference
-                    words = f"against {other} {test.difference:+.3g}"
                     found.append(Look(dataset, words, gain > 0, test.p_value))
+                elif not others[other]:
+                    # What is not there cannot be beaten: the claim stays open.
+                    found.append(Look(dataset, f"against {other} no cells", True))
         return found
 
 
@@ -121,8 +132,10 @@ class Limit:
         found = []
         for (dataset, method, quantity, _), by_seed in by_place(values).items():
             if (method, quantity) == (self.method, self.quantity) and by_seed:
-                mean = float(np.mean(list(by_seed.values())))
-                words = f"{quantity} of {method} is {mean:.3g}"
+                mean = (
+                    float(np.nanmean(list(by_seed.values()))) if any(map(math.isfinite, by_seed.values())) else math.nan
+                )
+                words = f"{quantity} of {method} is {mean:.3g}" if math.isfinite(mean) else f"{method} did not learn"
                 found.append(Look(dataset, words, self.low <= mean <= self.high, tested=False))
         return found
 
@@ -167,7 +180,7 @@ def _verdict(claim: Claim, looks: list[Look], corrected: Mapping[int, float], na
     groups: dict[tuple[str, str], list[str]] = {}
     for look, state in zip(looks, states, strict=True):
         p = corrected[id(look)]
-        shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (one seed, no test)" if look.tested else ""
+        shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (no test)" if look.tested else ""
         groups.setdefault((names.get(look.where, look.where), state), []).append(look.words + shown)
     parts = [f"{where} {state}: {', '.join(words)}" for (where, state), words in groups.items()]
     return Verdict(claim.text, verdict, "; ".join(parts))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +29,9 @@ SMOKE_SAMPLES = 300
 
 NAMES = {"cifar10": "CIFAR-10", "tiny32": "Tiny-ImageNet-32", "fashion-sample": "Fashion-MNIST sample"}
 LITE = ("cifar10", "tiny32")
+CHANCE = {"cifar10": 1 / 10, "tiny32": 1 / 200, "fashion-sample": 1 / 10, "cifar100": 1 / 100, "tiny-imagenet": 1 / 200}
+LEARNT = 2.0
+"""Times chance: a network whose validation accuracy is below has not learnt."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +120,24 @@ class Item:
         pairs = dict.fromkeys((row.dataset, row.method) for row in rows)
         # A row that is no cell's, such as a mean of several, comes from all of the item's cells.
         about = {pair: _about(list(study.results.of(*pair).values()) or every) for pair in pairs}
-        said = tuple(verdicts(self.claims, values, NAMES))
+        said = tuple(verdicts(self.claims, without_failed(values, study.results), NAMES))
         if study.scale == "smoke":
             said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
         rescued = tuple(str(one["name"]) for one in every if one.get("rescued"))
         return Outcome(tuple(rows), said, tuple(missing), about, rescued)
+
+
+def without_failed(values: Sequence[Value], results: Results) -> list[Value]:
+    """The values with those of networks that did not learn made NaN: low confidence at chance is no calibration."""
+    failed = {
+        (cell["dataset"], cell["method"]["name"], int(cell["seed"]))
+        for cell, accuracy in ((one["cell"], one["validation"]["raw"]["accuracy"]) for _, one in results.cells.values())
+        if accuracy < LEARNT * CHANCE.get(cell["dataset"], 0.0)
+    }
+    return [
+        replace(one, value=math.nan) if (re.split(" /|,", one.dataset)[0], one.method, one.seed) in failed else one
+        for one in values
+    ]
 
 
 def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | None]]) -> tuple[Reported, ...]:

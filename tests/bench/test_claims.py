@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from confide.bench.claims import Better, Limit, Trend, Untestable, verdicts
@@ -35,6 +37,20 @@ CLAIM = Better("new has a lower ECE", "new", ("old",), "ece")
 )
 def test_the_verdict_follows_from_sign_and_test_on_every_dataset(differences, expected):
     assert verdicts([CLAIM], values(differences))[0].verdict == expected
+
+
+def test_what_is_missing_keeps_a_claim_open():
+    claim = Better("new beats both", "new", ("old", "absent"), "ece")
+    found = verdicts([claim], values({"a": CLEAR}))[0]
+    assert found.verdict == "partly"
+    assert "against absent no cells" in found.why
+
+
+def test_a_network_that_did_not_learn_wins_nothing():
+    nothing = [Value("a", "new", "ece", 0, math.nan), Value("a", "old", "ece", 0, 5.0)]
+    assert verdicts([CLAIM], nothing)[0].verdict == "not"
+    assert verdicts([Better("old is better", "old", ("new",), "ece")], nothing)[0].verdict == "not testable here"
+    assert verdicts([Limit("small", "new", "ece", high=9.0)], nothing)[0].why == "a fails: new did not learn"
 
 
 def test_higher_is_better_where_the_claim_says_so():
