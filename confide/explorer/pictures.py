@@ -38,7 +38,7 @@ class Pictures:
         self.layout, self.samples = layout, samples
         self._lock = threading.Lock()
         self._dataset: Dataset | None = None
-        self._places: dict[str, tuple[Split, Any]] = {}
+        self._places: dict[str, list[tuple[Split, Any]]] = {}
         self.reason = "" if layout.data is not None else self._advice("no dataset is named")
         self.loaded = layout.data is None
 
@@ -57,6 +57,8 @@ class Pictures:
                 self._dataset = data.load_dataset(source.source, seed=source.seed, **dict(source.options))
             except (InputError, OptionError, MissingExtra, OSError) as error:
                 self.reason = self._advice(str(error).split(";")[0])
+            if self._dataset is not None and not self.samples.class_names:
+                self.samples.class_names = tuple(self._dataset.class_names)
             self.loaded = True
 
     @property
@@ -65,20 +67,15 @@ class Pictures:
         self.load()
         return "none" if self._dataset is None else self._dataset.kind
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The names of the dataset's classes, where it is loaded."""
-        self.load()
-        return () if self._dataset is None else tuple(self._dataset.class_names)
-
     def content(self, row: int, longest_side: int = LONGEST_SIDE) -> Content:
         """The picture or text of a row."""
         self.load()
         if self._dataset is None:
             return Content(reason=self.reason)
         split = self.samples.split_of(row)
-        part, places = self._part(split)
-        place = row - self.samples.starts[split] if places is None else places[row - self.samples.starts[split]].as_py()
+        position = row - self.samples.starts[split]
+        found = ((part, position if at is None else at[position].as_py()) for part, at in self._parts(split))
+        part, place = next(((part, place) for part, place in found if place is not None), (None, None))
         if part is None or place is None:
             return Content(reason="it is not in the dataset")
         try:
@@ -96,31 +93,30 @@ class Pictures:
         found = [self.content(row).text for row in rows]
         return [None if t is None else t[:SHORT_TEXT] for t in found]
 
-    def _part(self, split: str) -> tuple[Any, Any]:
-        """The dataset's split that holds the samples of a split here, and where: places, or None for the same order."""
+    def _parts(self, split: str) -> list[tuple[Split, Any]]:
+        """The dataset's splits that hold the samples of a split here, and where: places, or None for the same order."""
         with self._lock:
             if split not in self._places:
                 self._places[split] = self._search(split)
             return self._places[split]
 
-    def _search(self, split: str) -> tuple[Any, Any]:
+    def _search(self, split: str) -> list[tuple[Split, Any]]:
         assert self._dataset is not None
         wanted = self.samples.ids[split]
         # A run sets a part of val apart under a name of its own: any split may hold it, the like-named one first.
         names = sorted(self._dataset.splits, key=lambda name: (name != split, name != "val"))
-        best: tuple[Any, Any, int] = (None, None, 0)
+        holding: list[tuple[Split, Any]] = []
         for name in names:
             part = self._dataset.splits[name]
             known = pa.array(part.ids).cast(pa.string())
             if known.equals(wanted):
-                return part, None
+                return [(part, None)]
             places = pc.index_in(wanted, value_set=known)
-            found = len(places) - places.null_count
-            if found > best[2]:
-                best = part, places, found
-            if found == len(wanted):
-                break
-        return best[:2] if best[2] else (None, pa.nulls(len(wanted), pa.int32()))
+            if places.null_count == 0:
+                return [(part, places)]
+            if places.null_count < len(places):
+                holding.append((part, places))
+        return holding
 
 
 def _encoded(pixels: Any, longest_side: int) -> Content:

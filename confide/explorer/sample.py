@@ -117,8 +117,8 @@ def _top(table: Table, question: Question, row: int, logits: LogitsReader) -> di
     voice = question.voice
     spoken = None if voice is None else logits.read(voice.model, row)
     if voice is None or spoken is None:
-        why = "Of this sample only the predicted class is known, or nothing."
-        return {"missing": Missing("Top classes", why, table.layout.rerun or "confide predict").__dict__}
+        why = "There are no predictions here." if voice is None else "All probabilities of this sample are not known."
+        return {"missing": Missing("Top classes", why, table.layout.rerun or "confide predict --help").__dict__}
     stage = voice.stage if voice.stage != RAW else table.layout.stages(voice.model)[-1]
     before = spoken.probabilities()[0].double()
     calibrator = load_calibrator(table.layout, voice.model, stage)

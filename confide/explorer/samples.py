@@ -44,9 +44,9 @@ class Column:
         return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Samples:
-    """The table, its columns by key, and how it was scored."""
+    """The table, its columns by key, and how it was scored; names of classes may come later, with the dataset."""
 
     table: pa.Table
     columns: Mapping[str, Column]

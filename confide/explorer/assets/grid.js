@@ -9,7 +9,7 @@ const FAST = 1.5; // px per ms; faster than this nothing can be read, so only pl
 const CALM = 140; // ms without such speed before anything is fetched: a slow frame is not a slow reader
 const SHAPES = {
   image: { least: 78, height: (w) => w + 4 + 33 },
-  text: { least: 208, height: () => 132 },
+  text: { least: 208, height: () => 120 },
   none: { least: 148, height: () => 58 },
 };
 
