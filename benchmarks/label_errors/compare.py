@@ -82,6 +82,9 @@ def kept(archive: Any, name: str, labels: np.ndarray, wrong: np.ndarray) -> dict
     own = scored(archive[f"{name}/suspicion"], archive[f"{name}/wrong"], wrong)
     own |= {"seconds": float(archive[f"{name}/seconds"]), "rmd_auroc": quality(archive[f"{name}/rmd"], wrong)["auroc"]}
     found: dict[str, Any] = {"confide": own}
+    if f"{name}/with model/suspicion" in archive:
+        parts = (archive[f"{name}/with model/{key}"] for key in ("suspicion", "wrong"))
+        found["confide, with the same model out of fold"] = scored(*parts, wrong)
     for key in archive.files:
         if key.startswith(f"{name}/probs "):
             found[f"cleanlab, C {key.split()[-1]}"] = theirs(archive[key], labels, wrong)

@@ -2,9 +2,10 @@
 
     python benchmarks/label_errors/device.py CIFAR_FOLDER cifar10n.npz OUT.npz [--packages FOLDER] [--jobs 15]
 
-OUT.npz (about 15 MB for all 50,000 images) holds, per noise, our suspicion and decisions, RMD, and the probabilities of
-logistic regression out of fold (5 folds, standardised features) for each strength C; compare.py --from OUT.npz
-then ranks them by cleanlab, wherever that is installed. Features are extracted and judged on a GPU where there is one.
+OUT.npz (about 13 MB for all 50,000 images) holds, per noise, our suspicion and decisions (by the features alone, and
+with the model averaged in), RMD, and the probabilities of the model, logistic regression out of fold (5 folds,
+standardised features), for each strength C; compare.py --from OUT.npz then ranks them by cleanlab, wherever that is
+installed. Features are extracted and judged on a GPU where there is one.
 """
 
 from __future__ import annotations
@@ -37,13 +38,19 @@ def extracted(images: np.ndarray, labels: np.ndarray, device: str, batch_size: i
     return np.asarray(found.values)
 
 
-def judged(rows: np.ndarray, labels: np.ndarray, device: str) -> dict[str, np.ndarray]:
-    """Our suspicion, decision and RMD of every sample, and how long the verdicts took."""
+def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Our suspicion, decision and RMD of every sample, and how long the verdicts took.
+
+    Args:
+        probs: a model's out-of-fold probabilities, averaged in.
+    """
     from confide import difficulty
+    from confide.core.predictions import Predictions
 
     values = torch.from_numpy(rows).to(device)
+    said = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)
     began = time.perf_counter()
-    found = difficulty.verdicts(values, labels)
+    found = difficulty.verdicts(values, labels, predictions=said)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", values, labels).values
     print(f"verdicts in {seconds:.1f} s: {int(found.fit.wrong.sum())} labels look wrong", flush=True)
@@ -123,7 +130,12 @@ def main() -> None:
         result |= {f"{name}/{key}": value for key, value in judged(rows, noisy, args.device).items()}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(args.out, **result)  # what took a GPU is kept whatever comes after
-    np.savez_compressed(args.out, **result, **out_of_fold(rows, given, args.strength, args.jobs))
+    said = out_of_fold(rows, given, args.strength, args.jobs)
+    np.savez_compressed(args.out, **result, **said)
+    for name, noisy in given.items():
+        found = judged(rows, noisy, args.device, said[f"{name}/probs {args.strength[0]:g}"])
+        result |= {f"{name}/with model/{key}": found[key] for key in ("suspicion", "wrong")}
+    np.savez_compressed(args.out, **result, **said)
     print(f"{args.out}: {args.out.stat().st_size / 2**20:.1f} MiB")
 
 
