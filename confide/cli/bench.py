@@ -135,7 +135,13 @@ def _note_origin(commit: str) -> None:
     """The command and the commit, for the result files that workers write."""
     if commit:
         os.environ["CONFIDE_COMMIT"] = commit
-    os.environ["CONFIDE_COMMAND"] = shlex.join(["confide", *sys.argv[1:]])
+    os.environ["CONFIDE_COMMAND"] = shlex.join(["confide", *map(_short, sys.argv[1:])])
+
+
+def _short(word: str) -> str:
+    """A word of the command without the folders of this machine."""
+    name, sign, value = word.rpartition("=")
+    return name + sign + (Path(value).name if value.startswith("/") else value)
 
 
 def _pairs(texts: list[str], what: str) -> dict[str, str]:

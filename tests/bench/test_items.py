@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -124,6 +125,13 @@ def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
     said = capsys.readouterr().err
     assert "needs a checkout" in said
     assert said.count("\n") == 1
+
+
+def test_the_command_that_is_kept_names_no_folder_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["confide", "bench", "grid", "--data", "cifar10=/home/me/cifar", "--out", "/x/y/z"])
+    monkeypatch.setenv("CONFIDE_COMMAND", "")
+    assert main(["bench"]) == 0
+    assert os.environ["CONFIDE_COMMAND"] == "confide bench grid --data cifar10=cifar --out z"
 
 
 def test_lite_without_cells_says_what_is_missing(tmp_path, capsys):
