@@ -59,7 +59,7 @@ def shown(row: dict[str, tuple[float, float, int]], quantity: str) -> str:
     if quantity not in row:
         return ""
     mean, deviation, _ = row[quantity]
-    digits = 4 if quantity.startswith("nll") else 2
+    digits = {"nll": 4, "p o": 3}.get(quantity[:3], 2)
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if math.isfinite(deviation) else "")
 
 
