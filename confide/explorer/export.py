@@ -18,6 +18,7 @@ from confide.explorer.questions import Question
 from confide.explorer.table import Table
 
 FORMATS = ("csv", "parquet")
+RESERVED = {"id", "filepath", "tags", "metadata", "created_at", "last_modified_at", "ground_truth", "relabel"}
 FORMULA = r"^([=+@\t\r]|-[^0-9.])"
 """How a cell begins that a spreadsheet would take for a formula."""
 
@@ -105,8 +106,7 @@ def to_fiftyone(found: pa.Table, rows: Order, pictures: Pictures, folder: Path, 
         import fiftyone
     except ImportError:
         raise MissingExtra("fiftyone", "fiftyone", "the export to FiftyOne") from None
-    dataset = fiftyone.Dataset(name, overwrite=True)
-    dataset.persistent = True
+    dataset = _new_dataset(fiftyone, name)
     samples = []
     for row, record in zip(rows.tolist(), found.to_pylist(), strict=True):
         content = pictures.content(row)
@@ -120,6 +120,18 @@ def to_fiftyone(found: pa.Table, rows: Order, pictures: Pictures, folder: Path, 
     return dataset
 
 
+def _new_dataset(fiftyone: Any, name: str) -> Any:
+    """A dataset of a name that is not taken; what FiftyOne's own database refuses is one line."""
+    try:
+        taken = fiftyone.dataset_exists(name)
+        dataset = None if taken else fiftyone.Dataset(name, persistent=True)
+    except Exception as error:  # its database is a program of its own, with errors of many kinds
+        raise InputError(f"FiftyOne must be able to open its database, but: {str(error).splitlines()[0]}") from None
+    if taken:
+        raise InputError(f"FiftyOne must not have a dataset '{name}' yet, but it has; choose another name")
+    return dataset
+
+
 def _fiftyone_sample(fiftyone: Any, path: Path, record: dict[str, Any]) -> Any:
     sample = fiftyone.Sample(filepath=str(path.resolve()), tags=[record["tag"]] if record["tag"] else [])
     if record.get("label_name") is not None:
@@ -129,9 +141,11 @@ def _fiftyone_sample(fiftyone: Any, path: Path, record: dict[str, Any]) -> Any:
         sample["prediction"] = said
     if record.get("new_label_name") is not None:
         sample["relabel"] = fiftyone.Classification(label=record["new_label_name"])
-    taken = {"id", "tag", "label", "label_name", "prediction", "prediction_name", "new_label", "new_label_name"}
+    done = {"id", "tag", "label", "label_name", "prediction", "prediction_name", "new_label", "new_label_name"}
     sample["sample_id"] = record["id"]
     for key, value in record.items():
-        if key not in taken and value is not None:
-            sample[re.sub(r"\W", "_", key)] = value
+        if key not in done and value is not None:
+            # Names FiftyOne keeps for itself get a mark of their own.
+            plain = re.sub(r"\W", "_", key)
+            sample[f"column_{plain}" if plain in RESERVED or not plain[:1].isalpha() else plain] = value
     return sample

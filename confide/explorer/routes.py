@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -148,7 +149,7 @@ class Routes:
     def fiftyone(self, request: Request) -> Response:
         question = self.question(request)
         rows = self.explorer.chosen(question, request.query_params.get("what", "selection"))
-        name = f"confide-{self.explorer.name}"
+        name = f"confide-{self.explorer.name}-{datetime.now():%Y%m%d-%H%M%S}"
         found = export.export_table(self.explorer.table, question, rows)
         folder = self.explorer.layout.tags.with_name("fiftyone")
         made = export.to_fiftyone(found, rows, self.explorer.pictures, folder, name)

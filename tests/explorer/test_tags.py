@@ -110,9 +110,9 @@ def test_fiftyone_gets_pictures_labels_and_tags(client, run_folder, monkeypatch)
     made: dict[str, object] = {}
 
     class Dataset(list):  # type: ignore[type-arg]
-        def __init__(self, name: str, overwrite: bool) -> None:
+        def __init__(self, name: str, persistent: bool) -> None:
             super().__init__()
-            made.update(name=name, dataset=self, overwrite=overwrite)
+            made.update(name=name, dataset=self, persistent=persistent)
 
         def add_samples(self, samples: list[object]) -> None:
             self.extend(samples)
@@ -123,15 +123,28 @@ def test_fiftyone_gets_pictures_labels_and_tags(client, run_folder, monkeypatch)
 
     stand_in = types.ModuleType("fiftyone")
     stand_in.Dataset, stand_in.Sample, stand_in.Classification = Dataset, Sample, dict  # type: ignore[attr-defined]
+    stand_in.dataset_exists = lambda name: name in made.values()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fiftyone", stand_in)
     client.put(f"tag?row={row_of(client, 'test-006')}", {"action": "relabel", "new_label": 0})
     status, _, content = client.send("POST", "/api/fiftyone?what=tags", {}, {"X-Confide": "1"})
-    assert (status, json.loads(content)) == (200, {"name": "confide-small", "samples": 1})
+    assert (status, json.loads(content)) == (200, {"name": made["name"], "samples": 1})
+    assert str(made["name"]).startswith("confide-small-20")
+    assert made["persistent"] is True
     (sample,) = made["dataset"]  # type: ignore[misc]
     assert sample["tags"] == ["relabel"]
     assert sample["ground_truth"] == {"label": "<script>alert(1)</script>"}
     assert sample["relabel"] == {"label": "shirt"}
     assert Path(sample["filepath"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_fiftyone_that_has_the_name_or_no_database_is_one_line():
+    from confide.explorer.export import _new_dataset
+
+    stand_in = types.SimpleNamespace(dataset_exists=lambda name: True)
+    with pytest.raises(InputError, match="must not have a dataset 'mine' yet"):
+        _new_dataset(stand_in, "mine")
+    with pytest.raises(InputError, match="must be able to open its database, but: "):
+        _new_dataset(types.SimpleNamespace(), "mine")
 
 
 def test_without_fiftyone_the_extra_is_named(client, monkeypatch):
