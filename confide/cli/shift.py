@@ -18,8 +18,6 @@ EXAMPLE = """\
   confide shift runs/ce --data fashion-sample --words fog gaussian_noise pgd --severities 1 3 5
   confide shift runs/intents --data clinc150:data_full.json --ood out-of-scope"""
 
-TABLE = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
@@ -68,6 +66,7 @@ def from_evaluate(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Grid, foreign data, report."""
+    from confide.cli.shift_tables import tables
     from confide.cli.tables import print_json
     from confide.data import load_dataset
     from confide.report import write_report
@@ -236,41 +235,3 @@ def _option(text: str) -> tuple[str, Any]:
     if not sign:
         raise InputError(f"an option must be NAME=VALUE, got '{text}'")
     return name.strip(), yaml.safe_load(value)
-
-
-def tables(found: Evaluation) -> list[str]:
-    """Means over the cells beside the clean values, and the foreign sets."""
-    from confide.cli.tables import text_table
-
-    lines = []
-    rows = []
-    for m in found.measurements:
-        if m.metric == "accuracy" and m.group in (None, "shift=mean"):
-            where = {"model": m.model, "stage": m.stage, "group": m.group}
-            values = [_number(found, word, where) for word in TABLE]
-            rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
-    if rows:
-        lines.append(text_table(["model", "stage", "images", *TABLE], rows))
-    groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
-    if groups:
-        rows = [
-            [m.model, str(m.group)[4:], str(m.score), f"{m.value:.4f}"]
-            + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in OOD_TABLE]
-            for m in groups
-        ]
-        lines.append("\n" + text_table(["model", "foreign", "score", "auroc", *OOD_TABLE], rows))
-    return lines
-
-
-OOD_TABLE = ("aupr_in", "aupr_out", "fpr95")
-
-
-def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:
-    for m in found.measurements:
-        if (
-            m.metric == word
-            and m.score in (None, "msp", where.get("score"))
-            and all(getattr(m, k) == v for k, v in where.items())
-        ):
-            return f"{m.value:.4f}"
-    return "-"

@@ -92,9 +92,9 @@ def _same(predictions: Predictions) -> Predictions:
 
 
 def cell_rows(measured: Measured, model: str) -> list[Measurement]:
-    """Every number of every cell (`shift=fog/3`), its mean over the cells and over those of a severity."""
+    """Every number of every cell (`shift=fog/3`), its mean over the cells and over those of a severity (0 is clean)."""
     groups: dict[str, Sequence[Cell]] = {cell.group: (cell,) for cell in measured.shifted}
-    groups |= {f"shift=severity {s}": measured.at(s) for s in measured.severities}
+    groups |= {f"shift=severity {s}": measured.at(s) for s in (0, *measured.severities)}
     groups[MEAN] = measured.shifted
     keys = dict.fromkeys((r["stage"], r["score"], r["metric"]) for r in measured.rows[model, measured.cells[0]])
     rows = []

@@ -48,6 +48,9 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
     command += ["--ood", str(folder / "stripes.npz"), "--no-intervals", "--quiet", "--out", str(out)]
     assert main(command) == 0
     told = capsys.readouterr().out
+    assert "severity 5" in told
+    assert "ece trust:steep_slope" in told
+    assert "ece trust:entropy" not in told  # an order alone claims no chance
     assert "mean of cells" in told
     assert "stripes" in told
     assert "temperature" in told

@@ -47,6 +47,7 @@ def test_every_cell_and_its_means_are_measured(split):
     cells = {m.group for m in found.measurements if (m.group or "").startswith("shift=")}
     assert cells == {
         *(f"shift={word}/{s}" for word in ("fog", "impulse_noise") for s in (1, 5)),
+        "shift=severity 0",
         "shift=severity 1",
         "shift=severity 5",
         "shift=mean",
