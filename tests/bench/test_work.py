@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from confide.bench import Method, lite_cells, run_grid, standing
 from confide.bench.cell import read_predictions
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
+from confide.bench.work import work
 from confide.core.door import InputError
 from confide.training import fit
 from tests.bench.conftest import cells
@@ -67,14 +69,12 @@ def test_a_failed_cell_stops_no_other(place):
 
 
 def test_a_training_that_diverged_is_repeated_with_clipped_gradients(place, monkeypatch):
-    from confide.bench import cell as module
-
     def diverges_unclipped(dataset, settings, **given):
         if settings.clip_norm is None:
             raise InputError("the loss became NaN or infinite at epoch 7, step 6, batch with ids a, b, ...")
         return fit(dataset, settings, **given)
 
-    monkeypatch.setattr(module, "fit", diverges_unclipped)
+    monkeypatch.setattr("confide.bench.cell.fit", diverges_unclipped)
     grid = cells(PLAIN)
     run_grid(grid, place)
     found = result(place, grid[0])
@@ -107,8 +107,6 @@ def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
     grid = cells(PLAIN)
     claims = place.out / "claims"
     claims.mkdir(parents=True)
-    from confide.bench.work import work
-
     (claims / f"{grid[0].name}.tries").write_text("2")
     payload = {
         "cells": [grid[0].as_dict()],
@@ -134,8 +132,6 @@ def test_results_travel_in_an_archive(place, tmp_path):
 
 
 def test_an_archive_with_other_files_is_refused(tmp_path):
-    import tarfile
-
     (tmp_path / "evil").write_text("x")
     for name in ("../evil", "cells/../../evil", "other/evil", "cells/deep/evil", "cells/.hidden"):
         with tarfile.open(tmp_path / "bad.tar", "w") as tar:
