@@ -230,6 +230,17 @@ def test_when_nothing_fits_the_blamed_filter_is_a_button(look, client):
     wait_for_count(page, client.get("find", split="test", outcome="wrong")["count"])
 
 
+def test_an_address_that_means_nothing_is_said_and_left_behind(look, client):
+    page = look(client, "?split=test")
+    page.goto(f"http://127.0.0.1:{client.port}/?nonsense=1")
+    page.locator("[data-notice=error]").wait_for()
+    assert "there is no column 'nonsense'" in page.locator("#notices").inner_text()
+    page.get_by_role("button", name="Show everything").click()
+    wait_for_count(page, 180)
+    page.locator("[data-notice=error]").wait_for(state="detached")
+    page.complaints[:] = [c for c in page.complaints if "400" not in c]
+
+
 def test_missing_pictures_leave_the_rows(look, serve, run_folder):
     (run_folder / "pictures.npz").unlink()
     page = look(serve(run_folder))

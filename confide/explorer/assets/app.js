@@ -195,7 +195,8 @@ function notices() {
 
 function complain(error) {
   if (error.name === "AbortError" || error instanceof TypeError) return;
-  notice("error", el("p", { class: "pr" }, error.message));
+  const start_again = el("button", { type: "button", class: "lnk", onclick: () => state.open("") }, "Show everything");
+  notice("error", el("p", {}, el("span", { class: "pr" }, error.message), " ", start_again));
 }
 
 function lost() {

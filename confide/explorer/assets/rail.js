@@ -8,6 +8,7 @@ const LISTS = { verdict: "Looks", label: "Label", prediction: "Predicted", split
 const LOOKS = { "wrong label": "mislabelled" };
 const opened = new Set();
 const nodes = new Map();
+let dragged = null; // the part whose brush is held: an answer that comes meanwhile must not replace it
 
 export const looks = (word) => LOOKS[word] || word;
 export const openColumns = () => [...opened].map((key) => ["open", key]);
@@ -29,7 +30,7 @@ export function show(about, columns, found) {
   const holding = document.activeElement && document.activeElement.closest && document.activeElement.closest("[data-part]");
   const focus = holding && rail.contains(holding) ? [holding.dataset.part, document.activeElement.dataset.focus] : null;
   for (const [key, make] of wanted) {
-    if (key === "search" && nodes.has(key)) continue; // someone may be typing
+    if ((key === "search" || key === dragged) && nodes.has(key)) continue; // someone may be typing or dragging
     const fresh = make();
     fresh.dataset.part = key;
     if (nodes.has(key)) nodes.get(key).replaceWith(fresh); else rail.append(fresh);
@@ -91,6 +92,7 @@ function brush(column, counts) {
   chart.addEventListener("pointerdown", (e) => {
     chart.setPointerCapture(e.pointerId);
     start = place(e);
+    dragged = chart.closest("[data-part]").dataset.part;
     const near = (k) => Math.abs(k - start) <= 1.5;
     held = near(from) && (from > 0 || start <= 1) ? "left" : near(to) && (to < BINS || start >= BINS - 1) ? "right" : "new";
     e.preventDefault();
@@ -106,8 +108,9 @@ function brush(column, counts) {
   chart.addEventListener("pointerup", (e) => {
     if (!held) return;
     if (held === "new" && place(e) === start) { from = 0; to = BINS; } // a click beside the handles clears
-    held = null; draw(); commit();
+    held = dragged = null; draw(); commit();
   });
+  chart.addEventListener("pointercancel", () => { held = dragged = null; });
   for (const [node, name] of [[left, "left"], [right, "right"]]) node.addEventListener("keydown", (e) => {
     const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 6, PageDown: -6 }[e.key];
     if (!by) return;
