@@ -28,6 +28,7 @@ SMALLEST_COUNT = 1e-12
         {"include_c": True},
         {"accumulate": True},
         {"form": "released"},
+        {"detach_weight": True},
     ),
     ranges={"coverage": (0.0, 1.0), "smoothing": (1e-4, 100.0), "bins": (1, 100_000), "batch_size": (1, 1e9)},
     choices={"score": SCORES, "form": ("paper", "released")},
@@ -47,6 +48,8 @@ class SelectiveAU(LossModule):
         include_c: multiply by 1 / G(t), as eqs. 19 and 22 of the paper; its code and appendix leave the factor out.
         accumulate: keep the histogram over the batches of an epoch (training mode); `end_epoch` clears it.
         batch_size: n of the bounds [1/(n+1), n/(n+1)] that G is clamped to. Default: the actual batch.
+        detach_weight: no gradient through b_i. With it, every sample lowers its loss by being less sure than the
+            others, and a network that starts from nothing ends at equal probabilities (docs/findings.md).
         form: `released` applies softmax twice, lets the gradient through t, and its entropy score is always 1.
     """
 
@@ -62,9 +65,11 @@ class SelectiveAU(LossModule):
         include_c: bool = False,
         accumulate: bool = False,
         batch_size: int | None = None,
+        detach_weight: bool = False,
         form: str = "paper",
     ) -> None:
         super().__init__()
+        self.detach_weight = bool(detach_weight)
         self.score, self.form, self.include_c, self.accumulate = score, form, include_c, accumulate
         self.coverage, self.smoothing, self.batch_size = float(coverage), float(smoothing), batch_size
         self.register_buffer("histogram", torch.zeros(int(bins), dtype=torch.float64))
@@ -82,11 +87,12 @@ class SelectiveAU(LossModule):
             statistics = simplex_statistics(logits, labels, ("log_p_true", *wanted_by(self.score)))
             log_p, scores = statistics.log_p_true, scores_of(statistics, self.score)
             scores = 1 + scores / math.log(logits.shape[1]) if self.score == "entropy" else scores
-        return -self._weights(scores) * log_p
+        weights = self._weights(scores)
+        return -(weights.detach() if self.detach_weight else weights) * log_p
 
     def _fused(self, logits: Tensor, labels: Tensor) -> Tensor | None:
         """The whole loss by GPU kernels over vectors, for the options they have."""
-        if self.form == "released" or self.score != "msp" or self.include_c or self.accumulate:
+        if self.form == "released" or self.score != "msp" or self.include_c or self.accumulate or self.detach_weight:
             return None
         size = self.batch_size or len(logits)
         return weighted_by_distribution(logits, labels, self.coverage, self.smoothing, len(self.histogram), size)

@@ -123,3 +123,16 @@ def test_group_dro_moves_weight_to_the_worse_group_in_training_mode_only():
         loss(logits, labels, groups=torch.tensor([0, 5]))
     with pytest.raises(InputError, match="an adjustment needs group_counts"):
         losses.create("group_dro", adjustment=1.0)
+
+
+def test_selective_au_with_detached_weights_has_the_gradient_of_weighted_cross_entropy():
+    logits = torch.randn(32, 5, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, 5, (32,))
+    found = losses.selective_au(logits, labels, detach_weight=True)
+    torch.testing.assert_close(found, losses.selective_au(logits, labels))
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    plain = losses.cross_entropy(logits, labels)
+    (wanted,) = torch.autograd.grad(plain, logits, (found / plain).detach())
+    torch.testing.assert_close(gradient, wanted)
+    (through,) = torch.autograd.grad(losses.selective_au(logits, labels).sum(), logits)
+    assert not torch.allclose(gradient, through)
