@@ -196,7 +196,15 @@ def foreign_scores(
     how = {"columns": ",".join(hard["val"]), "reference": features["train"], "seed": seed}
     combined = confide.trust.fit("combined", seen["val"], features["val"], **how)
     scores["combined, pre-trained"] = values_of(combined, seen, features)
+    both = {name: side_by_side(features[name], pretrained[name]) for name in ("val", "test")}
+    scores["steep_slope, tuned, pre-trained"] = values_of(tuned_steep_slope(said, both, seed), said, both)
     return scores
+
+
+def side_by_side(own: Features, other: Features) -> Features:
+    """Both feature rows of every sample, as one row."""
+    values = np.concatenate([np.asarray(own.values[:]), np.asarray(other.values[:])], axis=1)
+    return Features(values, own.labels, own.ids, f"{own.extractor}+{other.extractor}", own.split)
 
 
 def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
