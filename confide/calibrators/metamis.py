@@ -15,7 +15,7 @@ from confide.core.door import InputError, check_range
 from confide.core.shapes import Labels, Logits, PerSample
 
 LARGEST_DRAW = 500
-ROUNDING = 1e-12
+ROUNDING = 1e-6
 
 
 @CALIBRATORS.add(
@@ -93,6 +93,6 @@ def _entropy(logits: Logits) -> PerSample:
 @transform_of("metamis")
 def answered(values: Values, logits: Logits) -> Logits:
     """z / T below the entropy threshold, zeros (the uniform answer) above."""
-    # The threshold is the entropy of a sample, which other devices round otherwise: that sample stays above.
+    # The threshold is the entropy of a sample, which float32 and other devices round otherwise: it stays above.
     below = (_entropy(logits) < values["threshold"] * (1 - ROUNDING))[:, None]
     return torch.where(below, logits / values["temperature"], torch.zeros_like(logits))
