@@ -78,6 +78,7 @@ class Explorer:
             "trust": layout.trust_name,
             "method": samples.method,
             "num_classes": samples.num_classes,
+            "named": bool(samples.class_names),
             "columns": [column.public() for column in samples.columns.values()],
             "kind": self.pictures.kind if self.pictures.loaded else "loading",
             "pictures": self.pictures.reason,

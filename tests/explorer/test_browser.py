@@ -109,6 +109,7 @@ def test_filters_chips_and_the_address_agree(look, client):
 
 def test_a_range_is_brushed_and_moved_by_keys(look, client):
     page = look(client)
+    page.wait_for_selector("#cells li:not([hidden]) img[src]")
     box = page.locator("[data-part=difficulty] svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
     page.mouse.down()

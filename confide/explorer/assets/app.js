@@ -34,13 +34,14 @@ async function start() {
 
 async function settleKind() {
   // Pictures are loaded in the background; until then places are shown.
-  const waited = grid.loading = about.kind === "loading";
+  const named = about.named;
+  grid.loading = about.kind === "loading";
   while (about.kind === "loading") { await new Promise((done) => setTimeout(done, 300)); Object.assign(about, await net.get("about")); }
   grid.loading = false;
   grid.kind = about.kind === "image" || about.kind === "text" ? about.kind : "none";
   notices();
   if (grid.kind === "image") grid.render(); else grid.show(grid.count, true);
-  if (waited) refresh(true); // the dataset may have brought the names of the classes
+  if (about.named !== named) refresh(true); // the dataset brought the names of the classes
 }
 
 function chrome() {
