@@ -29,13 +29,26 @@ def timm(
         near = library.list_models(f"*{name.split('_')[0]}*")[:5]
         hint = f"it has {', '.join(near)}" if near else "timm.list_models() lists them"
         raise InputError(f"timm has no model '{name}'; {hint}")
+    body = _body(library, name, shape, pretrained)
+    return Classifier(body, nn.Linear(feature_width(body, shape), num_classes), dropout)
+
+
+def _body(library: Any, name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
     options: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": shape[0]}
     try:
-        body: nn.Module = library.create_model(name, **options, img_size=shape[1])
-    except TypeError:
-        # Networks that take any size have no such argument.
-        body = library.create_model(name, **options)
-    return Classifier(body, nn.Linear(feature_width(body, shape), num_classes), dropout)
+        try:
+            body: nn.Module = library.create_model(name, **options, img_size=shape[1])
+        except TypeError:
+            # Networks that take any size have no such argument.
+            body = library.create_model(name, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        if not pretrained:
+            raise
+        raise InputError(
+            f"the weights of 'timm:{name}' could not be had ({str(error).splitlines()[0]}); put them into the hub's "
+            "cache, or train from nothing with model_options.pretrained=false"
+        ) from None
+    return body
 
 
 def feature_width(body: nn.Module, shape: tuple[int, ...]) -> int:

@@ -45,3 +45,15 @@ def test_an_unknown_name_and_a_missing_package(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtra, match=r"confide\[timm\]"):
         models.create("timm:known", (3, 16, 16), 7)
+
+
+def test_weights_that_cannot_be_fetched_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = stand_in([], False)
+
+    def offline(name: str, **options: Any) -> Any:
+        raise OSError("no connection\nand much more")
+
+    library.create_model = offline
+    monkeypatch.setitem(sys.modules, "timm", library)
+    with pytest.raises(InputError, match=r"could not be had \(no connection\).*model_options.pretrained=false"):
+        models.create("timm:known", (3, 16, 16), 7)
