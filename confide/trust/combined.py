@@ -20,7 +20,7 @@ from confide.trust.boosting import Boosted, fit_boosted
 from confide.trust.family import TRUST, State
 from confide.trust.folds import Folds, stratified_folds
 from confide.trust.logistic import Flags, Logistic, fit_logistic
-from confide.trust.signals import RESTORE, Signals, learn_signals
+from confide.trust.signals import RESTORE, SECOND, Signals, learn_signals
 
 Float64 = NDArray[np.float64]
 Regression = Logistic | Boosted
@@ -42,13 +42,15 @@ class Combined:
     loss: dict[str, float]
     out_of_fold: Tensor | None = field(default=None, repr=False)
 
-    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
-        parts, base = self.regression.contributions(self.signals(predictions, features))
+    def __call__(self, predictions: Predictions, features: Tensor | None, second: Tensor | None = None) -> PerSample:
+        parts, base = self.regression.contributions(self.signals(predictions, features, second))
         return torch.from_numpy(expit(parts.sum(axis=1) + base))
 
-    def contributions(self, predictions: Predictions, features: Tensor | None) -> dict[str, Tensor]:
+    def contributions(
+        self, predictions: Predictions, features: Tensor | None, second: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """What every signal adds to the logit of the probability of being right, sample by sample."""
-        parts, base = self.regression.contributions(self.signals(predictions, features))
+        parts, base = self.regression.contributions(self.signals(predictions, features, second))
         columns = {name: torch.from_numpy(parts[:, j].copy()) for j, name in enumerate(self.signals.names)}
         return {**columns, "base": torch.full((len(parts),), base, dtype=torch.float64)}
 
@@ -73,7 +75,7 @@ def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
     def under(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
 
-    learned = {name: RESTORE[name](own, under(name)) for name, own in numbers["learned"].items()}
+    learned = {name: RESTORE[name.removeprefix(SECOND)](own, under(name)) for name, own in numbers["learned"].items()}
     signals = Signals(tuple(numbers["facts"]), learned, tuple(numbers["columns"]))
     arrays = {k: v.numpy() for k, v in under("regression").items()}
     return Combined(signals, RESTORED[numbers["model"]](arrays), numbers["model"], numbers["loss"])
@@ -101,6 +103,8 @@ def combined(
     seed: int = 0,
     columns: str = "",
     reference: Features | None = None,
+    second: Any = None,
+    second_reference: Features | None = None,
 ) -> Combined:
     """Probability of being right, sigmoid(w . s + b), s: confidence, entropy, margin, energy, oracle, RMD, neighbours.
 
@@ -113,11 +117,15 @@ def combined(
         columns: names, with commas, of columns of the predictions that are high where a sample is hard.
         reference: features and labels of the training split for RMD, TrustScore and neighbours; without it they are
             fitted on these predictions' own features, fold by fold.
+        second: features of the same samples by another extractor, one that never saw the task: RMD and TrustScore of
+            the predicted class in that space join the signals as `second_rmd` and `second_trust_score`.
+        second_reference: that extractor's features and labels of the training split, as `reference` is.
     """
     check_choice(model, FITS, "model")
     check_choice(oracle, ORACLES, "oracle")
     check_range(penalty, "penalty", 0, low_open=True)
     _check_reference(reference, features, predictions.num_classes)
+    _check_reference(second_reference, second, predictions.num_classes, "second_reference", "second features")
     fold = stratified_folds(predictions, folds, seed)
     signals, values = learn_signals(
         predictions,
@@ -126,6 +134,8 @@ def combined(
         oracle_word=oracle,
         oracle_options={"folds": folds, "seed": seed},
         reference=reference,
+        second=second,
+        second_reference=second_reference,
         columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
     )
     correct = predictions.facts.correct.cpu().numpy()
@@ -162,13 +172,21 @@ def _losses(
     return losses
 
 
-def _check_reference(reference: Features | None, features: Tensor | None, num_classes: int) -> None:
+def _check_reference(
+    reference: Features | None,
+    features: Tensor | None,
+    num_classes: int,
+    name: str = "reference",
+    beside: str = "features",
+) -> None:
     if reference is None:
         return
     if not isinstance(reference, Features):
-        raise InputError(f"reference must be a Features record with labels, got {type(reference).__name__}")
+        raise InputError(f"{name} must be a Features record with labels, got {type(reference).__name__}")
     if features is None or reference.dim != features.shape[1]:
-        got = "no features" if features is None else f"{features.shape[1]} features"
-        raise InputError(f"reference has {reference.dim} features a sample, but the predictions come with {got}")
-    if len(reference) and int(np.max(reference.labels)) >= num_classes:
-        raise InputError(f"reference has label {int(np.max(reference.labels))}, but there are {num_classes} classes")
+        got = f"no {beside}" if features is None else f"{features.shape[1]} {beside}"
+        raise InputError(f"{name} has {reference.dim} features a sample, but the predictions come with {got}")
+    labels = np.asarray(reference.labels)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < num_classes:
+        wrong = int(labels.min() if labels.min() < 0 else labels.max())
+        raise InputError(f"{name} has label {wrong}, but there are {num_classes} classes")

@@ -30,7 +30,10 @@ State = tuple[dict[str, Any], dict[str, Tensor]]
 
 @runtime_checkable
 class Scorer(Protocol):
-    """The fitted part of a method: `scorer(predictions, features) -> n`, and its state for the files."""
+    """The fitted part of a method: `scorer(predictions, features) -> n`, and its state for the files.
+
+    One that was fitted with a second opinion takes the rows of that as its third argument.
+    """
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample: ...
 
@@ -41,7 +44,9 @@ class Scorer(Protocol):
 class Composed(Protocol):
     """A scorer made of parts that can tell what each adds."""
 
-    def contributions(self, predictions: Predictions, features: Tensor | None) -> dict[str, PerSample]: ...
+    def contributions(
+        self, predictions: Predictions, features: Tensor | None, second: Tensor | None = None
+    ) -> dict[str, PerSample]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,8 @@ class Trust:
     `threshold` is the method's own line, trust what lies above it (None: it has none); `scale` says what values are:
     `logit` or `probability` (of being right), `ratio` (above 0, 1 is even) or `score` (only the order counts).
     `about` tells what it was fitted on; `out_of_fold` are honest values on the fitting data where the method
-    has them (they are not saved).
+    has them (they are not saved). `second_dim` is the width of the second opinion: features of another extractor,
+    which are then needed in every call.
     """
 
     word: str
@@ -64,8 +70,15 @@ class Trust:
     options: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     out_of_fold: Tensor | None = None
+    second_dim: int | None = None
 
-    def __call__(self, predictions: Predictions, features: Any = None) -> PerSample:
+    def __call__(self, predictions: Predictions, features: Any = None, second: Any = None) -> PerSample:
+        inputs = self._inputs(predictions, features, second)
+        with torch.no_grad():
+            return self.scorer(predictions, *inputs)
+
+    def _inputs(self, predictions: Predictions, features: Any, second: Any) -> tuple[Tensor | None, ...]:
+        """What the scorer gets beside the predictions, checked: feature rows and, where fitted so, the second ones."""
         if self.num_classes is not None and predictions.num_classes != self.num_classes:
             raise InputError(
                 f"trust predictor '{self.word}' was fitted for {self.num_classes} classes, got predictions of "
@@ -82,18 +95,38 @@ class Trust:
                 f"trust predictor '{self.word}' was fitted with features ({self.feature_dim} a sample) and needs them "
                 "here too; pass them as the second argument"
             )
-        with torch.no_grad():
-            return self.scorer(predictions, rows)
+        opinion = self._second(predictions, second)
+        return (rows,) if opinion is None else (rows, opinion)
 
-    def add_to(self, predictions: Predictions, features: Any = None) -> Predictions:
+    def _second(self, predictions: Predictions, second: Any) -> Tensor | None:
+        if self.second_dim is None:
+            if second is not None:
+                raise InputError(f"trust predictor '{self.word}' was fitted without a second opinion; leave it out")
+            return None
+        of = f"features of '{self.about.get('second_extractor') or 'another extractor'}', {self.second_dim} a sample"
+        if second is None:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with a second opinion ({of}) and needs it here too; "
+                "pass it as `second`"
+            )
+        rows = matched(self.word, "features", predictions, second, "second features")
+        assert rows is not None
+        if rows.shape[1] != self.second_dim:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with a second opinion ({of}), got {rows.shape[1]} features "
+                "a sample; use the same extractor"
+            )
+        return rows
+
+    def add_to(self, predictions: Predictions, features: Any = None, second: Any = None) -> Predictions:
         """The same predictions with their column `trust` filled."""
-        return replace(predictions, trust=self(predictions, features))
+        return replace(predictions, trust=self(predictions, features, second))
 
-    def contributions(self, predictions: Predictions, features: Any = None) -> dict[str, PerSample]:
+    def contributions(self, predictions: Predictions, features: Any = None, second: Any = None) -> dict[str, PerSample]:
         """What every part adds to the value of each sample, where the predictor is made of parts (`combined`)."""
         if not isinstance(self.scorer, Composed):
             raise InputError(f"trust predictor '{self.word}' is not made of parts; fit 'combined'")
-        return self.scorer.contributions(predictions, matched(self.word, self.wants, predictions, features))
+        return self.scorer.contributions(predictions, *self._inputs(predictions, features, second))
 
     def save(self, path: str | Path) -> Path:
         """Write `trust.json` and, beside it, its safetensors; a path without .json is a folder."""
@@ -107,6 +140,7 @@ class Trust:
             "wants": self.wants,
             "num_classes": self.num_classes,
             "feature_dim": self.feature_dim,
+            "second_dim": self.second_dim,
             "options": {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))},
             "about": dict(self.about),
             "state": numbers,
@@ -140,9 +174,11 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
     trained = bool(method.facts["trained"])
     rows = matched(word, wants, predictions, features) if trained else None
+    second = options.get("second")
+    opinion = None if second is None else matched(word, "features", predictions, second, "second features")
     if method.facts.get("learns_errors"):
         check_right_and_wrong(word, predictions)
-    scorer = method.function(predictions, rows, **options)
+    scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
     return Trust(
         word,
         scorer,
@@ -152,8 +188,9 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         num_classes=predictions.num_classes if trained else None,
         feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
         options={**method.options, **options},
-        about=_about(predictions, features),
+        about={**_about(predictions, features), **_about_second(second)},
         out_of_fold=getattr(scorer, "out_of_fold", None),
+        second_dim=None if opinion is None else int(opinion.shape[1]),
     )
 
 
@@ -183,10 +220,10 @@ def load(path: str | Path) -> Trust:
     method = TRUST.get(record["method"])
     scorer = method.facts["restore"](record["state"], tensors)
     kept = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
-    return Trust(method.word, scorer, **{name: record[name] for name in kept})
+    return Trust(method.word, scorer, **{name: record[name] for name in kept}, second_dim=record.get("second_dim"))
 
 
-def matched(word: str, wants: str, predictions: Predictions, features: Any) -> Tensor | None:
+def matched(word: str, wants: str, predictions: Predictions, features: Any, name: str = "features") -> Tensor | None:
     """Feature rows in the order of the predictions, or member logits `s n c`; None where the method takes none."""
     if wants == "members":
         return _members(word, predictions, features)
@@ -199,19 +236,19 @@ def matched(word: str, wants: str, predictions: Predictions, features: Any) -> T
     n = len(predictions)
     if isinstance(features, Features):
         if len(features) != n:
-            raise InputError(f"features must be of the {n} predicted samples, got {len(features)}; pass the same split")
+            raise InputError(f"{name} must be of the {n} predicted samples, got {len(features)}; pass the same split")
         # Arrays without ids of their own count positions, as predictions without ids do.
-        at = rows_of(predictions.ids, features.ids, "features")
+        at = rows_of(predictions.ids, features.ids, name)
         values = features.values[at] if not np.array_equal(at, np.arange(n)) else features.values[:]
     else:
         values = features
-    rows = as_tensor(values, "features")
+    rows = as_tensor(values, name)
     if rows.ndim != 2 or len(rows) != n:
-        raise InputError(f"features must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
+        raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
     # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
     if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
-        check_finite(rows, "features")
+        check_finite(rows, name)
     return rows
 
 
@@ -244,3 +281,7 @@ def _about(predictions: Predictions, features: Any) -> dict[str, Any]:
         "errors": len(predictions) - right,
         "extractor": features.extractor if isinstance(features, Features) else None,
     }
+
+
+def _about_second(second: Any) -> dict[str, Any]:
+    return {"second_extractor": second.extractor} if isinstance(second, Features) else {}

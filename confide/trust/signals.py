@@ -27,6 +27,8 @@ from confide.trust.trust_score import restore as restore_trust_score
 
 Float64 = NDArray[np.float64]
 NEIGHBOURS = 10
+SECOND = "second_"
+"""Names of signals of the second opinion, in the space of another extractor, begin so."""
 RESTORE: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], Scorer]] = {
     "oracle": restore_oracle,
     "rmd": restore_rmd,
@@ -47,10 +49,11 @@ class Signals:
     def names(self) -> tuple[str, ...]:
         return (*self.facts, *self.learned, *self.columns)
 
-    def __call__(self, predictions: Predictions, features: Tensor | None) -> Float64:
+    def __call__(self, predictions: Predictions, features: Tensor | None, second: Tensor | None) -> Float64:
         """All signals of some samples, `n j`."""
         parts = [fact_signal(name, predictions) for name in self.facts]
-        parts += [learned_signal(name, s(predictions, features)) for name, s in self.learned.items()]
+        for name, scorer in self.learned.items():
+            parts.append(learned_signal(name, scorer(predictions, second if name.startswith(SECOND) else features)))
         parts += [column_signal(name, predictions) for name in self.columns]
         return checked(np.stack(parts, axis=1), self.names)
 
@@ -75,7 +78,7 @@ def learned_signal(name: str, values: Tensor) -> Float64:
     """A learned score as a signal: TrustScore, a ratio, enters as its logarithm."""
     column = values.to(torch.float64).cpu().numpy()
     # Ratios beyond e^10 say no more than "on top of a training sample".
-    return np.clip(np.log(np.maximum(column, 1e-12)), -10, 10) if name == "trust_score" else column
+    return np.clip(np.log(np.maximum(column, 1e-12)), -10, 10) if name.removeprefix(SECOND) == "trust_score" else column
 
 
 def column_signal(name: str, predictions: Predictions) -> Float64:
@@ -96,13 +99,13 @@ def checked(values: Float64, names: tuple[str, ...]) -> Float64:
     return values
 
 
-def reference_scorers(rows: Tensor, labels: NDArray[np.int64], num_classes: int) -> dict[str, Scorer]:
-    """RMD of the predicted class, TrustScore and distance to neighbours, fitted on these rows."""
-    return {
-        "rmd": relative_mahalanobis(rows, labels, num_classes),
-        "trust_score": class_index(rows.numpy(), labels, num_classes),
-        "neighbours": NeighbourDistance(rows, min(NEIGHBOURS, len(rows))),
+def reference_scorers(rows: Tensor, labels: NDArray[np.int64], num_classes: int, prefix: str) -> dict[str, Scorer]:
+    """RMD of the predicted class, TrustScore and, of the classifier's own space, distance to neighbours."""
+    found: dict[str, Scorer] = {
+        f"{prefix}rmd": relative_mahalanobis(rows, labels, num_classes),
+        f"{prefix}trust_score": class_index(rows.numpy(), labels, num_classes),
     }
+    return found if prefix else {**found, "neighbours": NeighbourDistance(rows, min(NEIGHBOURS, len(rows)))}
 
 
 def learn_signals(
@@ -113,6 +116,8 @@ def learn_signals(
     oracle_word: str,
     oracle_options: dict[str, Any],
     reference: Features | None,
+    second: Tensor | None,
+    second_reference: Features | None,
     columns: tuple[str, ...],
 ) -> tuple[Signals, Float64]:
     """Signals fitted on everything, and their honest values here: none was fitted with the fold it scores."""
@@ -122,10 +127,11 @@ def learn_signals(
         # An oracle's member m was trained without fold m, and nothing was selected: its values there are honest.
         fitted = TRUST.get(oracle_word).function(predictions, features, **oracle_options)
         learned["oracle"], honest["oracle"] = fitted, learned_signal("oracle", fitted.out_of_fold)
-    if features is not None:
-        scorers, values = _near_signals(predictions, features.cpu(), folds, reference)
-        learned |= scorers
-        honest |= values
+    for rows, labelled, prefix in ((features, reference, ""), (second, second_reference, SECOND)):
+        if rows is not None:
+            scorers, values = _near_signals(predictions, rows.cpu(), folds, labelled, prefix)
+            learned |= scorers
+            honest |= values
     signals = Signals(fact_names(predictions), learned, columns)
     parts = [fact_signal(name, predictions) for name in signals.facts]
     parts += [honest[name] for name in learned]
@@ -134,19 +140,19 @@ def learn_signals(
 
 
 def _near_signals(
-    predictions: Predictions, features: Tensor, folds: Folds, reference: Features | None
+    predictions: Predictions, features: Tensor, folds: Folds, reference: Features | None, prefix: str
 ) -> tuple[dict[str, Scorer], dict[str, Float64]]:
     classes, labels = predictions.num_classes, predictions.labels.cpu().numpy()
     if reference is not None:
         # The reference holds other samples, so that nothing here was fitted with what it scores.
         rows = torch.as_tensor(np.asarray(reference.values[:]), dtype=features.dtype)
-        scorers = reference_scorers(rows, np.asarray(reference.labels), classes)
+        scorers = reference_scorers(rows, np.asarray(reference.labels), classes, prefix)
         return scorers, {name: learned_signal(name, s(predictions, features)) for name, s in scorers.items()}
     honest: dict[str, Float64] = {}
     for fold in np.unique(folds):
         outside, inside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        parts = reference_scorers(features[outside], labels[outside], classes)
+        parts = reference_scorers(features[outside], labels[outside], classes, prefix)
         for name, scorer in parts.items():
             column = honest.setdefault(name, np.empty(len(labels)))
             column[inside] = learned_signal(name, scorer(predictions.take(inside), features[inside]))
-    return reference_scorers(features, labels, classes), honest
+    return reference_scorers(features, labels, classes, prefix), honest
