@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from confide.core.dense import cholesky, eigh, solve_lower
 from confide.core.door import InputError, check_choice, check_range
 from confide.core.moments import Moments, fourth_moment, moments_of
 from confide.core.shrinkage import intensity_of, shrunk
@@ -69,32 +70,30 @@ class Gaussians:
     @cached_property
     def _relative(self) -> Projection:
         if self.intensity == (0.0, 0.0):
-            factor = _white(self.within, self.moments.between_factor()[:, self.keep].T)
+            factor = self._white(self.moments.between_factor()[:, self.keep].T)
             if factor.shape[1] >= len(factor):
-                excess, turn = linalg.eigh(factor @ factor.T)
+                excess, turn = eigh(factor @ factor.T, self.moments.device)
                 return self._projection(turn, 1 + np.maximum(excess, 0))
             # An orthonormal basis of the whitened class means; outside it both distances are the same.
             basis = linalg.qr(factor, mode="economic")[0]
             inner = basis.T @ factor
-            excess, turn = linalg.eigh(inner @ inner.T)
+            excess, turn = eigh(inner @ inner.T, self.moments.device)
             return self._projection(basis @ turn, 1 + np.maximum(excess, 0))
         return self._whitening
 
     @cached_property
     def _whitening(self) -> Projection:
-        variance, turn = linalg.eigh(_white(self.within, _white(self.within, self.total).T))
+        variance, turn = eigh(self._white(self._white(self.total).T), self.moments.device)
         return self._projection(turn, variance)
+
+    def _white(self, columns: Float64) -> Float64:
+        return solve_lower(self.within, columns, device=self.moments.device)
 
     def _projection(self, directions: Float64, variance: Float64) -> Projection:
         matrix = np.zeros((len(self.keep), directions.shape[1]))
-        matrix[self.keep] = linalg.solve_triangular(self.within, directions, lower=True, trans="T")
+        matrix[self.keep] = solve_lower(self.within, directions, transposed=True, device=self.moments.device)
         centres = (self.moments.means - self.moments.mean) @ matrix
         return Projection(self.moments.mean, matrix, centres, 1 / variance)
-
-
-def _white(factor: Float64, columns: Float64) -> Float64:
-    solved: Float64 = linalg.solve_triangular(factor, columns, lower=True)
-    return solved
 
 
 def fit_gaussians(values: Any, labels: Labels, num_classes: int, *, shrinkage: Any = "auto") -> Gaussians:
@@ -146,8 +145,13 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
             f"the shared covariance ({moments.n} samples, {_present(moments)} classes, {moments.dim} dimensions) has "
             f"not full rank: shrunk by Ledoit-Wolf, {intensity[0]:.4f} within classes and {intensity[1]:.4f} in total"
         )
-    within = linalg.cholesky(shrunk(within, intensity[0]), lower=True)
-    return Gaussians(moments, within, shrunk(total, intensity[1]), keep, intensity, tuple(notes))
+    within_factor = cholesky(shrunk(within, intensity[0]), moments.device)
+    if within_factor is None:
+        raise InputError(
+            f"a shrinkage of {intensity[0]:g} leaves the shared covariance without full rank; "
+            "use a larger one, or 'auto'"
+        )
+    return Gaussians(moments, within_factor, shrunk(total, intensity[1]), keep, intensity, tuple(notes))
 
 
 def _intensities(
@@ -176,12 +180,9 @@ def _full_rank_factor(within: Float64, moments: Moments) -> Float64 | None:
     scale = np.sqrt(np.maximum(np.diag(within), 0))
     if moments.n - _present(moments) < len(within) or not (scale > 0).all():
         return None
-    try:
-        factor = linalg.cholesky(within / np.outer(scale, scale), lower=True)
-    except linalg.LinAlgError:
-        return None
+    factor = cholesky(within / np.outer(scale, scale), moments.device)
     # A pivot is the share of a column's variance that the columns before it do not explain.
-    if float(np.diag(factor).min()) ** 2 < 8 * moments.precision:
+    if factor is None or float(np.diag(factor).min()) ** 2 < 8 * moments.precision:
         return None
     scaled: Float64 = factor * scale[:, None]
     return scaled

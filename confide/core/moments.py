@@ -6,7 +6,7 @@ up in float64: neither an offset nor well separated classes cost digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.core.dense import HOST
 from confide.core.door import InputError
 from confide.core.rows import block_rows, blocks, check_block, matrix_product, working_block
 
@@ -32,6 +33,7 @@ class Moments:
     sums: Float64
     scatter: Float64
     precision: float  # machine epsilon of the products
+    device: str = HOST  # where the rows were, and d x d matrices are factored
 
     @property
     def n(self) -> int:
@@ -79,7 +81,7 @@ class Moments:
         move = self.pilots - pilots
         cross = self.sums.T @ move
         scatter = self.scatter + cross + cross.T + (self.counts[:, None] * move).T @ move
-        return Moments(pilots, self.counts, self.sums + self.counts[:, None] * move, scatter, self.precision)
+        return replace(self, pilots=pilots, sums=self.sums + self.counts[:, None] * move, scatter=scatter)
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both sets of rows together; the order of merging does not matter beyond rounding."""
@@ -88,12 +90,12 @@ class Moments:
         classes = max(self.num_classes, other.num_classes)
         left, right = _grown(self, classes), _grown(other, classes)
         right = right if np.array_equal(left.pilots, right.pilots) else right.about(left.pilots)
-        return Moments(
-            left.pilots,
-            left.counts + right.counts,
-            left.sums + right.sums,
-            left.scatter + right.scatter,
-            max(left.precision, right.precision),
+        return replace(
+            left,
+            counts=left.counts + right.counts,
+            sums=left.sums + right.sums,
+            scatter=left.scatter + right.scatter,
+            precision=max(left.precision, right.precision),
         )
 
 
@@ -102,12 +104,11 @@ def _grown(moments: Moments, classes: int) -> Moments:
     if not extra:
         return moments
     empty = np.zeros((extra, moments.dim))
-    return Moments(
-        np.concatenate([moments.pilots, empty]),
-        np.concatenate([moments.counts, np.zeros(extra, dtype=np.int64)]),
-        np.concatenate([moments.sums, empty]),
-        moments.scatter,
-        moments.precision,
+    return replace(
+        moments,
+        pilots=np.concatenate([moments.pilots, empty]),
+        counts=np.concatenate([moments.counts, np.zeros(extra, dtype=np.int64)]),
+        sums=np.concatenate([moments.sums, empty]),
     )
 
 
@@ -153,7 +154,9 @@ def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | 
     if not bool(torch.isfinite(scatter).all()):
         raise InputError("features must be small enough to be squared in their dtype, got overflow; rescale them")
     counts = np.bincount(labels, minlength=num_classes).astype(np.int64)
-    return Moments(table.to(torch.float64).cpu().numpy(), counts, sums.cpu().numpy(), scatter.cpu().numpy(), precision)
+    found = (one.cpu().numpy() for one in (table.to(torch.float64), sums, scatter))
+    pilots, sums_found, scatter_found = found
+    return Moments(pilots, counts, sums_found, scatter_found, precision, str(scatter.device))
 
 
 def _sums_by_class(rows: Tensor, labels: Tensor, num_classes: int) -> tuple[Any, Tensor]:
