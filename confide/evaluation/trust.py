@@ -22,7 +22,7 @@ from confide.metrics.family import METRICS
 
 RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 SEPARATION = ("separability_kl", "separability_bhattacharyya")
-TESTED = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc")
+TESTED = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
 
@@ -90,7 +90,7 @@ def compare_trust(
 def paired(
     predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
 ) -> tuple[Comparison, ...]:
-    """Ranking metrics by permutation, decisions by the exact McNemar test; Holm-corrected over the predictors."""
+    """Ranking and separability by permutation, decisions by the exact McNemar test; Holm-corrected over predictors."""
     others = [name for name in scores if name != baseline]
     if not others:
         return ()
@@ -98,6 +98,9 @@ def paired(
     ranked = {name: replace(predictions, trust=_ranks(one.values)) for name, one in scores.items()}
     pairs = [(baseline, name) for name in others]
     found = list(compare(ranked, metrics=TESTED, score="trust", pairs=pairs, seed=seed))
+    # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
+    stretched = {name: replace(predictions, trust=standardised(one.values)) for name, one in scores.items()}
+    found += compare(stretched, metrics=SEPARATION, score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
@@ -110,6 +113,11 @@ def paired(
 
 def _ranks(values: Floats) -> torch.Tensor:
     return torch.from_numpy(rankdata(values) / len(values))
+
+
+def standardised(values: Floats) -> torch.Tensor:
+    """Less their mean and over their standard deviation; equal values are 0."""
+    return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
 
 
 def _judged(one: Comparison, corrected: float) -> Comparison:

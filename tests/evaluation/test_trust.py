@@ -1,5 +1,7 @@
 """Trust predictors side by side: paired tests that say what is so, and decisions counted by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,17 @@ import torch
 import confide
 from confide.core.door import InputError
 from confide.core.results import Evaluation
-from confide.evaluation.trust import TrustValues, compare_trust, decision_tests, rate_at_same, verdict
+from confide.evaluation.compare import compare
+from confide.evaluation.trust import (
+    RANKING,
+    SEPARATION,
+    TrustValues,
+    compare_trust,
+    decision_tests,
+    rate_at_same,
+    standardised,
+    verdict,
+)
 
 
 def made(n=800, seed=0):
@@ -52,7 +64,45 @@ def test_a_monotone_change_of_scale_is_no_difference():
     predictions, scores = made()
     twin = TrustValues(np.exp(3 * scores["mcp"].values), None)
     found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin})
-    assert all(one.p_value == 1.0 and one.difference == 0 for one in found.comparisons)
+    ranking = [one for one in found.comparisons if one.metric in RANKING]
+    assert {one.metric for one in ranking} == set(RANKING)
+    assert all(one.p_value == 1.0 and one.difference == 0 for one in ranking)
+
+
+def test_separability_is_tested_against_the_baseline():
+    predictions, scores = made()
+    found = compare_trust(predictions, scores)
+    for metric in SEPARATION:
+        tests = {one.b: one for one in found.comparisons if one.metric == metric}
+        expected = found.value(metric, score="trust:knows") - found.value(metric, score="msp")
+        assert tests["knows"].difference == pytest.approx(expected)
+        assert tests["knows"].better == "b"
+        assert 0 < tests["knows"].low < expected < tests["knows"].high
+        # A guess separates nothing, the weak confidence little: worse at most.
+        assert tests["guess"].better in (None, "a")
+
+
+def test_a_stretch_of_the_scale_does_not_separate_better():
+    predictions, scores = made()
+    mcp = scores["mcp"].values
+    twin, constant = TrustValues(1000 * mcp - 7, None), TrustValues(np.full(len(mcp), 0.3), None)
+    found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin, "constant": constant})
+    tests = {(one.metric, one.b): one for one in found.comparisons if one.metric in SEPARATION}
+    assert all(tests[metric, "twin"].p_value == 1.0 for metric in SEPARATION)
+    assert all(abs(tests[metric, "twin"].difference) < 1e-9 for metric in SEPARATION)
+    assert all(np.isnan(tests[metric, "constant"].p_value) for metric in SEPARATION)
+
+
+def test_chance_finds_no_separability_where_there_is_none():
+    """Two guesses of equal worth: the p-values are those of chance."""
+    p_values = []
+    for seed in range(12):
+        predictions, rng = made(300, seed)[0], np.random.default_rng(seed)
+        guesses = {"mcp": rng.normal(size=300), "other": 5 * rng.normal(size=300) + 2}
+        sides = {name: replace(predictions, trust=standardised(values)) for name, values in guesses.items()}
+        p_values += [one.p_value for one in compare(sides, metrics=SEPARATION[:1], score="trust", resamples=200)]
+    assert sum(p < 0.1 for p in p_values) <= 4
+    assert max(p_values) > 0.5
 
 
 def test_the_baseline_must_be_there_and_values_alone_are_quick():
