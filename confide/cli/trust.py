@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.npz test-features.npz \\
       --reference train-features.npz -o trust/
+  confide trust val.parquet test.parquet --second val-other.npz test-other.npz train-other.npz
   confide trust val.parquet test.parquet --only steep_slope tcp --sweep 0.5 1 2 3 5 10
   confide trust val.parquet test.parquet --set steep_slope.alpha_neg=5 --keep steep_slope"""
 
@@ -29,6 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--features", nargs=2, metavar=("FIT", "TEST"), help="features of both: .npz, .parquet or a folder of shards"
     )
     parser.add_argument("--reference", help="features and labels of the training split, for trust_score, rmd and knn")
+    parser.add_argument(
+        "--second",
+        nargs=3,
+        metavar=("FIT", "TEST", "REFERENCE"),
+        help="a second opinion for combined: features of another extractor, REFERENCE of the labelled training split",
+    )
     parser.add_argument("--members", help=".npz with `logits` s x n x c on the test split: an ensemble")
     parser.add_argument("--dropout", help=".npz with `logits` s x n x c on the test split: passes with dropout on")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
@@ -87,14 +94,31 @@ def fit_all(
     for word in dict.fromkeys(["mcp", *named]):
         try:
             fitted = fit_one(word, args.seed, evidence, options.get(word, {}))
-            values = fitted(evidence.test, evidence.beside_test(word))
+            values = fitted(evidence.test, evidence.beside_test(word), evidence.second_test(word))
         except InputError as error:
             if word in (args.only or ()) or word in (args.keep, "mcp"):
                 raise
             left_out.append(f"{word} was left out: {error}")
             continue
         trusts[word], scores[word] = fitted, TrustValues.of(values, fitted.threshold, fitted.scale)
-    return trusts, scores, left_out
+    return trusts, {**scores, **second_alone(evidence)}, left_out
+
+
+def second_alone(evidence: Evidence) -> dict[str, TrustValues]:
+    """What the second opinion is worth by itself: RMD and TrustScore of the predicted class in its space."""
+    from confide import trust as room
+    from confide.cli.trust_evidence import labelled
+    from confide.evaluation.trust import TrustValues
+
+    if evidence.second is None:
+        return {}
+    _, rows, reference = evidence.second
+    scores = {}
+    for word in ("rmd", "trust_score"):
+        fitted = room.fit(word, labelled(reference, evidence.test.num_classes), reference)
+        values = fitted(evidence.test, rows)
+        scores[f"{word}, second"] = TrustValues.of(values, fitted.threshold, fitted.scale)
+    return scores
 
 
 def fit_one(word: str, seed: int, evidence: Evidence, options: dict[str, Any]) -> Trust:
@@ -107,6 +131,8 @@ def fit_one(word: str, seed: int, evidence: Evidence, options: dict[str, Any]) -
         return room.fit(word, **options)
     if word == "combined" and evidence.reference is not None and evidence.features:
         given["reference"] = evidence.reference
+    if word == "combined" and evidence.second is not None:
+        given |= {"second": evidence.second[0], "second_reference": evidence.second[2]}
     predictions, rows = evidence.to_fit(word)
     return room.fit(word, predictions, rows, **{**given, **options})
 
@@ -134,7 +160,8 @@ def save(args: argparse.Namespace, found: Evaluation, trusts: dict[str, Trust], 
     folder = Path(args.out)
     found.save(folder / "evaluation.json")
     kept = trusts[keep].save(folder / "trust.json")
-    trusts[keep].add_to(evidence.test, evidence.beside_test(keep)).save(folder / "predictions.parquet")
+    trusted = trusts[keep].add_to(evidence.test, evidence.beside_test(keep), evidence.second_test(keep))
+    trusted.save(folder / "predictions.parquet")
     return {
         "evaluation": str(folder / "evaluation.json"),
         f"trust predictor ({keep})": str(kept),

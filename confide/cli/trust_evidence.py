@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class Evidence:
     features: tuple[Features, Features] | None
     reference: Features | None
     members: Mapping[str, Any]
+    second: tuple[Features, Features, Features] | None = None
+    """Features of another extractor: of both splits, and of the labelled training split."""
 
     def beside_test(self, word: str) -> Any:
         """What the predictor of that word gets beside the test predictions."""
@@ -42,6 +44,10 @@ class Evidence:
             return labelled(self.reference, self.fit_on.num_classes), self.reference
         return self.fit_on, self.features[0] if self.features else None
 
+    def second_test(self, word: str) -> Features | None:
+        """The second opinion on the test predictions, for the predictor that takes one."""
+        return self.second[1] if self.second and word == "combined" else None
+
 
 def read_evidence(args: argparse.Namespace) -> Evidence:
     """All files named on the command line."""
@@ -52,20 +58,32 @@ def read_evidence(args: argparse.Namespace) -> Evidence:
             f"{args.fit} and {args.test} must be of one classifier, got {fit_on.num_classes} and "
             f"{test.num_classes} classes; pass two splits of the same predictions"
         )
-    features = None
-    if args.features:
-        first, second = (
-            load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
-            for path, p in zip(args.features, (fit_on, test), strict=True)
-        )
-        features = first, second
-    reference = load_features(args.reference) if args.reference else None
-    if reference is not None and (reference.labels < 0).any():
-        raise InputError(f"{args.reference} must have a column 'label'; the reference is the labelled training split")
-    if reference is not None and reference.split == "test":
-        raise InputError("the reference must not be the test split; pass the features of 'train'")
+    features = read_pair(args.features, fit_on, test) if args.features else None
+    reference = read_reference(args.reference) if args.reference else None
+    second = None
+    if args.second:
+        second = (*read_pair(args.second[:2], fit_on, test), read_reference(args.second[2]))
     members = {w: read_members(path) for w, path in zip(MEMBERS, (args.members, args.dropout), strict=True) if path}
-    return Evidence(fit_on, test, features, reference, members)
+    return Evidence(fit_on, test, features, reference, members, second)
+
+
+def read_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> tuple[Features, Features]:
+    """Features of both splits."""
+    first, second = (
+        load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
+        for path, p in zip(paths, (fit_on, test), strict=True)
+    )
+    return first, second
+
+
+def read_reference(path: str) -> Features:
+    """Features with labels, of any split but test."""
+    reference = load_features(path)
+    if (reference.labels < 0).any():
+        raise InputError(f"{path} must have a column 'label'; the reference is the labelled training split")
+    if reference.split == "test":
+        raise InputError("the reference must not be the test split; pass the features of 'train'")
+    return reference
 
 
 def labelled(reference: Features, num_classes: int) -> Predictions:

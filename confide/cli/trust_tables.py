@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from confide.cli.tables import text_table
 from confide.core.results import Curve, Evaluation
-from confide.evaluation.trust import TrustValues, measured
+from confide.evaluation.trust import SEPARATION, TrustValues, measured
 
 RANKING = (
     ("auroc", "AUROC %", 100.0, 2),
@@ -56,21 +56,19 @@ def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
     header = ("predictor", *(title for _, title, _, _ in RANKING), "p AUROC", "p AURC")
     rows = []
     for word in order:
-        tests = {one.metric: one for one in found.comparisons if one.b == word}
         cells = [_cell(found, word, metric, scale, digits) for metric, _, scale, digits in RANKING]
-        marks = [_p_value(tests[m].p_holm) + _mark(tests[m].better) if m in tests else "" for m in ("auroc", "aurc")]
-        rows.append((word, *cells, *marks))
+        rows.append((word, *cells, *(_tested(found, word, metric) for metric in ("auroc", "aurc"))))
     return text_table(header, rows)
 
 
 def decision_table(found: Evaluation, order: Sequence[str], same: Mapping[str, float]) -> str:
     """TPR and TNR at the predictor's own line, beside max-softmax's TNR at the same TPR; separability."""
-    header = ("predictor", *(title for _, title, _, _ in DECISIONS), "TNR % of mcp at that TPR")
+    header = ("predictor", *(title for _, title, _, _ in DECISIONS), "p KL", "p Bhatt.", "TNR % of mcp at that TPR")
     rows = []
     for word in order:
         cells = [_cell(found, word, metric, scale, digits) for metric, _, scale, digits in DECISIONS]
         beside = f"{100 * same[word]:.1f}" if word in same and word != "mcp" else ""
-        rows.append((word, *cells, beside))
+        rows.append((word, *cells, *(_tested(found, word, metric) for metric in SEPARATION), beside))
     return text_table(header, rows)
 
 
@@ -79,6 +77,12 @@ def sweep_table(curve: Curve) -> str:
     columns = [curve.columns[name] for name in ("alpha_neg", "tpr", "tnr", "auroc")]
     rows = [(f"{a:g}", *(f"{100 * v:.1f}" for v in values)) for a, *values in zip(*columns, strict=True)]
     return text_table(("alpha_neg", "TPR %", "TNR %", "AUROC %"), rows)
+
+
+def _tested(found: Evaluation, word: str, metric: str) -> str:
+    """The corrected p-value of one predictor against max-softmax, + where it is better, - where it is worse."""
+    tests = [one for one in found.comparisons if one.b == word and one.metric == metric]
+    return _p_value(tests[0].p_holm) + _mark(tests[0].better) if tests and tests[0].p_holm == tests[0].p_holm else ""
 
 
 def _p_value(p: float) -> str:

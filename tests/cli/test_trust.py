@@ -109,3 +109,44 @@ def test_no_errors_to_learn_from_leaves_the_oracles_out(folder, tmp_path, capsys
     out = capsys.readouterr().out
     assert "steep_slope was left out: trust predictor 'steep_slope' needs right and wrong predictions" in out
     assert load(tmp_path).word == "mcp"
+
+
+def test_a_second_opinion_is_fitted_kept_and_shown_beside(folder, tmp_path, capsys):
+    """The logits know two of five features; the other extractor here knows all five."""
+    second = ["--second", *(str(folder / f"{split}-features.npz") for split in ("val", "test", "train"))]
+    assert main(paths(folder, "--only", "combined", *second, "--json", "-o", str(tmp_path))) == 0
+    told = json.loads(capsys.readouterr().out)
+    areas = {m["score"]: m["value"] for m in told["measurements"] if m["metric"] == "auroc"}
+    assert set(areas) == {"msp", "trust:combined", "trust:rmd, second", "trust:trust_score, second"}
+    assert areas["trust:combined"] > areas["msp"] + 0.03
+    assert "Better than max-softmax" in told["about"]["verdict"]
+    assert "combined" in told["about"]["verdict"]
+    trust, test = load(tmp_path), confide.Predictions.load(folder / "test.parquet")
+    with np.load(folder / "test-features.npz") as arrays:
+        expected = confide.Predictions.load(tmp_path / "predictions.parquet").trust
+        torch.testing.assert_close(trust(test, second=arrays["features"]), expected)
+    with np.load(folder / "train-features.npz") as arrays:
+        alone = confide.trust.fit("rmd", confide.Predictions.load(folder / "train.parquet"), arrays["features"])
+    with np.load(folder / "test-features.npz") as arrays:
+        value = confide.metrics.auroc(test, score=alone(test, arrays["features"]).numpy()).value
+    assert areas["trust:rmd, second"] == pytest.approx(value)
+
+
+def test_tables_show_the_tests_of_separability(folder, tmp_path, capsys):
+    second = ["--second", *(str(folder / f"{split}-features.npz") for split in ("val", "test", "train"))]
+    assert main(paths(folder, "--only", "entropy", *second, "-o", str(tmp_path))) == 0
+    out = capsys.readouterr().out
+    rows = [line for line in out.splitlines() if line.startswith(("rmd, second", "trust_score, second"))]
+    assert len(rows) == 4  # in the table of rankings and in that of decisions
+    assert "p KL" in out
+    assert "p Bhatt." in out
+
+
+def test_a_second_reference_without_labels_is_one_clear_line(folder, tmp_path, capsys):
+    with np.load(folder / "train-features.npz") as arrays:
+        np.savez(tmp_path / "bare.npz", features=arrays["features"])
+    second = ["--second", str(folder / "val-features.npz"), str(folder / "test-features.npz")]
+    assert main(paths(folder, *second, str(tmp_path / "bare.npz"), "-o", str(tmp_path))) == 1
+    told = capsys.readouterr().err
+    assert "bare.npz must have a column 'label'" in told
+    assert told.count("\n") == 1
