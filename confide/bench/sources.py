@@ -20,17 +20,6 @@ from confide.core.records import Dataset, Features, Scores, Split, default_ids
 RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
 """Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
 
-# fmt: off
-OVERLAPPING = frozenset((
-    "Chihuahua", "Yorkshire terrier", "golden retriever", "Labrador retriever", "German shepherd",
-    "standard poodle", "tabby", "Persian cat", "Egyptian cat", "cougar", "lion", "bullfrog", "tailed frog",
-    "goose", "black stork", "king penguin", "albatross", "beach wagon", "convertible", "sports car",
-    "limousine", "go-kart", "moving van", "police van", "school bus", "trolleybus", "tractor", "lifeboat",
-    "gondola", "hog", "ox", "bison", "bighorn", "gazelle", "Arabian camel",
-))
-# fmt: on
-"""Classes of Tiny-ImageNet that show what CIFAR-10's classes show; not foreign to it."""
-
 KINDS: Mapping[str, tuple[str, str | None]] = {
     "difficulty": ("rmd", None),
     "bands": ("rmd", "predicted"),
@@ -106,11 +95,10 @@ class Sources:
     def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
         if name == "cifar10" and ("tiny32" in self.paths or list(self.prepared.glob("tiny32-data-*.npz"))):
-            tiny = self.dataset("tiny32")
-            rows = np.flatnonzero([tiny.class_names[k] not in OVERLAPPING for k in tiny.test.labels])
-            yield "tiny32", _as_foreign(tiny.test.take(rows), "tiny32")
+            pair = shift.pair_of(name, "tinyimagenet32")
+            yield "tiny32", _unlabelled(shift.foreign_split(self.dataset("tiny32"), pair))
         if name == "fashion-sample":
-            yield "shuffled", _shuffled(self.dataset(name).test)
+            yield "shuffled", _unlabelled(_shuffled(self.dataset(name).test))
         if "textures" in self.paths:
             columns, _ = files.read_table(self.paths["textures"])
             images = torch.from_numpy(np.ascontiguousarray(columns["images"])).permute(0, 3, 1, 2).float()
@@ -119,9 +107,9 @@ class Sources:
             yield "textures", Split(small, np.zeros(n, dtype=np.int64), np.array([f"textures-{i}" for i in range(n)]))
 
 
-def _as_foreign(split: Split, name: str) -> Split:
-    ids = np.array([f"{name}-{one}" for one in split.ids])
-    return Split(split.inputs, np.zeros(len(split), dtype=np.int64), ids)
+def _unlabelled(split: Split) -> Split:
+    """Foreign samples: their labels are of other classes, and say nothing here."""
+    return replace(split, labels=np.zeros(len(split), dtype=np.int64))
 
 
 def _shuffled(split: Split) -> Split:
@@ -129,7 +117,7 @@ def _shuffled(split: Split) -> Split:
     pixels = np.asarray(split.inputs)
     order = np.random.default_rng(0).permutation(int(np.prod(pixels.shape[2:])))
     mixed = pixels.reshape(*pixels.shape[:2], -1)[:, :, order].reshape(pixels.shape)
-    return _as_foreign(Split(mixed, split.labels, split.ids), "shuffled")
+    return Split(mixed, split.labels, np.array([f"shuffled-{one}" for one in split.ids]))
 
 
 def _shortened(dataset: Dataset, limit: int) -> Dataset:
