@@ -13,6 +13,7 @@ EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --passes 30 --out dropout.parquet
   confide predict runs/adafocal fashion-sample --split val --out val.parquet --write-features val-features.npz
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --out trusted.parquet
+  confide predict runs/adafocal fashion-sample --trust trust/trust.json --second other/test --out trusted.parquet
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
   confide predict runs/adafocal other-images/ --foreign --out foreign.parquet"""
 
@@ -33,6 +34,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones"
+    )
+    parser.add_argument(
+        "--second",
+        metavar="FILE",
+        help="second opinion for --trust: features, or a folder of shards; by default extracted by the same extractor",
     )
     parser.add_argument("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
     parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
@@ -88,6 +94,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
 
 def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
     """What goes with the predictions: their trust, and a file of penultimate features."""
+    from confide import features
     from confide.cli.trusted import with_trust, write_features
     from confide.core.door import InputError
     from confide.training import penultimate
@@ -97,6 +104,10 @@ def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: 
             raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
         return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
 
+    def by(word: str) -> Any:
+        device = None if args.device == "auto" else args.device
+        return features.extract(word, dataset, args.split, batch_size=args.batch_size or 64, device=device)
+
     if args.write_features:
         write_features(args.write_features, own())
-    return with_trust(predictions, args.trust, own, args.features) if args.trust else predictions
+    return with_trust(predictions, args.trust, own, args.features, by, args.second) if args.trust else predictions

@@ -17,6 +17,7 @@ VERDICT_ORDER = ("wrong label", "ambiguous", "atypical", "low quality", "hard", 
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
   confide score features.npz --method rmd -o scores.parquet
+  confide score fashion-sample --split test --features pixels --write-features test-pixels.npz
   confide score fashion-sample --method confusion --log runs/recorded -o scores.parquet
   confide score parquet-files/ --method rmd --features efficientnet_lite0 --engine ray --workers 16 -o scores"""
 
@@ -39,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-verdicts", action="store_true", help="scores only: no look at labels and quality")
     parser.add_argument("--words", default=None, metavar="FILE", help="vocabulary: explain hard samples in words")
     parser.add_argument("--cache", default=None, help="folder for feature shards (default: beside the scores)")
+    parser.add_argument("--write-features", default=None, metavar="FILE", help="also write them, .npz or .parquet")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: a GPU where there is one)")
     parser.add_argument("--batch-size", type=int, default=64, help="inputs per batch of the extractor (default: 64)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode inputs (default: 0)")
@@ -52,6 +54,10 @@ def run(args: argparse.Namespace) -> int:
         return _run_ray(args)
     sources = open_sources(args)
     found = _scored(args, sources)
+    if args.write_features:
+        from confide.cli.trusted import write_features
+
+        write_features(args.write_features, sources.need_features())
     main, summary = found[0], {"n": len(found[0]), "scores": str(args.out), "methods": _summary(found)}
     if sources.features is not None and not args.no_verdicts and args.labels == "given":
         if args.find_label_errors or len(set(sources.features.labels.tolist())) > 1:
@@ -123,6 +129,7 @@ def _check_for_ray(args: argparse.Namespace) -> None:
         "--find-label-errors": args.find_label_errors,
         "--words": args.words,
         "--cache": args.cache,
+        "--write-features": args.write_features,
     }
     wrong = [flag for flag, is_given in given.items() if is_given]
     if wrong:
