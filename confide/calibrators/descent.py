@@ -26,7 +26,15 @@ class Descent:
 
 
 def descend(
-    objective: Objective, size: int, *, tolerance: float, change: float, idle: int, iterations: int, memory: int
+    objective: Objective,
+    size: int,
+    *,
+    tolerance: float,
+    change: float,
+    idle: int,
+    iterations: int,
+    memory: int,
+    kept: torch.dtype = torch.float64,
 ) -> Descent:
     """From zero to the minimum.
 
@@ -34,6 +42,7 @@ def descend(
         tolerance: largest slope of an unknown at which to stop.
         change: change of the value, relative to it where it is above 1, that counts as none.
         idle: so many steps in a row that change next to nothing end the search.
+        memory: how many steps are remembered, in the dtype `kept`: float32 takes half the room.
     """
     here = torch.zeros(size, dtype=torch.float64)
     value, slope = objective(here)
@@ -54,7 +63,7 @@ def descend(
         moved, turned = step * direction, new_slope - slope
         curvature = float(torch.dot(moved, turned))
         if curvature > 1e-12 * float(torch.dot(turned, turned)):
-            pairs.append((moved, turned, 1.0 / curvature))
+            pairs.append((moved.to(kept), turned.to(kept), 1.0 / curvature))
         still = still + 1 if abs(value - new_value) <= change * max(abs(value), 1.0) else 0
         here, value, slope = here + moved, new_value, new_slope
     return Descent(here, float(slope.abs().max()), False)
@@ -62,17 +71,18 @@ def descend(
 
 def _direction(slope: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
     """Minus the inverse curvature times the slope, by the two loops over the remembered steps."""
-    result, shares = slope.clone(), []
+    if not pairs:
+        return -slope
+    result, shares = slope.to(pairs[0][0].dtype, copy=True), []
     for moved, turned, inverse in reversed(pairs):
         share = inverse * float(torch.dot(moved, result))
         result.sub_(turned, alpha=share)
         shares.append(share)
-    if pairs:
-        moved, turned, inverse = pairs[-1]
-        result.mul_(1.0 / (inverse * float(torch.dot(turned, turned))))
+    moved, turned, inverse = pairs[-1]
+    result.mul_(1.0 / (inverse * float(torch.dot(turned, turned))))
     for (moved, turned, inverse), share in zip(pairs, reversed(shares), strict=True):
         result.add_(moved, alpha=share - inverse * float(torch.dot(turned, result)))
-    return result.neg_()
+    return result.neg_().to(slope.dtype)
 
 
 def _line_search(

@@ -61,7 +61,7 @@ class Penalty:
         slope = 2 * self.off * shifted
         slope.diagonal().copy_(2 * self.diagonal * shifted.diagonal())
         slope[:, -1] = 2 * self.bias * shifted[:, -1]
-        value = float((slope * shifted).sum()) / 2
+        value = float(torch.dot(slope.view(-1), shifted.view(-1))) / 2
         if self.reference_row:
             slope[-1] -= slope.sum(dim=0)
         gradient.add_(slope)
@@ -173,7 +173,7 @@ def fit_map(
     turn, back = turns
 
     def objective(unknowns: Tensor) -> tuple[float, Tensor]:
-        weights = penalty.centre(start + turn(unknowns.view_as(start)))
+        weights = penalty.centre(turn(unknowns.view_as(start)).add_(start))
         gradient = torch.zeros_like(weights)
         value = rows.loss(weights, gradient) + penalty.add_to(weights, gradient)
         gradient[~seen] = 0.0
@@ -187,8 +187,9 @@ def fit_map(
         idle=precision.idle,
         iterations=ITERATIONS,
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
+        kept=rows.dtype,
     )
-    return penalty.centre(start + turn(found.unknowns.view_as(start))), found.steepest, found.converged
+    return penalty.centre(turn(found.unknowns.view_as(start)).add_(start)), found.steepest, found.converged
 
 
 Turn = Callable[[Tensor], Tensor]
@@ -251,6 +252,6 @@ def _shared_basis(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Turns
     def turns(penalty: Penalty) -> Turns:
         bend = spread[:, None] * lengths
         scale = (bend + 2 * penalty.off + 1e-4 * bend.mean() + 1e-12).rsqrt_()
-        return (lambda unknowns: (unknowns * scale) @ basis.T, lambda gradient: (gradient @ basis) * scale)
+        return (lambda unknowns: (unknowns * scale) @ basis.T, lambda gradient: (gradient @ basis).mul_(scale))
 
     return turns
