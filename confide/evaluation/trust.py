@@ -193,8 +193,12 @@ def verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> str:
         return f"Nothing was compared with {plain}."
     if not better:
         return f"No predictor beats {plain}: no AUROC or AURC is significantly better (paired tests, Holm, p < 0.05)."
-    found = f"Better than {plain} by AUROC or AURC (paired tests, Holm, p < 0.05): {', '.join(better)}."
-    return found + (f" Worse: {', '.join(worse)}." if worse else "")
+    found = f"Better than {plain} by AUROC or AURC (paired tests, Holm, p < 0.05): {_listed(better)}."
+    return found + (f" Worse: {_listed(worse)}." if worse else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" if "," in name else name for name in names)
 
 
 def rate_at_same(predictions: Predictions, scores: TrustValues, baseline: TrustValues) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ import torch
 
 import confide
 from confide.core.door import InputError
-from confide.core.results import Evaluation
+from confide.core.results import Comparison, Evaluation
 from confide.evaluation.compare import compare
 from confide.evaluation.trust import (
     RANKING,
@@ -50,6 +50,11 @@ def test_a_better_predictor_is_found_and_a_guess_is_not():
     )
     one = found.find("tnr", score="trust:knows")
     assert one.low < one.value < one.high
+
+
+def test_a_name_with_a_comma_is_quoted_in_the_verdict():
+    one = Comparison("auroc", "mcp", "rmd, second", 0.1, 0.05, 0.15, 0.01, 0.01, "b")
+    assert verdict([one]).endswith("p < 0.05): 'rmd, second'.")
 
 
 def test_it_says_plainly_that_nothing_is_better(tmp_path):
