@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,17 +184,13 @@ def foreign_scores(
     said: dict[str, Any], features: dict[str, Any], pretrained: dict[str, Features], seed: int
 ) -> dict[str, TrustValues]:
     """RMD and TrustScore of the predicted class in features that never saw this task, alone and among the signals."""
-    scores, hard = {}, {"val": {}, "test": {}}
+    scores = {}
     for word in ("rmd", "trust_score"):
         trust = confide.trust.fit(word, said["train"], pretrained["train"])
         scores[f"{word}, pre-trained"] = values_of(trust, said, pretrained)
-        for split, columns in hard.items():
-            value = trust(said[split], pretrained[split]).numpy().astype(np.float64)
-            columns[f"{word}_pretrained"] = -(np.log(np.clip(value, 1e-4, 1e4)) if word == "trust_score" else value)
-    seen = said | {split: replace(said[split], columns={**said[split].columns, **hard[split]}) for split in hard}
-    how = {"columns": ",".join(hard["val"]), "reference": features["train"], "seed": seed}
-    combined = confide.trust.fit("combined", seen["val"], features["val"], **how)
-    scores["combined, pre-trained"] = values_of(combined, seen, features)
+    how = {"second": pretrained["val"], "second_reference": pretrained["train"], "seed": seed}
+    combined = confide.trust.fit("combined", said["val"], features["val"], reference=features["train"], **how)
+    scores["combined, pre-trained"] = values_of(combined, said, features, pretrained["test"])
     both = {name: side_by_side(features[name], pretrained[name]) for name in ("val", "test")}
     scores["steep_slope, tuned, pre-trained"] = values_of(tuned_steep_slope(said, both, seed), said, both)
     return scores
@@ -219,8 +214,10 @@ def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int)
     return best
 
 
-def values_of(trust: confide.trust.Trust, said: dict[str, Any], features: dict[str, Any]) -> TrustValues:
-    return TrustValues.of(trust(said["test"], features["test"]), trust.threshold, trust.scale)
+def values_of(
+    trust: confide.trust.Trust, said: dict[str, Any], features: dict[str, Any], second: Features | None = None
+) -> TrustValues:
+    return TrustValues.of(trust(said["test"], features["test"], second), trust.threshold, trust.scale)
 
 
 def network_scores(
