@@ -90,13 +90,15 @@ def fit_all(
     for word in (*(args.only or ()), *options, *([args.keep] if args.keep else ())):
         room.TRUST.get(word)
     named = list(args.only or room.names()) + ([args.keep] if args.keep else [])
+    # What was asked for must not be left out: by name, or by a second opinion that only `combined` takes.
+    asked = {"mcp", args.keep, *(args.only or ()), *(["combined"] if evidence.second else [])}
     trusts, scores, left_out = {}, {}, []
     for word in dict.fromkeys(["mcp", *named]):
         try:
             fitted = fit_one(word, args.seed, evidence, options.get(word, {}))
             values = fitted(evidence.test, evidence.beside_test(word), evidence.second_test(word))
         except InputError as error:
-            if word in (args.only or ()) or word in (args.keep, "mcp"):
+            if word in asked:
                 raise
             left_out.append(f"{word} was left out: {error}")
             continue

@@ -150,3 +150,12 @@ def test_a_second_reference_without_labels_is_one_clear_line(folder, tmp_path, c
     told = capsys.readouterr().err
     assert "bare.npz must have a column 'label'" in told
     assert told.count("\n") == 1
+
+
+def test_a_second_opinion_of_other_samples_is_one_clear_line(folder, tmp_path, capsys):
+    second = ["--second", *(str(folder / f"{split}-features.npz") for split in ("train", "test", "train"))]
+    assert main(paths(folder, *second, "--fast", "-o", str(tmp_path))) == 1
+    told = capsys.readouterr().err
+    assert "second features must have every id asked for" in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "trust.json").exists()
