@@ -44,8 +44,10 @@ def unpack(archive: Path, folder: Path) -> int:
     count = 0
     try:
         tar = tarfile.open(archive)  # noqa: SIM115  closed below, after the errors of opening are told apart
-    except (OSError, tarfile.TarError) as error:
-        raise InputError(f"{archive} must be an archive of a grid, but reading it failed: {error}") from None
+    except tarfile.TarError:  # its words fill a line for every compression tried
+        raise InputError(f"{archive} must be an archive of a grid, but it is no tar file; fetch it again") from None
+    except OSError as error:
+        raise InputError(f"{archive} must be an archive of a grid, but reading it failed: {error.strerror}") from None
     with tar:
         for member in tar:
             room, _, name = member.name.partition("/")

@@ -119,8 +119,13 @@ def _tables(args: argparse.Namespace) -> int:
     """Every item at lite scale, from the cells that are there, and a page of all verdicts."""
     from confide.bench.running import run_item
     from confide.bench.writing import write_verdicts
+    from confide.core.door import InputError
 
     place, tables = _place(args), Path(args.tables or Path(args.out) / "tables" / "lite")
+    if not place.data and not any((place.out / "cells").glob("*.json")):
+        raise InputError(
+            f"{place.out} must hold cells of a grid, but there are none; run `confide bench grid` or unpack"
+        )
     found = []
     for item in _items().values():
         outcome = run_item(item, "lite", place, tables).outcome
@@ -212,11 +217,32 @@ def _cells(args: argparse.Namespace) -> Any:
     )
 
 
+def _check_grid(args: argparse.Namespace, cells: Any, place: Any) -> None:
+    """Words and places that no cell can use, told before the first of hundreds fails by them."""
+    from confide.bench import lite_cells
+    from confide.core.door import InputError, did_you_mean
+    from confide.data import DATASETS
+
+    known = sorted({cell.method.name for cell in lite_cells()})
+    for word in _words(args.methods):
+        if word not in known:
+            raise InputError(f"no method of the grid is named '{word}'; {did_you_mean(word, known)}")
+    if not cells:
+        raise InputError(
+            "no cell of the grid fits --datasets, --parts, --seeds and --methods together; name fewer of them"
+        )
+    for name, value in place.data.items() if place.engine == "local" else ():
+        if value.partition(":")[0] not in DATASETS.names() and not Path(value).exists():
+            raise InputError(f"--data {name}={value} must name data that is there, but there is none; check the path")
+
+
 def _grid(args: argparse.Namespace) -> int:
     from confide.bench import run_grid
 
     place = _place(args)
-    outcome = run_grid(_cells(args), place)
+    cells = _cells(args)
+    _check_grid(args, cells, place)
+    outcome = run_grid(cells, place)
     if args.archive:
         _pack(args)
     if args.json:

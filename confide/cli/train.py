@@ -239,7 +239,9 @@ def show(answers: list[dict[str, Any]], as_json: bool) -> None:
         seconds = f"trained in {answer['train_seconds']:.1f} s, validation {answer['val_seconds']:.1f} s"
         notes = "; ".join(dict.fromkeys(note for row in answer["members"] for note in row["notes"]))
         print(seconds + (f"; {notes}" if notes else ""))
-    print(f"next: confide predict {answers[0]['folder']} DATA --split test --out predictions.parquet")
+    folder = Path(answers[0]["folder"])
+    calibrator = f" --calibrator {folder / 'calibrator.json'}" if (folder / "calibrator.json").exists() else ""
+    print(f"next: confide predict {folder} DATA --split test{calibrator} --out predictions.parquet")
 
 
 def _percent(value: float | None) -> str:

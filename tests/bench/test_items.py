@@ -128,6 +128,23 @@ def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["grid", "--methods", "focla"], "did you mean 'focal'"),
+        (["grid", "--methods", "focal", "--parts", "sweep"], "no cell of the grid fits"),
+        (["grid", "--data", "cifar10=gone"], "--data cifar10=gone must name data that is there"),
+        (["tables"], "must hold cells of a grid"),
+    ],
+)
+def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_path, capsys):
+    assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_command_that_is_kept_names_no_folder_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["confide", "bench", "grid", "--data", "cifar10=/home/me/cifar", "--out", "/x/y/z"])
     monkeypatch.setenv("CONFIDE_COMMAND", "")

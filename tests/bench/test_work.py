@@ -138,8 +138,10 @@ def test_an_archive_with_other_files_is_refused(tmp_path):
             tar.add(tmp_path / "evil", name)
         with pytest.raises(InputError, match="cells of a grid only"):
             unpack(tmp_path / "bad.tar", tmp_path / "there")
-    with pytest.raises(InputError, match="reading it failed"):
+    with pytest.raises(InputError, match=r"evil must be an archive of a grid, but it is no tar file; fetch it again$"):
         unpack(tmp_path / "evil", tmp_path / "there")
+    with pytest.raises(InputError, match="reading it failed: No such file"):
+        unpack(tmp_path / "gone.tar", tmp_path / "there")
 
 
 def test_the_lite_grid_begins_with_what_is_worth_most():

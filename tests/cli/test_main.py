@@ -1,8 +1,11 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from confide.cli.doctor import EXTRAS
 from confide.cli.main import VERBS, main
 
 
@@ -48,6 +51,12 @@ def test_bad_input_is_one_line_and_status_1(tmp_path, capsys):
     assert error.startswith("confide: ")
     assert "does not exist" in error
     assert "\n" not in error
+
+
+def test_doctor_knows_every_extra():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+    assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"dev", "slow"} == set(EXTRAS)
 
 
 def test_doctor_and_list_answer_machines(capsys):

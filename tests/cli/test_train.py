@@ -41,9 +41,12 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
     assert float(predictions.facts.correct.float().mean()) == pytest.approx(told["accuracy"])
 
 
-def test_a_recipe_brings_loss_averages_and_calibrator(images: str, tmp_path: Path) -> None:
+def test_a_recipe_brings_loss_averages_and_calibrator(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
     assert main(["train", images, "--recipe", "confide", "--out", run, *SMALL]) == 0
+    assert f"--calibrator {run}/calibrator.json --out" in capsys.readouterr().out
     trained, plan = Trained.load(run), load_config("confide")
     assert (trained.settings.loss, trained.settings.mirror) == (plan.losses[0].word, True)
     assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
