@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.tables import print_json, text_table
 
 if TYPE_CHECKING:
+    from confide.core.predictions import Predictions
     from confide.core.results import Evaluation, Measurement
 
 EXAMPLE = (
@@ -72,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
         title=args.title or name,
         commands=[f"confide evaluate {args.source}"],
     )
+    if doubted := _doubt(predictions):
+        evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
@@ -81,8 +85,20 @@ def run(args: argparse.Namespace) -> int:
     print(table_of(evaluation))
     for word, reason in (evaluation.about.get("missing") or {}).items():
         print(f"{word}: {reason}")
+    for warning in evaluation.warnings:
+        print(f"warning: {warning}")
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
+
+
+def _doubt(predictions: Predictions) -> str:
+    """A warning where logits are rows of probabilities to all appearances; what they are is never guessed."""
+    logits = predictions.logits
+    if predictions.from_probabilities or len(logits) == 0:
+        return ""
+    if bool((logits < 0).any()) or bool(((logits.sum(1) - 1).abs() > 1e-3).any()):
+        return ""
+    return "every row of the logits sums to 1, as probabilities do; if they are, call the column 'probs'"
 
 
 def _scores(path: str, make: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 
 from confide import Predictions
 from confide.cli.main import main
+from confide.core.results import Evaluation
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,16 @@ def test_evaluate_speaks_json_and_groups_by_a_column(folder, capsys):
     found = json.loads(capsys.readouterr().out)
     groups = {m["group"] for m in found["measurements"]}
     assert {"site=a", "site=b", "site=c"} <= groups
+
+
+@pytest.mark.parametrize(("column", "warned"), [("logits", True), ("probs", False)])
+def test_probabilities_that_are_called_logits_are_doubted(tmp_path, capsys, column, warned):
+    values = np.random.default_rng(0).dirichlet(np.ones(4), 60).astype("float32")
+    np.savez(tmp_path / "said.npz", **{column: values}, labels=np.arange(60) % 4)
+    assert main(["evaluate", str(tmp_path / "said.npz"), "--metrics", "accuracy", "ece", "--no-intervals"]) == 0
+    assert ("warning: every row of the logits sums to 1" in capsys.readouterr().out) == warned
+    kept = Evaluation.load(tmp_path / "said-evaluation" / "evaluation.json").warnings
+    assert any("call the column 'probs'" in one for one in kept) == warned
 
 
 def test_evaluate_of_top_one_files_says_what_needs_more(folder, capsys):
