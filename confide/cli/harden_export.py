@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
     if isinstance(part.inputs[int(rows[0])], str):
         files.write_table(out / "test.csv", {"text": _contents(part, rows)["text"], **common})
     else:
+        _clear(out)
         places = _write_pictures(out, dataset, part, rows)
         # Not beside the folder of pictures: a table there would be taken for the dataset itself.
         files.write_table(out / "about" / "samples.csv", {"file": places, **common})
@@ -48,6 +50,21 @@ def _contents(part: Split, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
     if np.asarray(first).ndim >= 2:
         return {"image": np.array([_png(part.inputs[int(r)]) for r in rows], dtype=object)}
     return {"row": np.stack([np.asarray(part.inputs[int(r)]) for r in rows])}
+
+
+def _clear(out: Path) -> None:
+    """Take an earlier benchmark's pictures away, which would count as hard; other files are refused, never removed."""
+    found = sorted((out / "test").rglob("*"), reverse=True)  # what a folder holds comes before it
+    own = re.compile(r"\d{4}-[^/]*(/\d{6}\.png)?")
+    for path in found:
+        if not own.fullmatch(path.relative_to(out / "test").as_posix()):
+            raise InputError(
+                f"{out} must be a new folder or an earlier hard benchmark, got {path}; choose another folder"
+            )
+    if found:
+        (out / "README.md").unlink(missing_ok=True)
+    for path in found:
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _write_pictures(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]) -> NDArray[np.str_]:

@@ -127,6 +127,13 @@ def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
     assert (np.bincount(again.test.labels) == 4).all()
     assert all((tmp_path / "hard" / name).exists() for name in table["file"])
     assert "the same share of every class: 40 of 2,000" in (tmp_path / "hard" / "README.md").read_text()
+    # Fewer samples into the same folder leave none of the earlier ones; a file of another's hand stays.
+    assert main([*arguments[:-1], "0.01", "--stratify", "-o", "hard"]) == 0
+    assert len(load_dataset(tmp_path / "hard").test.labels) == 20
+    (tmp_path / "hard" / "test" / "mine.png").write_bytes(b"mine")
+    assert main([*arguments, "-o", "hard"]) == 1
+    assert "must be a new folder or an earlier hard benchmark" in capsys.readouterr().err
+    assert len(list((tmp_path / "hard").rglob("*.png"))) == 21
     assert main([*arguments, "-o", "hard.parquet"]) == 0
     columns, _ = files.read_table(tmp_path / "hard.parquet")
     assert columns["image"][0][:4] == b"\x89PNG"
