@@ -34,7 +34,9 @@ def load(path: str | Path) -> Evaluation:
         return _read(path / WHOLE)
     parts = sorted((path / PARTS).glob("*.json"))
     if not parts:
-        raise InputError(f"{path} must hold {WHOLE}, but has none yet; finish it with: confide run {path}/config.yaml")
+        config = path / "config.yaml"
+        mend = f"finish it with: confide run {config}" if config.exists() else "name a folder that run or evaluate made"
+        raise InputError(f"{path} must hold {WHOLE}, but has none yet; {mend}")
     warning = (
         f"The run in {path} is not finished: {len(parts)} of its evaluations are shown, without paired tests, "
         f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
