@@ -44,7 +44,7 @@ def headline(path: Path = SOURCE) -> str:
     hardware = str(table["hardware"][table["dataset"] == "cifar10"][0]).partition(";")[0]
     lines = [
         f"CIFAR-10, ResNet-18, mean ± standard deviation over {' or '.join(map(str, seeds))} seeds ({hardware}); best "
-        "NLL first. Setting, intervals, tests, Tiny-ImageNet-32: [the whole table](benchmarks/results/papers/main.md).",
+        "NLL first. Setting, intervals, tests: [the whole table](benchmarks/results/papers/main.md).",
         "",
         "| loss | " + " | ".join(COLUMNS.values()) + " |",
         "|---|" + "---|" * len(COLUMNS),

@@ -61,13 +61,14 @@ QUESTIONS = (
     Method("adafocal_steps", "adafocal", {"update_every": 20}),
     Method("selective_au_margin", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "score": "margin"}),
     Method("selective_au_entropy", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "score": "entropy"}),
+    Method("selective_au_detached", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "detach_weight": True}),
     Method("difficulty_md", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="md"),
     Method("difficulty_kmeans", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="kmeans"),
     Method("group_dro", "group_dro", {"num_groups": 2}, difficulty=True),
 )
 """Variants that answer a question: normalisation and strength of difficulty weights, constant weights of the same
 mean strength (0.17 and 0.29 are those of ranks with T = 0.3 and alpha 0.6 and 1.0), AdaFocal's updates, the score of
-selective AU, the measure of difficulty, the worst of two groups of difficulty."""
+selective AU and its weights without a gradient, the measure of difficulty, the worst of two groups of difficulty."""
 
 SWEEP = tuple(
     Method(f"selective_au_{coverage}_{smoothing}", "selective_au", {"coverage": coverage, "smoothing": smoothing})

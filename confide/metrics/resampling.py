@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Null:
     mean: float
     high: float
     p_value: float
-    draws: Floats
+    draws: Floats = field(repr=False)
 
 
 def threads() -> int:

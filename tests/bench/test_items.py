@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,14 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
     assert told in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_tables_leave_out_what_needs_predictions_and_go_on(tmp_path, capsys):
+    shutil.copytree(CHECKOUT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "cells")
+    assert main(["bench", "tables", "--out", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 0
+    assert "p2-table4 left out: predictions of" in capsys.readouterr().err
+    assert (tmp_path / "tables" / "p1-table2.md").exists()
+    assert (tmp_path / "tables" / "verdicts.md").exists()
 
 
 def test_the_command_that_is_kept_names_no_folder_of_this_machine(monkeypatch, tmp_path):
