@@ -14,7 +14,7 @@ from confide.core import files
 from confide.core.door import InputError
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
-from confide.core.records import Features
+from confide.core.records import Features, rows_of
 
 ON_TRAINING = ("trust_score", "rmd", "knn")
 MEMBERS = ("ensemble", "mc_dropout")
@@ -73,6 +73,8 @@ def read_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> t
         load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
         for path, p in zip(paths, (fit_on, test), strict=True)
     )
+    for found, p, path in zip((first, second), (fit_on, test), paths, strict=True):
+        rows_of(p.ids, found.ids, f"features of {path}")
     return first, second
 
 

@@ -62,7 +62,11 @@ def metric(
     """
 
     def wrap(function: Callable[..., float]) -> Metric:
-        def measured(predictions: Predictions, **options: Any) -> Measurement:
+        def measured(predictions: Predictions, *rest: Any, **options: Any) -> Measurement:
+            if rest:
+                raise InputError(
+                    f"{word} takes one record: confide.metrics.{word}(confide.Predictions(logits, labels))"
+                )
             return measure(METRICS.get(word), predictions, options)
 
         signature = inspect.signature(function)

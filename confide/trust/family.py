@@ -254,7 +254,10 @@ def matched(word: str, wants: str, predictions: Predictions, features: Any, name
 
 def _members(word: str, predictions: Predictions, features: Any) -> Tensor:
     if features is None:
-        raise InputError(f"trust predictor '{word}' needs the members' logits, s x n x c; pass them second")
+        raise InputError(
+            f"trust predictor '{word}' needs the members' logits, s x n x c; pass them second, "
+            "or by --members and --dropout"
+        )
     members = as_tensor(features, "members' logits")
     n, c = len(predictions), predictions.num_classes
     if members.ndim != 3 or tuple(members.shape[1:]) != (n, c) or members.shape[0] < 2:

@@ -84,6 +84,12 @@ def test_bad_input_is_one_clear_line(folder, tmp_path, capsys, more, message):
     assert told.count("\n") == 1
 
 
+def test_features_of_the_other_split_are_refused_not_left_out(folder, tmp_path, capsys):
+    swapped = ["--features", str(folder / "test-features.npz"), str(folder / "val-features.npz")]
+    assert main(paths(folder, *swapped, "-o", str(tmp_path))) == 1
+    assert "test-features.npz must have every id asked for, but 200 of 200 are missing" in capsys.readouterr().err
+
+
 def test_the_test_split_is_never_fitted_on(folder, capsys):
     assert main(["trust", str(folder / "test.parquet"), str(folder / "val.parquet")]) == 1
     assert "must not be fitted on the test split" in capsys.readouterr().err
@@ -156,6 +162,6 @@ def test_a_second_opinion_of_other_samples_is_one_clear_line(folder, tmp_path, c
     second = ["--second", *(str(folder / f"{split}-features.npz") for split in ("train", "test", "train"))]
     assert main(paths(folder, *second, "--fast", "-o", str(tmp_path))) == 1
     told = capsys.readouterr().err
-    assert "second features must have every id asked for" in told
+    assert "train-features.npz must have every id asked for" in told
     assert told.count("\n") == 1
     assert not (tmp_path / "trust.json").exists()

@@ -197,6 +197,7 @@ def test_join_keeps_every_row():
         (lambda p: metrics.auroc(p, score="trust"), "needs predictions with trust"),
         (lambda p: metrics.ece(p.take([])), "at least one sample"),
         (lambda p: metrics.ece(p.logits), "need confide.Predictions"),
+        (lambda p: metrics.ece(p.logits, p.labels), "ece takes one record"),
         (lambda p: metrics.risk_at_coverage(p, coverage=0.0), "coverage must lie in"),
     ],
 )
