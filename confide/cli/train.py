@@ -146,16 +146,17 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
     scores = Scores.joined([Scores.load(path) for path in job["scores"]]) if job["scores"] else None
-    if scores is None and job["recipe"]:
-        scores = recipe_scores(dataset, settings, job["recipe"], out)
+    recipe = job.get("recipe")
+    if scores is None and recipe:
+        scores = recipe_scores(dataset, settings, recipe, out)
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
     common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
     if job["members"] > 1:
         return fit_members(dataset, settings, members=job["members"], **common)
     told = tracker(job["track"], out, settings) if job["track"] and leads() else None
     trained = fit(dataset, settings, on_epoch=told, checkpoint_seconds=job["checkpoint_seconds"], **common)
-    if job["recipe"] and leads() and "val" in dataset.splits:
-        recipe_calibrator(trained, dataset, job["recipe"], out)
+    if recipe and leads() and "val" in dataset.splits:
+        recipe_calibrator(trained, dataset, recipe, out)
     return (trained,)
 
 
