@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from confide import data, difficulty, features, shift
 from confide.core import files
 from confide.core.door import InputError
 from confide.core.records import Dataset, Features, Scores, Split, default_ids
+from confide.store import lock_file
 
 RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
 """Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
@@ -37,6 +39,9 @@ SHIFTED = 2000
 SEVERITY_IMAGES = 300
 """Test images that are corrupted for the difficulty scores."""
 
+SPLITS = ("train", "val", "test")
+"""Splits of a decoded copy, each a file."""
+
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
@@ -48,11 +53,15 @@ class Shifted:
 
 @dataclass
 class Sources:
-    """Where the data lies (`paths` by name), what was prepared (`prepared`), and what this process has read."""
+    """Where the data lies (`paths` by name), what was prepared (`prepared`), and what this process has read.
+
+    With `shared`, the first process to read a dataset leaves a decoded copy for the others.
+    """
 
     paths: Mapping[str, str]
     prepared: Path
     limit: int = 0
+    shared: bool = False
     _held: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def dataset(self, name: str) -> Dataset:
@@ -84,17 +93,19 @@ class Sources:
         return self._held[kind, name]
 
     def _read(self, name: str) -> Dataset:
-        decoded = sorted(self.prepared.glob(f"{name}-data-*.npz"))
-        if decoded:
-            found = _decoded(name, decoded, self.prepared / f"{name}-data.json")
-        else:
-            source = self.paths.get(name, name)
-            found = data.load_dataset(source, name=name, rename=RENAMED.get(name))
+        if self.shared and name in self.paths and not has_copy(self.prepared, name):
+            with _alone(self.prepared / f"{name}-data.lock"):
+                if not has_copy(self.prepared, name):
+                    keep_copy(self.prepared, name, self._load(name))
+        found = _copy(self.prepared, name) if has_copy(self.prepared, name) else self._load(name)
         return _shortened(found, self.limit) if self.limit else found
+
+    def _load(self, name: str) -> Dataset:
+        return data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
 
     def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
-        if name == "cifar10" and ("tiny32" in self.paths or list(self.prepared.glob("tiny32-data-*.npz"))):
+        if name == "cifar10" and ("tiny32" in self.paths or has_copy(self.prepared, "tiny32")):
             pair = shift.pair_of(name, "tinyimagenet32")
             yield "tiny32", _unlabelled(shift.foreign_split(self.dataset("tiny32"), pair))
         if name == "fashion-sample":
@@ -125,22 +136,42 @@ def _shortened(dataset: Dataset, limit: int) -> Dataset:
     return replace(dataset, splits={name: spread(part, limit) for name, part in dataset.splits.items()})
 
 
-def _decoded(name: str, paths: Sequence[Path], about: Path) -> Dataset:
-    note = files.read_json(about)
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock, waiting for whoever does; the system frees it when a process dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = None
+    while lock is None:
+        with suppress(InputError):
+            lock = lock_file(path, path.parent)
+        if lock is None:
+            time.sleep(0.1)
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def has_copy(folder: Path, name: str) -> bool:
+    """Whether a whole decoded copy of a dataset is there."""
+    return all((folder / f"{name}-data-{split}.npz").exists() for split in SPLITS)
+
+
+def _copy(folder: Path, name: str) -> Dataset:
+    note = files.read_json(folder / f"{name}-data.json")
     splits = {}
-    for path in paths:
-        with np.load(path, allow_pickle=False) as columns:
-            splits[path.stem.rpartition("-")[2]] = Split(columns["inputs"], columns["labels"], columns["ids"])
-    order = {split: splits[split] for split in ("train", "val", "test")}
-    return Dataset(name, "image", order, tuple(note["class_names"]), note["provenance"])
+    for split in SPLITS:
+        with np.load(folder / f"{name}-data-{split}.npz", allow_pickle=False) as columns:
+            splits[split] = Split(columns["inputs"], columns["labels"], columns["ids"])
+    return Dataset(name, "image", splits, tuple(note["class_names"]), note["provenance"])
 
 
 def prepare(sources: Sources, name: str, *, extractor: str) -> dict[str, Any]:
     """Decode a dataset once and score its difficulty once: RMD on an extractor's features, fitted on train."""
     began = time.monotonic()
     dataset = sources.dataset(name)
-    if not list(sources.prepared.glob(f"{name}-data-*.npz")):
-        _keep_decoded(sources.prepared, name, dataset)
+    if not has_copy(sources.prepared, name):
+        keep_copy(sources.prepared, name, dataset)
     kinds = kinds_of(dataset)
     if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in kinds):
         rows = {split: _extracted(extractor, part, split) for split, part in dataset.splits.items()}
@@ -225,7 +256,8 @@ def shifted_images(clean: Split, device: torch.device) -> Shifted:
     return Shifted(tuple(made), Split(pixels, np.tile(clean.labels, len(made)), default_ids(len(pixels))))
 
 
-def _keep_decoded(folder: Path, name: str, dataset: Dataset) -> None:
+def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
+    """The dataset, decoded, as a file per split."""
     files.write_json(
         folder / f"{name}-data.json",
         {"class_names": list(dataset.class_names), "provenance": dict(dataset.provenance)},

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any
 
 from confide.bench.plan import Cell, check_names
@@ -80,14 +81,28 @@ def run_grid(cells: Sequence[Cell], place: Place) -> Outcome:
             "resumable": place.resumable,
         }
         workers = min(place.workers, len(todo))
+        payload["shared"] = workers > 1 and place.engine == "local"
         share = 1 / place.per_gpu
         jobs = [Job(f"worker-{k}", "confide.bench.work:work", payload, share) for k in range(workers)]
         if workers == 1 and place.engine == "local":
             work(dict(jobs[0].payload))
         else:
+            if payload["shared"]:
+                # This process only waits: it may decode what the workers will ask for after their first training.
+                Thread(target=_decode_ahead, args=(payload,), daemon=True).start()
             # A cell may take its worker down; another worker then goes on with the next.
             run_jobs(jobs, engine=place.engine, workers=workers, retries=MOST_TRIES * len(todo))
     return standing(cells, place.out)
+
+
+def _decode_ahead(payload: Mapping[str, Any]) -> None:
+    """Read the foreign images of every dataset of a grid, which leaves decoded copies; workers tell what fails."""
+    from confide.bench.sources import Sources
+
+    sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"], shared=True)
+    for name in dict.fromkeys(cell["dataset"] for cell in payload["cells"]):
+        with suppress(Exception):
+            sources.foreign(name)
 
 
 def standing(cells: Sequence[Cell], out: Path) -> Outcome:
@@ -117,8 +132,8 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
     from confide.bench.sources import Sources
 
     out = Path(payload["out"])
-    sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"])
-    longest: dict[tuple[str, str], float] = {}
+    sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"], payload.get("shared", False))
+    spent: dict[tuple[str, str], list[float]] = {}
     made = 0
     cells = [Cell.from_dict(values) for values in payload["cells"]]
     number = {cell.name: f"{k}/{len(cells)}" for k, cell in enumerate(cells, 1)}
@@ -129,7 +144,7 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
         waiting, cells = cells, []
         for cell in waiting:
             sort = (cell.dataset, cell.model)
-            if payload["stop"] and time.time() + longest.get(sort, 0.0) > payload["stop"]:
+            if payload["stop"] and time.time() + _expected(spent.get(sort, [])) > payload["stop"]:
                 continue
             with claimed(out, cell) as claim:
                 if claim != "mine":
@@ -137,11 +152,16 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
                     continue
                 began = time.monotonic()
                 line = _one(cell, sources, out, payload["resumable"])
-                longest[sort] = max(longest.get(sort, 0.0), time.monotonic() - began)
+                spent.setdefault(sort, []).append(time.monotonic() - began)
                 made += 1
             _free()
             print(f"{number[cell.name]} {cell.name}: {line}", file=sys.stderr, flush=True)
     return {"made": made}
+
+
+def _expected(spent: Sequence[float]) -> float:
+    """Seconds that a next cell may take: the longest so far, without the first, which also reads and warms up."""
+    return max(spent[1:] or spent, default=0.0)
 
 
 @contextmanager

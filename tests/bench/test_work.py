@@ -18,8 +18,10 @@ from confide.bench import Method, lite_cells, run_grid, standing
 from confide.bench.cell import read_predictions
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
-from confide.bench.work import work
+from confide.bench.sources import Sources
+from confide.bench.work import _expected, work
 from confide.core.door import InputError
+from confide.data import load_dataset
 from confide.training import fit
 from tests.bench.conftest import cells
 
@@ -101,6 +103,29 @@ def test_no_cell_starts_that_would_end_after_the_time_limit(place):
     outcome = run_grid(grid, replace(place, seconds=0.5))
     assert len(outcome.done) == 1
     assert len(outcome.left) == 49
+
+
+def test_what_a_next_cell_may_take_leaves_the_first_out():
+    # The first cell of a worker also reads data and warms up: 100 s once would keep 25 s cells from starting.
+    assert _expected([]) == 0.0
+    assert _expected([100.0]) == 100.0
+    assert _expected([100.0, 25.0, 31.0, 24.0]) == 31.0
+
+
+def test_the_first_process_to_read_a_dataset_leaves_a_copy_for_the_others(tmp_path, monkeypatch):
+    source = load_dataset("fashion-sample")
+    asked = []
+    monkeypatch.setattr("confide.bench.sources.data.load_dataset", lambda *a, **k: asked.append(a) or source)
+    paths = {"cifar10": "somewhere"}
+    first = Sources(paths, tmp_path / "prepared", 100, shared=True).dataset("cifar10")
+    second = Sources(paths, tmp_path / "prepared", 100, shared=True).dataset("cifar10")
+    assert len(asked) == 1
+    for split in ("train", "val", "test"):
+        assert len(first.split(split)) == 100
+        assert np.array_equal(first.split(split).inputs, second.split(split).inputs)
+        assert np.array_equal(first.split(split).ids, second.split(split).ids)
+    Sources(paths, tmp_path / "other", 100).dataset("cifar10")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
