@@ -184,16 +184,27 @@ def foreign_scores(
     said: dict[str, Any], features: dict[str, Any], pretrained: dict[str, Features], seed: int
 ) -> dict[str, TrustValues]:
     """RMD and TrustScore of the predicted class in features that never saw this task, alone and among the signals."""
-    scores = {}
-    for word in ("rmd", "trust_score"):
-        trust = confide.trust.fit(word, said["train"], pretrained["train"])
-        scores[f"{word}, pre-trained"] = values_of(trust, said, pretrained)
+    opinions = {word: confide.trust.fit(word, said["train"], pretrained["train"]) for word in ("rmd", "trust_score")}
+    scores = {f"{word}, pre-trained": values_of(trust, said, pretrained) for word, trust in opinions.items()}
     how = {"second": pretrained["val"], "second_reference": pretrained["train"], "seed": seed}
     combined = confide.trust.fit("combined", said["val"], features["val"], reference=features["train"], **how)
     scores["combined, pre-trained"] = values_of(combined, said, features, pretrained["test"])
-    both = {name: side_by_side(features[name], pretrained[name]) for name in ("val", "test")}
-    scores["steep_slope, tuned, pre-trained"] = values_of(tuned_steep_slope(said, both, seed), said, both)
+    for name, more in (("pre-trained", pretrained), ("second opinion", heard(opinions, said, pretrained))):
+        rows = {split: side_by_side(features[split], more[split]) for split in ("val", "test")}
+        scores[f"steep_slope, tuned, {name}"] = values_of(tuned_steep_slope(said, rows, seed), said, rows)
     return scores
+
+
+def heard(
+    opinions: dict[str, confide.trust.Trust], said: dict[str, Any], pretrained: dict[str, Features]
+) -> dict[str, Features]:
+    """What pre-trained features say of the predicted class, as features of their own: one column an opinion."""
+    found = {}
+    for split in ("val", "test"):
+        own = pretrained[split]
+        columns = [np.asarray(trust(said[split], own), dtype=np.float32) for trust in opinions.values()]
+        found[split] = Features(np.stack(columns, axis=1), own.labels, own.ids, f"of {own.extractor}", split)
+    return found
 
 
 def side_by_side(own: Features, other: Features) -> Features:
