@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.evaluate import p_value
+from confide.cli.given import load_predictions
 from confide.cli.tables import print_json, text_table
 
 if TYPE_CHECKING:
@@ -53,10 +54,9 @@ class Verdict:
 
 def run(args: argparse.Namespace) -> int:
     from confide.calibrators.choice import USUAL, choose
-    from confide.core.predictions import Predictions
 
     _check_paths(args)
-    fitted_on, applied_to = Predictions.load(args.fit), Predictions.load(args.apply)
+    fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
     words = args.methods or USUAL
     choice = choose(
         fitted_on,

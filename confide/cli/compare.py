@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from confide.cli.given import load_predictions
 from confide.cli.tables import print_json, text_table
 
 EXAMPLE = (
@@ -30,13 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from confide.core.door import InputError
-    from confide.core.predictions import Predictions
     from confide.evaluation.compare import compare
 
     names = args.names or unique_names(args.files)
     if len(names) != len(args.files):
         raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
-    records = {name: Predictions.load(path) for name, path in zip(names, args.files, strict=True)}
+    records = {name: load_predictions(path) for name, path in zip(names, args.files, strict=True)}
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     found = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.cli.given import doubt
 from confide.cli.tables import print_json, text_table
 
 if TYPE_CHECKING:
-    from confide.core.predictions import Predictions
     from confide.core.results import Evaluation, Measurement
 
 EXAMPLE = (
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         title=args.title or name,
         commands=[f"confide evaluate {args.source}"],
     )
-    if doubted := _doubt(predictions):
+    if doubted := doubt(predictions, args.source):
         evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
@@ -89,16 +89,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {warning}")
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
-
-
-def _doubt(predictions: Predictions) -> str:
-    """A warning where logits are rows of probabilities to all appearances; what they are is never guessed."""
-    logits = predictions.logits
-    if predictions.from_probabilities or len(logits) == 0:
-        return ""
-    if bool((logits < 0).any()) or bool(((logits.sum(1) - 1).abs() > 1e-3).any()):
-        return ""
-    return "every row of the logits sums to 1, as probabilities do; if they are, call the column 'probs'"
 
 
 def _scores(path: str, make: Any) -> Any:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from confide.cli.given import load_predictions
 from confide.cli.tables import print_json, text_table
 
 EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 0.1 -o hard/
@@ -96,9 +97,8 @@ def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     from confide import difficulty
-    from confide.core.predictions import Predictions
 
-    predictions = Predictions.load(args.predictions)
+    predictions = load_predictions(args.predictions)
     values = scores.of(predictions.ids)
     correct = predictions.facts.correct.cpu().numpy()
     found = difficulty.error_by_difficulty(values, correct, bands=args.bands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from confide.cli.given import load_predictions
 from confide.cli.tables import print_json, text_table
 
 EXAMPLE = (
@@ -28,10 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.core.predictions import Predictions
+    from confide.core.door import InputError
     from confide.evaluation.operating import operating_point
 
-    predictions = Predictions.load(args.file)
+    if not args.apply and (args.risk is None) == (args.coverage is None):
+        raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
+    predictions = load_predictions(args.file)
     if args.apply:
         return apply(args, predictions)
     point = operating_point(

@@ -12,10 +12,11 @@ import yaml
 from numpy.typing import NDArray
 
 from confide import data, difficulty, features
+from confide.cli.given import load_predictions
 from confide.core.door import InputError, OptionError, did_you_mean
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
-from confide.core.records import Dataset, Features, Split
+from confide.core.records import Dataset, Features, Ids, Split
 from confide.core.registry import Method
 
 
@@ -42,7 +43,7 @@ class Sources:
     @property
     def predictions(self) -> Predictions | None:
         if self._predictions is None and self.args.predictions:
-            self._predictions = Predictions.load(self.args.predictions)
+            self._predictions = load_predictions(self.args.predictions)
         return self._predictions
 
     def name(self, label: int) -> str:
@@ -83,6 +84,7 @@ class Sources:
         """The training log, or predictions as a log of one epoch."""
         if self.args.log:
             log = difficulty.open_log(self.args.log)
+            self._check_split(log.ids, self.args.log)
             if log.labels is None and self.split is not None:
                 from confide.core.records import rows_of
 
@@ -90,8 +92,21 @@ class Sources:
                 log = difficulty.ProbabilityLog(log.shards, log.epochs, log.ids, labels)
             return log
         if self.predictions is not None:
+            self._check_split(self.predictions.ids, self.args.predictions)
             return self.predictions
         raise InputError("confusion, loss, correctness and entropy read a training: pass --log FOLDER or --predictions")
+
+    def _check_split(self, ids: Ids, path: str) -> None:
+        """A training log of another split is met often: say which one it is of."""
+        known = self.dataset.splits if self.dataset is not None else {}
+        held = {name: np.isin(ids.astype(np.str_), split.ids.astype(np.str_)) for name, split in known.items()}
+        if self.args.split in held and held[self.args.split].any():
+            return
+        for name, found in held.items():
+            if found.all():
+                raise InputError(
+                    f"{path} is of the split '{name}', but '{self.args.split}' is scored; add --split {name}"
+                )
 
     def embed(self, words: list[str]) -> Any:
         """Words in the space of the features, by the extractor's text side."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import yaml
 
+from confide.cli.given import load_predictions
 from confide.core import files
 from confide.core.door import InputError
 from confide.core.feature_files import load_features
@@ -51,7 +52,7 @@ class Evidence:
 
 def read_evidence(args: argparse.Namespace) -> Evidence:
     """All files named on the command line."""
-    fit_on, test = Predictions.load(args.fit), Predictions.load(args.test)
+    fit_on, test = load_predictions(args.fit), load_predictions(args.test)
     fit_on.need_not_test("trust predictors")
     if fit_on.num_classes != test.num_classes and fit_on.top1 is None:
         raise InputError(

@@ -16,6 +16,8 @@ RANKING = (
     ("aupr_error", "AUPR-error %", 100.0, 1),
     ("fpr95", "FPR95 %", 100.0, 1),
 )
+# Two normal curves this far apart in KL differ in width, not in place: the number grows with the ratio of variances.
+LARGEST_KL = 100.0
 DECISIONS = (
     ("tpr", "TPR %", 100.0, 1),
     ("tnr", "TNR %", 100.0, 1),
@@ -32,6 +34,12 @@ def show(found: Evaluation, scores: Mapping[str, TrustValues], same: Mapping[str
     print(ranking_table(found, order))
     print("\nat each predictor's own line (none for a mere score):\n")
     print(decision_table(found, order, same))
+    wide = [word for word in order if _beyond(found, word)]
+    if wide:
+        print(
+            f"\naverage KL above {LARGEST_KL:g} ({', '.join(wide)}): the scores of right and of wrong predictions "
+            "spread so unlike that the number tells their widths apart, not their places; read Bhattacharyya"
+        )
     for curve in found.curves:
         if curve.kind == "alpha_sweep":
             print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
@@ -97,7 +105,15 @@ def _cell(found: Evaluation, word: str, metric: str, scale: float, digits: int) 
     one = measured(found, score_name(word), metric)
     if one is None or one.value != one.value:
         return ""
+    if metric == "separability_kl" and _beyond(found, word):
+        return f"> {LARGEST_KL:g}"
     text = f"{scale * one.value:.{digits}f}"
     if one.bounds is None or one.low != one.low:
         return text
     return text + f" ±{scale * (one.high - one.low) / 2:.{digits}f}"
+
+
+def _beyond(found: Evaluation, word: str) -> bool:
+    """Whether the average KL of a predictor is too large to be read as a distance."""
+    one = measured(found, score_name(word), "separability_kl")
+    return one is not None and one.value > LARGEST_KL

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from confide.core.door import InputError
 from confide.core.results import Comparison, Curve, Evaluation, Measurement, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
@@ -19,6 +20,13 @@ class View:
     """Look-ups over an evaluation; numbers are found here, never made."""
 
     evaluation: Evaluation
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.evaluation, Evaluation):
+            raise InputError(
+                f"a report is drawn from an Evaluation, got {type(self.evaluation).__name__}; "
+                "make one with confide.evaluate, or read evaluation.json with Evaluation.load"
+            )
 
     @cached_property
     def split(self) -> str | None:

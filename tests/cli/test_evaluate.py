@@ -8,6 +8,7 @@ import torch
 
 from confide import Predictions
 from confide.cli.main import main
+from confide.core.records import Scores
 from confide.core.results import Evaluation
 
 
@@ -52,9 +53,36 @@ def test_probabilities_that_are_called_logits_are_doubted(tmp_path, capsys, colu
     values = np.random.default_rng(0).dirichlet(np.ones(4), 60).astype("float32")
     np.savez(tmp_path / "said.npz", **{column: values}, labels=np.arange(60) % 4)
     assert main(["evaluate", str(tmp_path / "said.npz"), "--metrics", "accuracy", "ece", "--no-intervals"]) == 0
-    assert ("warning: every row of the logits sums to 1" in capsys.readouterr().out) == warned
+    assert ("warning: every row of the logits in " in capsys.readouterr().out) == warned
     kept = Evaluation.load(tmp_path / "said-evaluation" / "evaluation.json").warnings
     assert any("call the column 'probs'" in one for one in kept) == warned
+
+
+VERBS_THAT_READ_PREDICTIONS = {
+    "compare": ["{0}/{1}.npz", "{0}/{1}-test.npz", "--metrics", "accuracy", "--resamples", "20"],
+    "operating-point": ["{0}/{1}.npz", "--coverage", "0.5"],
+    "calibrate": ["--fit", "{0}/{1}.npz", "--apply", "{0}/{1}-test.npz", "--methods", "temperature"],
+    "trust": ["{0}/{1}.npz", "{0}/{1}-test.npz", "--fast", "--only", "entropy", "-o", "{0}/trust"],
+    "harden": ["--scores", "{0}/scores.parquet", "--predictions", "{0}/{1}.npz"],
+    "score": ["{0}/features.npz", "--method", "loss", "--predictions", "{0}/{1}.npz", "-o", "{0}/s.parquet"],
+}
+
+
+@pytest.mark.parametrize("verb", VERBS_THAT_READ_PREDICTIONS)
+def test_every_verb_doubts_probabilities_that_are_called_logits(tmp_path, capsys, verb):
+    draw = np.random.default_rng(0)
+    probs, labels = draw.dirichlet(np.ones(4), 80).astype("float16"), np.arange(80) % 4
+    for name, values in (("probs", probs), ("real", np.log(probs + 1e-6))):
+        np.savez(tmp_path / f"{name}.npz", logits=values, labels=labels)
+        np.savez(tmp_path / f"{name}-test.npz", logits=values[::-1], labels=labels)
+    np.savez(tmp_path / "features.npz", features=draw.normal(size=(80, 3)), labels=labels)
+    Scores(np.arange(80), draw.normal(size=80), "rmd").save(tmp_path / "scores.parquet")
+    for name, warned in (("probs", True), ("real", False)):
+        words = [word.format(tmp_path, name) for word in VERBS_THAT_READ_PREDICTIONS[verb]]
+        assert main([verb, *words, "--json"]) == 0
+        told = capsys.readouterr()
+        assert (f"warning: every row of the logits in {tmp_path}/probs.npz sums to 1" in told.err) == warned
+        json.loads(told.out)
 
 
 def test_evaluate_of_top_one_files_says_what_needs_more(folder, capsys):
@@ -92,7 +120,8 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
         (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "columns 'id' and 'score'"),
         (["compare", "{}/fine.parquet", "{}/other.parquet"], "ids of 'other' differ"),
         (["compare", "{}/fine.parquet"], "at least two"),
-        (["operating-point", "{}/fine.parquet"], "either risk= or coverage="),
+        (["operating-point", "{}/fine.parquet"], "give either --risk"),
+        (["operating-point", "{}/fine.parquet", "--risk", "0.1", "--coverage", "0.5"], "give either --risk"),
     ],
 )
 def test_bad_input_is_one_line_and_status_one(folder, capsys, words, message):

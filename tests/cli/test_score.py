@@ -103,6 +103,23 @@ def test_bad_input_is_one_line_and_status_one(made, capsys, arguments, message):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_log_of_another_split_names_the_split_to_score(tmp_path, monkeypatch, capsys, labelled):
+    from confide import difficulty
+
+    monkeypatch.chdir(tmp_path)
+    split = load_dataset("fashion-sample").val
+    labels = split.labels if labelled else None
+    recorder = difficulty.Recorder(split.ids, labels, folder=tmp_path / "log", kind="probs")
+    recorder.record(0, split.ids, np.random.default_rng(0).dirichlet(np.ones(10), len(split.ids)))
+    command = ["score", "fashion-sample", "--method", "confusion", "--log", "log", "-o", "c.parquet"]
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert "log is of the split 'val', but 'train' is scored; add --split val" in error
+    assert error.count("\n") == 1
+    assert main([*command, "--split", "val"]) == 0
+
+
 def test_augmentation_runs_fit_on_augmented_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["score", "fashion-sample", "--split", "val", "--features", "pixels", "--feature-option", "size=4"]

@@ -60,6 +60,22 @@ def test_json_holds_every_number_with_its_interval(folder, tmp_path, capsys):
     assert told["about"]["verdict"]
 
 
+def test_a_divergence_in_the_thousands_is_told_in_words(folder, tmp_path, capsys):
+    test = confide.Predictions.load(folder / "test.parquet")
+    # Right predictions a hair's breadth wide, wrong ones spread over the line: the ratio of variances is all of it.
+    logits = torch.where(test.facts.correct[:, None], 50.0 * test.logits, test.logits)
+    confide.Predictions(logits, test.labels, test.ids, "test").save(tmp_path / "wide.parquet")
+    words = ["trust", str(folder / "val.parquet"), str(tmp_path / "wide.parquet"), "--fast", "--only", "margin"]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "> 100" in out
+    assert "average KL above 100 (" in out
+    kept = confide.Evaluation.load(tmp_path / "evaluation.json")
+    assert kept.value("separability_kl", score="msp") > 1000
+    assert main(paths(folder, "--fast", "--only", "margin", "-o", str(tmp_path))) == 0
+    assert "average KL above" not in capsys.readouterr().out
+
+
 def test_without_features_what_needs_them_is_left_out_with_the_reason(folder, tmp_path, capsys):
     assert main(paths(folder, "--fast", "-o", str(tmp_path))) == 0
     out = capsys.readouterr().out

@@ -14,6 +14,7 @@ import pytest
 
 import confide
 from confide.cli.main import VERBS
+from confide.core.door import InputError
 from confide.core.results import Comparison, Evaluation, Measurement, Sample
 from confide.report import notebook_view, render_report, write_report
 from confide.report.write import CONTENTS
@@ -222,3 +223,11 @@ def test_boxes_of_calibration_error_claim_a_loss_only_where_medians_rise(evaluat
         for c in evaluation.curves
     ]
     assert "Calibration error by severity" in render_report(replace(evaluation, curves=tuple(flat)))
+
+
+@pytest.mark.parametrize("drawn", [write_report, lambda given, path: render_report(given)])
+@pytest.mark.parametrize("given", ["evaluation.json", None, {"measurements": []}])
+def test_only_an_evaluation_is_drawn(tmp_path, drawn, given):
+    with pytest.raises(InputError, match=r"drawn from an Evaluation, got .*; make one with confide\.evaluate"):
+        drawn(given, tmp_path / "page")
+    assert not list(tmp_path.glob("*.html"))
