@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from confide.core.door import InputError, did_you_mean
-from confide.core.shapes import Labels, Logits, PerSample
+from confide.core.shapes import Labels, Logits, PerSample, Scalar
 from confide.core.simplex_cpu import BlockPass
 from confide.core.simplex_plain import STATISTICS, Request, plain_statistics, read_flags
 
-__all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "one_minus_p", "simplex_statistics"]
+__all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "mean_of", "one_minus_p", "simplex_statistics"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,12 @@ def fused(
         return None
     cuda = _cuda()
     return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
+
+
+def mean_of(values: PerSample) -> Scalar:
+    """The mean of a batch's values; a fused loss has made it on its way."""
+    ready: Tensor | None = getattr(values, "batch_mean", None)
+    return values.mean() if ready is None else ready
 
 
 def weighted_by_rank(

@@ -26,7 +26,7 @@ def _rows_of(logits: Tensor) -> Tensor:
 
 
 class _Fused(torch.autograd.Function):
-    """A whole loss: one kernel forward, one backward."""
+    """A whole loss and its mean: one kernel forward, one backward."""
 
     @staticmethod
     def forward(
@@ -37,19 +37,34 @@ class _Fused(torch.autograd.Function):
         numbers: Numbers,
         vector: Tensor | None,
         table: Tensor | None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         z = _rows_of(logits)
         values, rows, index = forward(z, labels, formula, numbers, vector, table)
         ctx.formula, ctx.margin = formula, numbers[2]
         ctx.save_for_backward(z, labels, rows, *(() if index is rows else (index,)))
-        return values
+        ctx.set_materialize_grads(False)
+        return values, values.mean()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, of_mean: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("a fused loss on a GPU", "move the logits to the CPU for that")
         z, labels, rows, *index = ctx.saved_tensors
-        out = backward(z, labels, grad, rows, index[0] if index else rows, layout_of(ctx.formula), ctx.margin)
+        pull, shared = pull_of(grad, of_mean, len(z))
+        out = backward(z, labels, pull, rows, index[0] if index else rows, layout_of(ctx.formula), ctx.margin, shared)
         return out, None, None, None, None, None
+
+
+def pull_of(grad: Tensor | None, of_mean: Tensor | None, n: int) -> tuple[Tensor | None, bool]:
+    """One gradient from that of the values and that of their mean, and whether all rows share it."""
+    if of_mean is None or grad is None:
+        return (of_mean, True) if grad is None else (grad, False)
+    return grad + of_mean / n, False
+
+
+def with_mean(values: Tensor, mean: Tensor) -> Tensor:
+    """Values that know their mean: one node of autograd and three small kernels less for who asks `simplex.mean_of`."""
+    values.batch_mean = mean  # type: ignore[attr-defined]
+    return values
 
 
 def fused(
@@ -69,9 +84,9 @@ def fused(
     """One value per sample by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
     if torch.compiler.is_compiling():
         return _compiled(logits, labels, name, vector, table, float(a), float(b), order, float(margin), detach, bins)
-    apply: Callable[..., Tensor] = _Fused.apply
+    apply: Callable[..., tuple[Tensor, Tensor]] = _Fused.apply
     formula = Formula(name, order, detach, bins)
-    return apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table)
+    return with_mean(*apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table))
 
 
 def _compiled(

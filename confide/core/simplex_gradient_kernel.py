@@ -22,6 +22,7 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     grad_stride,
     margin: tl.float64,
     HAS_GRAD: tl.constexpr,
+    SHARED: tl.constexpr,
     SCALE: tl.constexpr,
     LABEL: tl.constexpr,
     SLOPE: tl.constexpr,
@@ -91,7 +92,8 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         pull = tl.load(rows_ptr + (FIRST_POINT + point) * n + rows, mask=alive, other=0.0)[:, None]
         out += tl.where(column == at, pull, 0.0)
     if HAS_GRAD:
-        out *= tl.load(grad_ptr + rows.to(tl.int64) * grad_stride, mask=alive, other=0.0).to(ACC)[:, None]
+        given = tl.load(grad_ptr + rows.to(tl.int64) * grad_stride, mask=alive, other=0.0).to(ACC)[:, None]
+        out *= given / n if SHARED else given
     if ALIGN > 1:
         whole = (position // CHUNK >= (shift + CHUNK - 1) // CHUNK) & (
             position // CHUNK < (shift + num_classes) // CHUNK

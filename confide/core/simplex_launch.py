@@ -218,24 +218,29 @@ def backward(
     index: Tensor,
     layout: Layout,
     margin: float,
+    shared: bool = False,
 ) -> Tensor:
-    """The gradient of the logits from the terms in `rows`, times `grad` by row where it is given."""
+    """The gradient of the logits from the terms in `rows`, times `grad` where it is given.
+
+    Args:
+        grad: one number per row, or one that is `shared` by all of them equally, as that of a mean is.
+    """
     if _elsewhere(logits):
         with torch.cuda.device(logits.device):
-            return backward(logits, labels, grad, rows, index, layout, margin)
+            return backward(logits, labels, grad, rows, index, layout, margin, shared)
     n, num_classes = logits.shape
     out = torch.empty((n, num_classes), dtype=logits.dtype, device=logits.device)
     if n == 0:
         return out
-    stride, grad_stride = logits.stride(0), 0 if grad is None else grad.stride(0)
+    stride, grad_stride = logits.stride(0), 0 if grad is None or shared else grad.stride(0)
     tensors = (logits, labels, grad, rows, index, out)
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kind = None if grad is None else grad.dtype
     # A grad of stride 0 or 1 compiles to other code than any other.
-    key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, _aligned(pointers))
+    key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, shared, _aligned(pointers))
     kept = _KEPT.get(key)
     if kept is None:
-        constants = _backward_constants(logits, layout, grad is not None, rows.dtype)
+        constants = _backward_constants(logits, layout, grad is not None, shared, rows.dtype)
         _keep(key, backward_kernel, (*tensors, n, grad_stride, margin), *constants)
     else:
         kept[0](*pointers, n, grad_stride, margin, *kept[1])
@@ -243,7 +248,7 @@ def backward(
 
 
 def _backward_constants(
-    logits: Tensor, layout: Layout, has_grad: bool, acc: torch.dtype
+    logits: Tensor, layout: Layout, has_grad: bool, shared: bool, acc: torch.dtype
 ) -> tuple[tuple[int, int, int], dict[str, Any], int]:
     """Grid, compile-time arguments and warps."""
     n, num_classes = logits.shape
@@ -253,6 +258,7 @@ def _backward_constants(
         align = 1  # the gradient is contiguous, so its rows begin elsewhere in their chunks
     constants = {
         "HAS_GRAD": has_grad,
+        "SHARED": shared,
         "SCALE": layout.scale,
         "LABEL": layout.label,
         "SLOPE": layout.slope,

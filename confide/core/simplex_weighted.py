@@ -14,6 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
+from confide.core.simplex_cuda import pull_of, with_mean
 from confide.core.simplex_launch import Formula, Layout, backward, forward
 from confide.core.simplex_plain import accumulator, refuse_second_derivative
 from confide.core.simplex_weights_kernel import DIGITS, digit_kernel, distribution_kernel, rank_kernel
@@ -27,7 +28,9 @@ class _Weighted(torch.autograd.Function):
     """-w log p_y with the terms of its gradient made in the forward; one backward kernel."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, names: tuple[str, ...], weigh: Any, points: int) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, names: tuple[str, ...], weigh: Any, points: int
+    ) -> tuple[Tensor, Tensor]:
         z = logits if logits.stride(1) == 1 else logits.contiguous()
         found, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
         values = torch.empty_like(found[LOG_P])
@@ -36,14 +39,16 @@ class _Weighted(torch.autograd.Function):
                 weigh(found, values, rows)
         ctx.points = points
         ctx.save_for_backward(z, labels, rows, index)
-        return values
+        ctx.set_materialize_grads(False)
+        return values, values.mean()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, of_mean: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("a fused loss on a GPU", "move the logits to the CPU for that")
         z, labels, rows, index = ctx.saved_tensors
         layout = Layout(scale=2, label=3, points=ctx.points, first_point=4)
-        return backward(z, labels, grad, rows, index, layout, 0.0), None, None, None, None
+        pull, shared = pull_of(grad, of_mean, len(z))
+        return backward(z, labels, pull, rows, index, layout, 0.0, shared), None, None, None, None
 
 
 def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> Tensor:
@@ -57,8 +62,8 @@ def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int
         order = ranking.argsort(stable=True)
         rank_kernel[(triton.cdiv(n, 256),)](found[LOG_P], order, weights_of(n), values, rows, n, BLOCK=256, num_warps=2)
 
-    apply: Callable[..., Tensor] = _Weighted.apply
-    return apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0)
+    apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
+    return with_mean(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
 
 
 def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> Tensor | None:
@@ -81,5 +86,5 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
             scores, found[LOG_P], counts, values, rows, *numbers, BINS=bins, BLOCK=128, num_warps=8
         )
 
-    apply: Callable[..., Tensor] = _Weighted.apply
-    return apply(logits, labels, ("log_p_true", "p_max"), weigh, 1)
+    apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
+    return with_mean(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from confide.core.door import InputError
 from confide.core.registry import Method
+from confide.core.simplex import mean_of
 
 PER_SAMPLE_NEEDS = ("ids", "weights", "groups")
 
@@ -75,7 +76,7 @@ def reduce_values(values: Tensor, mass: Tensor | None, reduction: str) -> Tensor
     if reduction == "none":
         return values
     if reduction == "mean" and mass is None and values.shape[0]:
-        return values.mean()
+        return mean_of(values)
     total = values.sum()
     if reduction == "sum" or mass is None:
         return total

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from confide import difficulty, losses
 from confide.core.door import InputError
 from confide.core.records import Scores, Split
+from confide.core.simplex import mean_of
 from confide.training.settings import Settings
 
 
@@ -63,7 +64,7 @@ class Objective:
         values: Tensor = self.loss(logits, labels, **extra)
         if self.weights is not None:
             values = values * self.weights[rows]
-        mean = values.mean()
+        mean = mean_of(values)
         return (mean if self.reduction == "mean" else values.sum()), mean.detach()
 
     def update(self, val_logits: Tensor, val_labels: Tensor) -> None:

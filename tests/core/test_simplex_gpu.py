@@ -12,7 +12,7 @@ from torch import Tensor
 import confide
 from confide import losses
 from confide.core.door import InputError
-from confide.core.simplex import STATISTICS, simplex_statistics
+from confide.core.simplex import STATISTICS, mean_of, simplex_statistics
 from confide.core.simplex_plain import Request, plain_statistics
 
 pytestmark = [
@@ -152,6 +152,24 @@ def test_every_loss_agrees_with_float64_on_the_cpu(word: str, options: dict[str,
         (got,) = torch.autograd.grad((found * weight.to(found)).sum(), device)
         assert gap(got, want) <= limit
     confide.check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [1, 7, 128])
+@pytest.mark.parametrize("word", ["focal", "dual_focal", "mbls", "aurc", "selective_au"])
+def test_the_mean_and_the_values_pull_together(word: str, n: int, dtype: torch.dtype) -> None:
+    logits, labels = batch(n, 10, dtype)
+    loss = losses.create(word, reduction="none").cuda()
+    device = logits.to("cuda", dtype).requires_grad_()
+    values = loss(device, labels.cuda())
+    mean = mean_of(values)
+    assert gap(mean, values.double().mean().cpu()) <= 1e-6
+    limit = {torch.float64: 1e-11, torch.float32: 1e-5, torch.bfloat16: 1e-2}[dtype]
+    (by_mean,) = torch.autograd.grad(3 * mean, device, retain_graph=True)
+    (by_values,) = torch.autograd.grad(3 * values.mean(), device, retain_graph=True)
+    assert gap(by_mean, by_values.cpu()) <= limit
+    (both,) = torch.autograd.grad(3 * mean + values.sum() / n, device)
+    assert gap(both, by_values.double().cpu() * 4 / 3) <= limit
 
 
 @pytest.mark.parametrize(("word", "options"), FUSED, ids=str)
