@@ -52,12 +52,14 @@ def _in_data_folder(source: str, folder: Path) -> str:
 
     if Path(source).exists() or not folder.is_dir():
         return source
+    source = source.rstrip("/")
     entries = {entry.name.split(".")[0]: entry for entry in sorted(folder.iterdir(), reverse=True)}
     longer = [n for n in sorted(entries) if re.fullmatch(re.escape(source) + r"[-_\d]+", n)]
     # A dataset's word means that dataset: cifar10 must not find cifar100.
     name = source if source in entries else next(iter(longer), "") if source not in names() else ""
-    if not name:
+    named = bool(source) and (folder / source).exists()  # with its suffix
+    if not (name or named):
         return source
-    found = entries[name]
+    found = folder / source if named else entries[name]
     # The official archive of DTD keeps its class folders one deeper.
     return str(found / "images" if (found / "images").is_dir() and (found / "labels").is_dir() else found)

@@ -73,7 +73,7 @@ def _sections(view: View) -> Iterator[tuple[str, list[Figure]]]:
     yield "trust", [*trust.figures, *(figure for figure, _ in (*trust.cuts, *trust.lines))]
     yield "trust", [trust.sweep] if trust.sweep else []
     yield "difficulty", list(difficulty_section(view).figures)
-    yield "shift", [*shift.corruptions, *shift.unknown]
+    yield "shift", list(shift.figures)
     yield "training", [*training.panels, *training.gammas]
 
 

@@ -57,6 +57,7 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
     assert "trust:steep_slope" in told
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Severity of the corruption" in page
+    assert "ECE of the chances of being right by steep_slope" in page
     assert "Telling stripes from known images" in page
     found = json.loads((out / "evaluation.json").read_text())
     kinds = {c["kind"] for c in found["curves"]}
@@ -148,6 +149,8 @@ def test_a_word_finds_the_entry_of_its_name_in_the_data_folder(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "photos" / "images").mkdir(parents=True)
     (tmp_path / "photos" / "labels").mkdir()
+    assert _in_data_folder("dtd10_64.npz", tmp_path) == str(tmp_path / "dtd10_64.npz")
+    assert _in_data_folder("photos/", tmp_path) == str(tmp_path / "photos" / "images")
     assert _in_data_folder("dtd", tmp_path) == str(tmp_path / "dtd10_64.npz")
     assert _in_data_folder("photos", tmp_path) == str(tmp_path / "photos" / "images")
     assert _in_data_folder("mnist", tmp_path) == "mnist"  # another name is another set

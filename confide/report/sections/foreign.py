@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from confide.core.results import Curve, Measurement
 from confide.report.figure import Figure, table
-from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.svg import PHONE, THIRD, Canvas, Scale, ticks
 from confide.report.view import View
-from confide.report.words import count, fixed, percent, score_name, shorten
+from confide.report.words import between, count, fixed, percent, score_name, shorten
 
+MEASURES = {"auroc": "AUROC", "aupr_in": "AUPR, known", "aupr_out": "AUPR, foreign", "fpr95": "FPR at 95\u202f% TPR"}
 COLOURS = ("1", "5", "g", "4", "3")  # of the scores, best first
 
 
@@ -104,4 +107,71 @@ def _roc(view: View, pairs: list[tuple[Curve, Measurement | None]]) -> Canvas:
     canvas.line(34, 192, 212, 192, "ax")
     canvas.text(34, 8, f"Test {view.unit} kept, %", "l")
     canvas.text(212, 228, "foreign taken for known", "l e")
+    return canvas
+
+
+def foreign_areas(view: View) -> tuple[Figure, ...]:
+    """AUROC of every score and model, a figure for each foreign set; the other measures are in its table."""
+    rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    return tuple(
+        _areas(view, str(group), [m for m in rows if m.group == group and m.model in view.models[: len(COLOURS)]])
+        for group in dict.fromkeys(m.group for m in rows)
+    )
+
+
+def _areas(view: View, group: str, found: list[Measurement]) -> Figure:
+    name = group.split("=", 1)[1].replace("_", " ")
+    values = [100 * v for m in found for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    marks = ticks(min([*values, 100.0]), 100.0, 5)
+    best = max(found, key=lambda m: m.value)
+    alt = (
+        f"Dot plot of the AUROC of telling {name} from known {view.unit} by score and model: the highest is "
+        f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
+    )
+    rows = [
+        (m.model, score_name(str(m.score)), *(text for word in MEASURES for text in _value(view, m, word)))
+        for m in found
+    ]
+    header = [text for word in MEASURES.values() for text in (word, "95\u202f% interval")]
+    start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
+    return Figure(
+        f"foreign-areas-{name}",
+        f"Telling {name} from known {view.unit}, by score",
+        f"AUROC, per cent, higher is better{start}",
+        _dots(view, found, marks, PHONE).render(alt),
+        table(("Model", "Score", *header), rows),
+        wide=_dots(view, found, marks, THIRD).render(alt),
+        level=4,
+    )
+
+
+def _value(view: View, like: Measurement, word: str) -> tuple[str, str]:
+    """A measure of the same model, set and score: its value and its interval."""
+    found = view.find(word, like.model, like.stage, like.group, like.score)
+    return (percent(found.value, 1), between(found.low, found.high, 1, 100)) if found else ("–", "")
+
+
+def _dots(view: View, found: list[Measurement], marks: list[float], width: int) -> Canvas:
+    """A block a score, in it a dot a model."""
+    scores, models = dict.fromkeys(m.score for m in found), dict.fromkeys(m.model for m in found)
+    key = 17 * len(models) + 8 if len(models) > 1 else 0
+    height = key + 12 + sum(18 + 10 * sum(m.score == score for m in found) for score in scores)
+    canvas = Canvas(width, height + 24)
+    x, y = Scale(marks[0], marks[-1], 8, width - 12), key + 12.0
+    for place, model in enumerate(models if key else ()):
+        canvas.bars([(8, 17 * place, 10, 10)], f"f{view.colour(model)}")
+        canvas.text(24, 9 + 17 * place, shorten(model, width - 30), "l")
+    for mark in marks:
+        canvas.line(x(mark), key, x(mark), height + 2, "g")
+    canvas.ticks_x(x, marks, height + 18)
+    canvas.line(8, height + 2, width - 12, height + 2, "ax")
+    for score in scores:
+        canvas.text(8, y, shorten(score_name(str(score)), width - 30), "l")
+        for m in (one for one in found if one.score == score):
+            y += 10
+            colour = view.colour(m.model)
+            if math.isfinite(m.low) and math.isfinite(m.high):
+                canvas.line(x.clip(100 * m.low), y, x.clip(100 * m.high), y, f"k{colour}", 1.5)
+            canvas.dot(x.clip(100 * m.value), y, f"f{colour}", 4)
+        y += 18
     return canvas

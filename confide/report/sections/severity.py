@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from confide.core.results import Curve
 from confide.report.figure import Figure, table
-from confide.report.svg import PHONE, Canvas, Scale, ticks
+from confide.report.svg import PHONE, THIRD, Canvas, Scale, ticks
 from confide.report.view import View
-from confide.report.words import fixed, shorten, when
+from confide.report.words import fixed, score_name, shorten, when
 
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 TITLES = ("Least", "Lower quartile", "Median", "Upper quartile", "Most")
-MOST_MODELS = 5
+MOST_SERIES = 5
+COLOURS = ("1", "5", "g", "4", "3")  # of trust predictors of one model
 
 
 @dataclass(frozen=True)
@@ -29,88 +31,145 @@ class Kind:
     digits: int = 1
     sign: bool = False
     zero: bool = True
+    size: tuple[int, int] = (THIRD, 270)  # on large pages
 
 
+@dataclass(frozen=True)
+class Series:
+    """Boxes of one colour."""
+
+    name: str
+    colour: str
+    curve: Curve
+
+
+SEVERITY = "Severity of the corruption"
+RMD_AXIS = "Relative Mahalanobis distance"
 GAP = Kind(
-    "shift_boxes", "severity", "Confidence minus accuracy, points", "Severity of the corruption", "severity", sign=True
-)
-ECE = Kind("shift_ece_boxes", "severity-ece", "ECE, points", "Severity of the corruption", "severity")
-RMD = Kind(
-    "rmd_severity",
-    "rmd-severity",
-    "Relative Mahalanobis distance",
-    "Severity of the corruption",
+    "shift_boxes",
     "severity",
-    1,
-    zero=False,
+    "Confidence minus accuracy, points",
+    SEVERITY,
+    "severity",
+    sign=True,
+    size=(560, 376),
 )
-NOISE = Kind(
-    "rmd_label_noise",
-    "rmd-label-noise",
-    "Relative Mahalanobis distance",
-    "Share of wrong labels, %",
-    "rate",
-    1,
-    zero=False,
-)
+ECE = Kind("shift_ece_boxes", "severity-ece", "ECE, points", SEVERITY, "severity")
+BEFORE = replace(ECE, name="severity-ece-before")
+TRUST = Kind("shift_trust_ece_boxes", "severity-ece-trust", "ECE, points", SEVERITY, "severity")
+RMD = Kind("rmd_severity", "rmd-severity", RMD_AXIS, SEVERITY, "severity", 1, zero=False, size=(PHONE, 270))
+NOISE = replace(RMD, curve="rmd_label_noise", name="rmd-label-noise", across="Share of wrong labels, %", step="rate")
 
 
-def severity_figures(view: View) -> tuple[Figure, ...]:
-    """Every kind of boxes that the evaluation holds."""
-    return tuple(figure for kind in (GAP, ECE, RMD, NOISE) if (figure := _figure(view, kind)))
+def first_boxes(view: View) -> Figure | None:
+    """The gap over the corruptions; where it was not measured, the calibration error as trained."""
+    gap = _series(view, GAP, _stages(view))
+    if gap:
+        return _figure(view, GAP, gap)
+    error = _series(view, ECE, (view.before, "raw", view.final))
+    return _figure(view, replace(ECE, size=GAP.size), error) if error else None
 
 
-def _figure(view: View, kind: Kind) -> Figure | None:
-    stages = dict.fromkeys((view.final, view.before, "raw"))
-    curves = [c for m in view.models[:MOST_MODELS] if (c := view.curve(kind.curve, m, stages))]
-    if not curves:
-        return None
-    values = [kind.scale * v for c in curves for k in ("low", "high") for v in c.columns[k] if math.isfinite(v)]
-    marks = ticks(*(_with_zero(values) if kind.zero else (min(values), max(values))), 8)
-    own = next((c for c in curves if c.model == view.focus), curves[0]).columns
+def calibration_boxes(view: View) -> tuple[Figure, ...]:
+    """The calibration error as trained, after calibration and of trust predictors' chances, on one scale."""
+    before, after = _series(view, ECE, (view.before, "raw")), _series(view, ECE, _stages(view))
+    both = bool(before and after) and before[0].curve.stage != after[0].curve.stage
+    # Without gaps the errors as trained stand first in the section already.
+    gap = bool(_series(view, GAP, _stages(view)))
+    found = [(BEFORE, before if gap and both else []), (ECE, after if gap or both else [])]
+    shown = [(kind, series) for kind, series in (*found, (TRUST, _trust_series(view))) if series]
+    marks = _marks(ECE, [one for _, series in shown for one in series]) if shown else []
+    return tuple(_figure(view, kind, series, marks) for kind, series in shown)
+
+
+def difficulty_boxes(view: View) -> tuple[Figure, ...]:
+    """The relative Mahalanobis distance by severity and by the share of wrong labels."""
+    found = [(kind, _series(view, kind, _stages(view))) for kind in (RMD, NOISE)]
+    return tuple(_figure(view, kind, series) for kind, series in found if series)
+
+
+def _stages(view: View) -> tuple[str, ...]:
+    return view.final, view.before, "raw"
+
+
+def _series(view: View, kind: Kind, stages: Iterable[str]) -> list[Series]:
+    curves = [c for m in view.models[:MOST_SERIES] if (c := view.curve(kind.curve, m, dict.fromkeys(stages)))]
+    return [Series(c.model, view.colour(c.model), c) for c in curves]
+
+
+def _trust_series(view: View) -> list[Series]:
+    """One predictor: every model; several: those of the model in focus."""
+    curves = view.curves(TRUST.curve)
+    if len({c.score for c in curves}) > 1:
+        own = [c for c in curves if c.model == view.focus][:MOST_SERIES]
+        return [Series(score_name(str(c.score)), colour, c) for c, colour in zip(own, COLOURS, strict=False)]
+    return [Series(c.model, view.colour(c.model), c) for c in curves if c.model in view.models[:MOST_SERIES]]
+
+
+def _marks(kind: Kind, series: Sequence[Series]) -> list[float]:
+    values = [
+        kind.scale * v for one in series for k in ("low", "high") for v in one.curve.columns[k] if math.isfinite(v)
+    ]
+    return ticks(min([*values, *([0.0] if kind.zero else [])]), max([*values, *([0.0] if kind.zero else [])]), 8)
+
+
+def _figure(view: View, kind: Kind, series: list[Series], marks: Sequence[float] = ()) -> Figure:
+    marks = marks or _marks(kind, series)
+    own = next((one for one in series if one.curve.model == view.focus), series[0]).curve.columns
     first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
     rows = [
-        (c.model, _step(kind, s), *(fixed(kind.scale * c.columns[k][i], kind.digits, sign=kind.sign) for k in BOX))
-        for c in curves
-        for i, s in enumerate(c.columns[kind.step])
+        (
+            one.name,
+            _step(kind, s),
+            *(fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX),
+        )
+        for one in series
+        for i, s in enumerate(one.curve.columns[kind.step])
     ]
     alt = f"Box plots of {kind.axis.lower()} by {kind.across.lower()}: the median goes from {first} to {last}."
+    named = "Model" if any(one.name == one.curve.model for one in series) else "Trust predictor"
     return Figure(
         kind.name,
-        _title(view, kind, own["median"]),
-        _subtitle(kind, curves[0].stage),
-        _canvas(view, kind, curves, marks, PHONE, 270).render(alt),
-        table(("Model", kind.step.capitalize(), *TITLES), rows),
-        wide=_canvas(view, kind, curves, marks, 560, 376).render(alt) if kind is not RMD else None,
+        _title(view, kind, own["median"], series[0].curve.stage),
+        _subtitle(view, kind, series),
+        _canvas(kind, series, marks, PHONE, 270).render(alt),
+        table((named, kind.step.capitalize(), *TITLES), rows),
+        wide=_canvas(kind, series, marks, *kind.size).render(alt) if kind.size[0] != PHONE else None,
     )
 
 
-def _with_zero(values: list[float]) -> tuple[float, float]:
-    return min(0.0, *values), max(0.0, *values)
-
-
-def _title(view: View, kind: Kind, median: tuple[float, ...]) -> str:
+def _title(view: View, kind: Kind, median: tuple[float, ...], stage: str) -> str:
     """What is seen: a claim only where the medians of the model in focus bear it."""
     grows = median[-1] > median[0] + 0.01
-    if kind is GAP:
+    if kind.curve == GAP.curve:
         return (
             f"Confidence outruns accuracy as {view.unit} get worse"
             if grows
             else "Confidence minus accuracy by severity"
         )
-    if kind is ECE:
+    if kind.curve == ECE.curve:
+        if kind is BEFORE:
+            return f"Calibration error {when(stage)}"
         return f"Calibration is lost as {view.unit} get worse" if grows else "Calibration error by severity"
-    what = "severity" if kind is RMD else "wrong labels"
+    if kind.curve == TRUST.curve:
+        return f"Trust's chances are lost as {view.unit} get worse" if grows else "Calibration error of trust"
+    what = "severity" if kind.curve == RMD.curve else "wrong labels"
     return f"Difficulty grows with {what}" if grows else f"Difficulty by {what}"
 
 
-def _subtitle(kind: Kind, stage: str) -> str:
-    if kind is NOISE:
+def _subtitle(view: View, kind: Kind, series: list[Series]) -> str:
+    if kind.curve == NOISE.curve:
         return "The same samples with more and more labels wrong; box: middle half, whiskers: 95 %"
-    if kind is RMD:
+    if kind.curve == RMD.curve:
         return "Means over the corruptions; box: middle half of the samples, whiskers: 95 %"
+    boxes = "box: middle half, whiskers: extremes"
+    if kind.curve == TRUST.curve:
+        one = series[0].curve
+        whose = score_name(str(one.score)) if series[0].name == one.model else f"predictors of {view.focus}"
+        return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
+    stage = series[0].curve.stage
     which = when(stage) + ("" if stage == "raw" else " on clean data")
-    return f"{'Gap' if kind is GAP else 'ECE'} over the corruptions, {which}; box: middle half, whiskers: extremes"
+    return f"{'Gap' if kind.curve == GAP.curve else 'ECE'} over the corruptions, {which}; {boxes}"
 
 
 def _step(kind: Kind, value: float) -> str:
@@ -119,25 +178,24 @@ def _step(kind: Kind, value: float) -> str:
     return "clean" if value == 0 else f"{value:g}"
 
 
-def _canvas(view: View, kind: Kind, curves: list[Curve], marks: list[float], width: int, height: int) -> Canvas:
+def _canvas(kind: Kind, series: list[Series], marks: Sequence[float], width: int, height: int) -> Canvas:
     canvas = Canvas(width, height)
-    steps = list(dict.fromkeys(s for c in curves for s in c.columns[kind.step]))
+    steps = list(dict.fromkeys(s for one in series for s in one.curve.columns[kind.step]))
     x, y = Scale(0, len(steps), 38, width - 6), Scale(marks[0], marks[-1], height - 36, 18)
     canvas.grid_y(y, marks, 38, width - 6, sign=kind.sign)
     canvas.line(38, y.clip(0), width - 6, y.clip(0), "ax")
-    each = min(0.8 * (x(1) - x(0)) / len(curves), 34)
-    for place, curve in enumerate(curves):
-        colour = view.colour(curve.model)
-        for i, step in enumerate(curve.columns[kind.step]):
-            middle = x(steps.index(step) + 0.5) + (place - (len(curves) - 1) / 2) * each
-            low, first, median, third, high = (y(kind.scale * curve.columns[k][i]) for k in BOX)
+    each = min(0.8 * (x(1) - x(0)) / len(series), 34)
+    for place, one in enumerate(series):
+        for i, step in enumerate(one.curve.columns[kind.step]):
+            middle = x(steps.index(step) + 0.5) + (place - (len(series) - 1) / 2) * each
+            low, first, median, third, high = (y(kind.scale * one.curve.columns[k][i]) for k in BOX)
             half = each / 2 - 1.5
-            canvas.line(middle, low, middle, high, f"k{colour}", 1.5)
+            canvas.line(middle, low, middle, high, f"k{one.colour}", 1.5)
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
-            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{colour} k{colour} bx")
-            canvas.line(middle - half, median, middle + half, median, f"k{colour}", 2.2)
-        canvas.bars([(48, 26 + 17 * place, 10, 10)], f"f{colour}")
-        canvas.text(64, 35 + 17 * place, shorten(curve.model, 160), "l")
+            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
+            canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
+        canvas.bars([(48, 26 + 17 * place, 10, 10)], f"f{one.colour}")
+        canvas.text(64, 35 + 17 * place, shorten(one.name, 160), "l")
     for place, step in enumerate(steps):
         canvas.text(x(place + 0.5), height - 20, _step(kind, step), "m")
     canvas.text(38, 8, kind.axis, "l")

@@ -1,0 +1,120 @@
+"""The section on shift: boxes at every stage and of trust predictors, heat maps side by side, foreign sets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from confide.core.results import Curve, Evaluation, Measurement
+from confide.report import render_report
+from confide.report.sections.severity import calibration_boxes, first_boxes
+from confide.report.sections.shift import shift_section
+from confide.report.view import View
+
+STEPS = (0.0, 1.0, 3.0, 5.0)
+
+
+def boxes(kind: str, start: float, model: str = "first", stage: str = "raw", score: str | None = None) -> Curve:
+    """Boxes that grow with the severity; the extremes lie a tenth around the median."""
+    middle = [start + 0.04 * s for s in STEPS]
+    names = {"low": -0.1, "lower_quartile": -0.05, "median": 0.0, "upper_quartile": 0.05, "high": 0.1}
+    columns = {"severity": STEPS, **{name: tuple(m + d for m in middle) for name, d in names.items()}}
+    return Curve(kind, columns, model, stage, "test", score=score)
+
+
+def cells(model: str, what: str, stage: str = "raw") -> list[Curve]:
+    return [
+        Curve("shift_cells", {"severity": STEPS, what: (0.01, 0.02, slope, 2 * slope)}, model, stage, "test", group)
+        for group, slope in (("corruption=fog", 0.05), ("corruption=snow", 0.12))
+    ]
+
+
+def area(model: str, group: str, score: str, value: float, metric: str = "auroc") -> Measurement:
+    bounds = (value - 0.02, value + 0.02)
+    return Measurement(metric, value, 100, "test", "raw", group, model, score, bounds=bounds)
+
+
+@pytest.fixture
+def found() -> Evaluation:
+    """Two models as trained and after temperature scaling, one trust predictor, two foreign sets."""
+    models, stages = ("first", "second"), ("raw", "temperature")
+    measurements = [
+        Measurement(metric, 0.9, 100, "test", stage, model=model)
+        for model in models
+        for stage in stages
+        for metric in ("accuracy", "ece")
+    ]
+    curves: list[Curve] = []
+    for model in models:
+        curves += [boxes("shift_boxes", 0.1, model, stage) for stage in stages]
+        curves += [boxes("shift_ece_boxes", 0.3 if stage == "raw" else 0.15, model, stage) for stage in stages]
+        curves.append(boxes("shift_trust_ece_boxes", 0.2, model, score="trust:steep_slope"))
+        curves += cells(model, "gap", "temperature")
+        for group, value in (("ood=digits", 0.8), ("ood=textures", 0.7)):
+            for metric in ("auroc", "aupr_in", "aupr_out", "fpr95"):
+                measurements += [area(model, group, score, value, metric) for score in ("msp", "energy")]
+    return Evaluation(tuple(measurements), tuple(curves))
+
+
+def test_calibration_is_drawn_as_trained_after_calibrators_and_of_trust_on_one_scale(found):
+    before, after, trust = calibration_boxes(View(found))
+    assert (before.name, after.name, trust.name) == ("severity-ece-before", "severity-ece", "severity-ece-trust")
+    assert "as trained" in before.subtitle
+    assert "after temperature scaling on clean data" in after.subtitle
+    assert "by steep_slope, fitted on clean data" in trust.subtitle
+    # 30 points at the median as trained, 15 after, 20 of the trust predictor: the same ticks.
+    ticks = [re.findall(r'class="e">([^<]*)<', str(f.svg)) for f in (before, after, trust)]
+    assert ticks[0] == ticks[1] == ticks[2] == ["0", "10", "20", "30", "40", "50", "60"]
+    assert trust.table.rows[0] == ("first", "clean", "10.0", "15.0", "20.0", "25.0", "30.0")
+    page = render_report(found)
+    assert "Trust&#39;s chances are lost as samples get worse" in page
+
+
+def test_several_trust_predictors_are_those_of_the_model_in_focus(found):
+    more = boxes("shift_trust_ece_boxes", 0.25, "first", score="trust:other")
+    drawn = calibration_boxes(View(replace(found, curves=(*found.curves, more))))[-1]
+    assert {row[0] for row in drawn.table.rows} == {"steep_slope", "other"}
+    assert drawn.table.header[0] == "Trust predictor"
+    assert "predictors of first" in drawn.subtitle
+
+
+def test_one_stage_alone_is_drawn_once(found):
+    raw = [c for c in found.curves if c.stage == "raw" and "trust" not in c.kind]
+    alone = replace(found, curves=tuple(raw))
+    assert [f.name for f in calibration_boxes(View(alone))] == ["severity-ece"]
+
+
+def test_without_gaps_the_error_as_trained_stands_first_and_in_the_heat_map(found):
+    curves = [c for c in found.curves if c.kind not in ("shift_boxes", "shift_cells")]
+    view = View(replace(found, curves=(*curves, *cells("first", "ece"), *cells("second", "ece"))))
+    first = first_boxes(view)
+    assert first is not None
+    assert "ECE over the corruptions, as trained" in first.subtitle
+    assert [f.name for f in calibration_boxes(view)] == ["severity-ece", "severity-ece-trust"]
+    heat = shift_section(view).corruptions[1]
+    assert heat.title == "Snow hurts most, fog least"
+    assert "ECE of <code>first</code> by corruption and severity, as trained" in heat.subtitle
+    assert ("snow", "5", "24.0") in heat.table.rows
+    assert "±" not in heat.note
+
+
+def test_every_model_has_its_heat_map(found):
+    section = shift_section(View(found))
+    assert [f.name for f in section.others] == ["corruptions-second"]
+    assert ("snow", "5", "+24.0") in section.others[0].table.rows
+
+
+def test_every_foreign_set_has_all_scores_models_and_measures(found):
+    digits, textures = shift_section(View(found)).areas
+    assert digits.name == "foreign-areas-digits"
+    assert [row[:2] for row in textures.table.rows] == [
+        ("first", "confidence"),
+        ("first", "energy"),
+        ("second", "confidence"),
+        ("second", "energy"),
+    ]
+    assert textures.table.header[2::2] == ("AUROC", "AUPR, known", "AUPR, foreign", "FPR at 95\u202f% TPR")
+    assert textures.table.rows[0][2:4] == ("70.0\u202f%", "68.0–72.0")
+    assert str(textures.svg).count("<circle") == 4
