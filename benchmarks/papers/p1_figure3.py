@@ -5,7 +5,15 @@ from confide.bench.claims import Better
 from confide.bench.figures import shifted
 from confide.bench.item import Item
 
-METHODS = ("cross_entropy", "entropy_regularization", "selective_au", "adafocal", "difficulty_entropy", "confide")
+METHODS = (
+    "cross_entropy",
+    "entropy_regularization",
+    "selective_au",
+    "selective_au_released",
+    "adafocal",
+    "difficulty_entropy",
+    "confide",
+)
 OTHERS = ("cross_entropy", "entropy_regularization")
 
 ITEM = Item(

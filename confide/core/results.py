@@ -151,7 +151,8 @@ class Evaluation:
     about: Mapping[str, Any] = field(default_factory=dict)
     """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions,
     data, commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (its word),
-    focus (the model that the report speaks of), chosen_stage (its calibrator)."""
+    focus (the model that the report speaks of), chosen_stage (its calibrator), interval_note (what the intervals are,
+    where they are not over the samples), sections (those of the report, where it is not about everything)."""
     warnings: tuple[str, ...] = ()
 
     def find(self, metric: str, **where: Any) -> Measurement:

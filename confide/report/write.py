@@ -70,16 +70,16 @@ def render_report(evaluation: Evaluation) -> str:
             css=Markup(_asset("base.css") + _asset("report.css")),
             js=Markup(_asset("report.js")),
             data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
-            contents=CONTENTS,
+            contents=_contents(view),
             title=view.about.get("title") or view.focus,
             kicker=_kicker(view),
             verdict=verdict(view),
             warnings=evaluation.warnings,
             tiles=tiles(view),
-            n=count(view.n),
             unit=view.unit,
             stages=[when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
+            interval_note=view.about.get("interval_note") or _interval_note(view),
             models_question=_models_question(view),
             reliability=reliability_section(view),
             coverage=coverage,
@@ -93,6 +93,17 @@ def render_report(evaluation: Evaluation) -> str:
             no_promise=NO_PROMISE,
         )
     )
+
+
+def _contents(view: View) -> tuple[tuple[str, str], ...]:
+    """All sections, or those that the evaluation says it is about."""
+    chosen = view.about.get("sections")
+    wanted = chosen if isinstance(chosen, (list, tuple)) else ()
+    return tuple((id, name) for id, name in CONTENTS if not wanted or id in wanted)
+
+
+def _interval_note(view: View) -> str:
+    return f"Small figures are 95\u202f% intervals on the same {count(view.n)} {view.unit}."
 
 
 def notebook_view(evaluation: Evaluation) -> str:

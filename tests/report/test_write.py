@@ -217,7 +217,7 @@ def test_a_predictor_at_its_own_line_shows_what_it_lets_through(evaluation, html
 
 
 def test_boxes_of_calibration_error_claim_a_loss_only_where_medians_rise(evaluation):
-    assert "Calibration is lost as images get worse" in render_report(evaluation)
+    assert "Calibration on clean data is lost as images get worse" in render_report(evaluation)
     flat = [
         replace(c, columns={**c.columns, "median": (0.03,) * 6}) if c.kind == "shift_ece_boxes" else c
         for c in evaluation.curves

@@ -67,7 +67,7 @@ def first_boxes(view: View) -> Figure | None:
     if gap:
         return _figure(view, GAP, gap)
     error = _series(view, ECE, (view.before, "raw", view.final))
-    return _figure(view, replace(ECE, size=GAP.size), error) if error else None
+    return _figure(view, replace(ECE, name=BEFORE.name, size=GAP.size), error) if error else None
 
 
 def calibration_boxes(view: View) -> tuple[Figure, ...]:
@@ -79,7 +79,8 @@ def calibration_boxes(view: View) -> tuple[Figure, ...]:
     found = [(BEFORE, before if gap and both else []), (ECE, after if gap or both else [])]
     shown = [(kind, series) for kind, series in (*found, (TRUST, _trust_series(view))) if series]
     marks = _marks(ECE, [one for _, series in shown for one in series]) if shown else []
-    return tuple(_figure(view, kind, series, marks) for kind, series in shown)
+    names = max((len(series) for _, series in shown), default=0)
+    return tuple(_figure(view, kind, series, marks, names) for kind, series in shown)
 
 
 def difficulty_boxes(view: View) -> tuple[Figure, ...]:
@@ -113,8 +114,9 @@ def _marks(kind: Kind, series: Sequence[Series]) -> list[float]:
     return ticks(min([*values, *([0.0] if kind.zero else [])]), max([*values, *([0.0] if kind.zero else [])]), 8)
 
 
-def _figure(view: View, kind: Kind, series: list[Series], marks: Sequence[float] = ()) -> Figure:
-    marks = marks or _marks(kind, series)
+def _figure(view: View, kind: Kind, series: list[Series], marks: Sequence[float] = (), names: int = 0) -> Figure:
+    """The boxes; panels side by side share `marks` and leave the same room for `names`."""
+    marks, names = marks or _marks(kind, series), names or len(series)
     own = next((one for one in series if one.curve.model == view.focus), series[0]).curve.columns
     first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
     rows = [
@@ -132,9 +134,9 @@ def _figure(view: View, kind: Kind, series: list[Series], marks: Sequence[float]
         kind.name,
         _title(view, kind, own["median"], series[0].curve.stage),
         _subtitle(view, kind, series),
-        _canvas(kind, series, marks, PHONE, 270).render(alt),
+        _canvas(kind, series, marks, names, PHONE, 270).render(alt),
         table((named, kind.step.capitalize(), *TITLES), rows),
-        wide=_canvas(kind, series, marks, *kind.size).render(alt) if kind.size[0] != PHONE else None,
+        wide=_canvas(kind, series, marks, names, *kind.size).render(alt) if kind.size[0] != PHONE else None,
     )
 
 
@@ -150,7 +152,8 @@ def _title(view: View, kind: Kind, median: tuple[float, ...], stage: str) -> str
     if kind.curve == ECE.curve:
         if kind is BEFORE:
             return f"Calibration error {when(stage)}"
-        return f"Calibration is lost as {view.unit} get worse" if grows else "Calibration error by severity"
+        what = "Calibration" if stage == "raw" else "Calibration on clean data"
+        return f"{what} is lost as {view.unit} get worse" if grows else "Calibration error by severity"
     if kind.curve == TRUST.curve:
         return f"Trust's chances are lost as {view.unit} get worse" if grows else "Calibration error of trust"
     what = "severity" if kind.curve == RMD.curve else "wrong labels"
@@ -178,10 +181,13 @@ def _step(kind: Kind, value: float) -> str:
     return "clean" if value == 0 else f"{value:g}"
 
 
-def _canvas(kind: Kind, series: list[Series], marks: Sequence[float], width: int, height: int) -> Canvas:
+def _canvas(kind: Kind, series: list[Series], marks: Sequence[float], names: int, width: int, plot: int) -> Canvas:
+    """Names of the series above the plot, for boxes of the mildest severities may reach its top."""
+    top = 18 + (17 * names + 6 if names > 1 else 0)
+    height = plot + top - 18
     canvas = Canvas(width, height)
     steps = list(dict.fromkeys(s for one in series for s in one.curve.columns[kind.step]))
-    x, y = Scale(0, len(steps), 38, width - 6), Scale(marks[0], marks[-1], height - 36, 18)
+    x, y = Scale(0, len(steps), 38, width - 6), Scale(marks[0], marks[-1], height - 36, top)
     canvas.grid_y(y, marks, 38, width - 6, sign=kind.sign)
     canvas.line(38, y.clip(0), width - 6, y.clip(0), "ax")
     each = min(0.8 * (x(1) - x(0)) / len(series), 34)
@@ -194,10 +200,11 @@ def _canvas(kind: Kind, series: list[Series], marks: Sequence[float], width: int
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
             canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
-        canvas.bars([(48, 26 + 17 * place, 10, 10)], f"f{one.colour}")
-        canvas.text(64, 35 + 17 * place, shorten(one.name, 160), "l")
+        if names > 1:
+            canvas.bars([(38, 17 * place, 10, 10)], f"f{one.colour}")
+            canvas.text(54, 9 + 17 * place, shorten(one.name, width - 60), "l")
     for place, step in enumerate(steps):
         canvas.text(x(place + 0.5), height - 20, _step(kind, step), "m")
-    canvas.text(38, 8, kind.axis, "l")
+    canvas.text(38, top - 10, kind.axis, "l")
     canvas.text(width - 6, height - 3, kind.across, "l e")
     return canvas
