@@ -28,6 +28,7 @@ SHORT: dict[str, Any] = {
     "weight_decay": 5e-4,
     "schedule": "one_cycle",
     "augment": "crop_flip",
+    "compile": True,
 }
 """How every network here is trained: the schedule of the tables at lite scale."""
 

@@ -87,7 +87,8 @@ def record(args: argparse.Namespace, dataset: Dataset, model: str, out: Path) ->
     if path.exists():
         return
     began, kept = time.monotonic(), Record()
-    settings = Settings.from_dict({**data.SHORT, "epochs": args.epochs, "model": model, "record": "judge"})
+    changes = {"epochs": args.epochs, "model": model, "record": "judge", "compile": False}
+    settings = Settings.from_dict({**data.SHORT, **changes})
     fit(dataset, settings, recorder=kept)
     said = np.stack(kept.rows).astype(np.float32)
     probs = said / said.sum(axis=2, keepdims=True)

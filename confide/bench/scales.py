@@ -19,8 +19,11 @@ SHORT = {
     "augment": "crop_flip",
 }
 
-CIFAR10 = Setting("cifar10", "resnet18", SHORT, seeds=5)
-TINY = Setting("tiny32", "resnet18", SHORT, seeds=3, options=MANY_CLASSES)
+COMPILED = {**SHORT, "compile": True}
+"""Compiling pays where many cells share a network."""
+
+CIFAR10 = Setting("cifar10", "resnet18", COMPILED, seeds=5)
+TINY = Setting("tiny32", "resnet18", COMPILED, seeds=3, options=MANY_CLASSES)
 RECORDED_MODELS = ("resnet18", "small_cnn", "preresnet56")
 """Networks of three sizes whose validation probabilities are recorded."""
 
@@ -47,17 +50,19 @@ def lite_cells(
         changes: training settings to change, such as epochs.
     """
     cifar, tiny = (replace(one, training={**one.training, **(changes or {})}) for one in (CIFAR10, TINY))
+    plain = {**cifar.training, "compile": False}
+    others = {name: replace(cifar, model=name, training=plain) for name in (*RECORDED_MODELS, "resnet34")}
     first, rest = (range(3), range(3, cifar.seeds)) if seeds is None else (seeds, ())
     tiny_seeds = range(tiny.seeds) if seeds is None else seeds
     found = cifar.cells(METHODS, list(first))
     found += cifar.cells(QUESTIONS, list(first)[:2], "questions")
     found += tiny.cells(METHODS, list(tiny_seeds)[:1])
     for network in RECORDED_MODELS:
-        found += replace(cifar, model=network).cells(RECORDED, list(first), "recorded")
+        found += others[network].cells(RECORDED, list(first), "recorded")
     found += tiny.cells(METHODS, list(tiny_seeds)[1:])
     found += cifar.cells(METHODS, list(rest))
     found += cifar.cells(SWEEP, list(first)[:1], "sweep")
-    found += replace(cifar, model="resnet34").cells(ARCHITECTURES, list(first)[:1], "architectures")
+    found += others["resnet34"].cells(ARCHITECTURES, list(first)[:1], "architectures")
     found += cifar.cells(TASK, list(first)[:2], "task")
     found = [c for c in found if c.dataset in datasets and c.part in parts]
     found = unique(c for c in found if methods is None or c.method.name in methods)

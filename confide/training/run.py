@@ -20,6 +20,7 @@ from confide.training.average import WeightAverage
 from confide.training.device import Device
 from confide.training.distributed import World, bare
 from confide.training.feed import Feed
+from confide.training.forward import CompiledForward
 from confide.training.identity import identity_of
 from confide.training.objective import Objective, groups_of
 from confide.training.preparation import Preparation, fit_preparation
@@ -99,7 +100,13 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         if world.leads:
             resume.clean(folder)
-    return Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)
+    run = Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)
+    if settings.compile and device.on_gpu:
+        if world.size > 1:
+            run.notes.append("the network runs uncompiled: several processes")
+        else:
+            state.compiled = CompiledForward(state.model, settings.batch_size, run.notes)
+    return run
 
 
 def _state(

@@ -43,6 +43,8 @@ def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
         return "each member chooses its own epoch"
     if settings.average or settings.mirror:
         return "averages of weights and mirror images are made in single trainings"
+    if settings.compile:
+        return "networks are compiled in single trainings"
     if settings.precision == "float16":
         return "float16 scales each member's loss on its own"
     if settings.label_noise or "val" not in dataset.splits:

@@ -12,6 +12,7 @@ from confide.core.door import InputError
 from confide.training.average import WeightAverage
 from confide.training.device import Device
 from confide.training.distributed import World, bare
+from confide.training.forward import Forward
 from confide.training.objective import Objective
 from confide.training.settings import Settings
 
@@ -39,6 +40,12 @@ class State:
     best_value: float = float("inf")
     best_epoch: int = -1
     average: WeightAverage | None = None
+    compiled: Forward | None = None
+
+    @property
+    def forward(self) -> Forward:
+        """The forward pass of a training step."""
+        return self.model if self.compiled is None else self.compiled
 
     @property
     def speaker(self) -> nn.Module:

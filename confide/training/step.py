@@ -17,7 +17,7 @@ def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor)
     `inputs` are this process's slice, `labels` and `rows` those of the whole batch.
     """
     with state.device.autocast():
-        logits = state.model(inputs)
+        logits = state.forward(inputs)
     logits = state.world.gather(logits.float(), len(rows))
     target, mean = state.objective(logits, labels, rows)
     # Gradients are averaged over processes, but each holds only the part through its own logits: sum is meant.

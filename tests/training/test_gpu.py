@@ -53,6 +53,13 @@ def test_a_captured_step_trains_as_an_eager_one(bars: Dataset, loss: str, optimi
         assert_close(state, eager.loss_state[name], rtol=1e-2, atol=1e-2)
 
 
+def test_a_compiled_network_trains_as_an_uncompiled_one(bars: Dataset) -> None:
+    options = {**BASE, "model_options": {"width": 8, "hidden": 16}, "precision": "float32"}
+    compiled, plain = (fit(bars, Settings(**options, compile=compile)) for compile in (True, False))
+    assert not compiled.notes, compiled.notes
+    assert_close(torch.tensor(compiled.log["train_loss"]), torch.tensor(plain.log["train_loss"]), rtol=2e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "float32"])
 def test_it_learns_in_every_precision(bars: Dataset, precision: str) -> None:
     # Where the bright column stands is the class, so nothing may be mirrored.
