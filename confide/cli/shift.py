@@ -19,6 +19,10 @@ EXAMPLE = """\
   confide shift runs/intents --data clinc150:data_full.json --ood out-of-scope"""
 
 
+OF_PREDICTIONS = ("by", "score", "scores", "title", "split")
+"""Options of `confide evaluate` that say how predictions are read and measured."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
@@ -53,15 +57,44 @@ def from_evaluate(args: argparse.Namespace) -> int:
     """`confide evaluate MODEL --shift KIND --data DATA`: the same with the words of that verb."""
     from confide.core.door import InputError
 
+    _check_models([args.source, *args.beside])
     if not args.data:
         raise InputError("--shift needs the dataset whose test split is shifted; add --data DATA")
+    given = {"metrics": args.metrics != ["core"], **{k: getattr(args, k) is not None for k in OF_PREDICTIONS}}
+    if unused := [f"--{name}" for name, there in given.items() if there]:
+        raise InputError(f"{', '.join(unused)} cannot be used with --shift, whose grid has metrics of its own; drop it")
     parser = argparse.ArgumentParser()
     configure(parser)
     words = [args.source, *args.beside, "--data", args.data, "--kind", args.shift, "--seed", str(args.seed)]
-    words += ["--out", args.out or f"{Path(args.source).name}-shift"]
+    words.append(f"--out={args.out or Path(args.source).resolve().name + '-shift'}")
     own = parser.parse_args([*words, "--no-intervals"] if args.no_intervals else words)
     own.json, own.rmd = args.json, "where there are training samples"
     return run(own)
+
+
+def check_not_shifted(args: argparse.Namespace) -> None:
+    """`confide evaluate` without --shift takes predictions: a model, or the words of --shift, are told."""
+    from confide.core.door import InputError
+
+    if (Path(args.source) / "model.safetensors").is_file():
+        raise InputError(
+            f"{args.source} is a trained model, not predictions; make them with confide predict, or add --shift KIND"
+        )
+    for name in ("data", "beside"):
+        if getattr(args, name):
+            raise InputError(f"--{name} goes with --shift alone; drop it, or add --shift corruptions")
+
+
+def _check_models(paths: list[str]) -> None:
+    """Corruptions need images and a model to show them to; predictions are of no use."""
+    from confide.core.door import InputError
+
+    for path in map(Path, paths):
+        if path.is_file() and path.suffix != ".safetensors":
+            raise InputError(
+                f"{path} must be a trained model, got a file of another kind; predictions cannot be corrupted, so give "
+                "the folder that confide train --out wrote, or your own model with confide.evaluation.shift_grid"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
     from confide.data import load_dataset
     from confide.report import write_report
 
+    _check_models(args.models)
+    _check_numbers(args)
     dataset = load_dataset(args.data, **dict(_option(text) for text in args.data_option))
     found = evaluate_shift(args, dataset, _models(args.models))
     out = Path(args.out)
@@ -83,6 +118,14 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    from confide.core.door import InputError
+
+    for name, least in (("batch_size", 1), ("samples", 0)):
+        if getattr(args, name) < least:
+            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(args, name)}")
 
 
 def _models(paths: list[str]) -> dict[str, Trained]:

@@ -61,6 +61,7 @@ def shift_grid(
     if not severities or any(s not in shift.SEVERITIES for s in severities):
         raise InputError(f"severities must be whole numbers from 1 to 5, got {tuple(severities)}")
     cells = [Cell("clean", 0), *(Cell(word, int(s)) for word in chosen for s in sorted(set(severities)))]
+    _check_cells(cells, split, form)
     notebook = Notebook(None if folder is None else Path(folder), about_samples(split, seed, form))
     maker = Maker(split, seed, form, batch_size, torch.device(device))
     found: dict[tuple[str, Cell], list[Row]] = {}
@@ -73,6 +74,16 @@ def shift_grid(
     measured = Measured(found, tuple(cells), len(split))
     predictions = {name: one[0] for name, one in clean.items()}
     return evaluation_of(measured, predictions, subjects, seed=seed, intervals=intervals, **about)
+
+
+def _check_cells(cells: Sequence[Cell], split: Split, form: str) -> None:
+    """A shift that cannot be applied to these images is told before the first cell, not after hours."""
+    first = torch.from_numpy(np.ascontiguousarray(split.inputs[np.arange(1)]))
+    for cell in cells:
+        if cell.word in shift.ATTACKS:
+            shift.check_attack(first, cell.word)
+        elif cell.severity:
+            shift.check_shift(first, cell.word, cell.severity, form)
 
 
 def words_of(words: str | Sequence[str], subjects: Mapping[str, Subject], channels: int = 3) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Shift: the same images made worse, in another domain, or attacked; one file per word, `corrupt` is the door."""
 
-from confide.shift.attacks import ATTACKS, attack
+from confide.shift.attacks import ATTACKS, attack, check_attack
 from confide.shift.brightness import brightness
 from confide.shift.contrast import contrast
 from confide.shift.defocus_blur import defocus_blur
 from confide.shift.elastic_transform import elastic_transform
-from confide.shift.family import SEVERITIES, SHIFTS, corrupt, form_of, names
+from confide.shift.family import SEVERITIES, SHIFTS, check_shift, corrupt, form_of, names
 from confide.shift.fog import fog
 from confide.shift.foreign import PAIRS, foreign_split, pair_of
 from confide.shift.frost import frost

@@ -53,15 +53,29 @@ def corrupt(images: Any, word: str, severity: int, *, ids: Any, seed: int = 0, f
         form: `32` or `224`, the published parameters for that size; `auto` takes the nearer.
     """
     method = SHIFTS.get(word)
-    tensor = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
+    tensor = images if isinstance(images, Tensor) else _tensor(images)
     check_images(tensor)
-    if isinstance(severity, bool) or severity not in SEVERITIES:
-        raise InputError(f"severity must be a whole number from 1 to 5, got {severity!r}")
-    parameters = parameters_of(method, int(severity), form_of(tensor.shape[2], tensor.shape[3], form))
-    check_fits(method, parameters, tensor)
+    parameters = check_shift(tensor, word, severity, form)
     keys = sample_keys(check_ids(ids, len(tensor)))
     result = _in_blocks(method, tensor, keys, f"shift/{word}/{severity}", parameters, seed)
     return result if isinstance(images, Tensor) else result.numpy()
+
+
+def check_shift(images: Tensor, word: str, severity: int, form: str = "auto") -> tuple[float, ...]:
+    """The published numbers of a shift for images of this size, after a check that it can be applied to them."""
+    method = SHIFTS.get(word)
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise InputError(f"severity must be a whole number from 1 to 5, got {severity!r}")
+    parameters = parameters_of(method, int(severity), form_of(images.shape[2], images.shape[3], form))
+    check_fits(method, parameters, images)
+    return parameters
+
+
+def _tensor(images: Any) -> Tensor:
+    array = np.array(images)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"images must be an array or tensor of numbers, got {array.dtype}; decode them first")
+    return torch.from_numpy(array)
 
 
 def parameters_of(method: Method, severity: int, form: str) -> tuple[float, ...]:
@@ -83,6 +97,8 @@ def check_images(images: Tensor) -> None:
         raise InputError(f"images must be uint8, or floating in [0, 1], got {images.dtype}; convert them")
     inside = (images >= 0) & (images <= 1)
     if not bool(inside.all()):
+        if not bool(torch.isfinite(images).all()):
+            raise InputError("floating images must be finite and lie in [0, 1], got NaN or infinite values; mend them")
         row = int((~inside).flatten(1).any(dim=1).nonzero()[0])
         low, high = float(images[row].min()), float(images[row].max())
         raise InputError(

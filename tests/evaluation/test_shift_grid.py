@@ -243,3 +243,21 @@ def test_trust_predictors_are_held_to_their_chances(split):
     assert boxes["trust:odds"].columns["median"][2] == found.value(
         "ece", group="shift=gaussian_noise/5", score="trust:odds"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "word", "message"),
+    [
+        ((1, 32, 32), "saturate", "shift 'saturate' changes colours"),
+        ((1, 32, 32), "recolour", "attack 'recolour' changes colours"),
+        ((3, 3, 3), "glass_blur", "needs images of at least 4 x 4 pixels here, got 3 x 3"),
+    ],
+)
+def test_a_shift_that_cannot_be_applied_is_told_before_the_first_cell(size, word, message):
+    images = Split(np.zeros((4, *size), np.uint8), np.array([0, 1, 0, 1]), np.arange(4))
+
+    def never(_):
+        raise AssertionError("the grid began")
+
+    with pytest.raises(InputError, match=message):
+        shift_grid(images, {"a": Subject(forward=never)}, words=["fog", word])

@@ -46,8 +46,7 @@ def attack(
     method = ATTACKS.get(word)
     method.check_options(options)
     check_images(images)
-    if method.facts.get("colour") and images.shape[1] != 3:
-        raise InputError(f"attack '{word}' changes colours, but the images have one channel; leave it out")
+    check_attack(images, word)
     settings = {**method.options, **options}
     check_range(settings["epsilon"], "epsilon", 0, 1)
     if settings.get("steps", 1) < 1:
@@ -67,6 +66,12 @@ def attack(
             made = clean + torch.trunc((made * 255 - clean) * (1 + 1e-5))
         result[rows] = made.to(images.dtype)
     return result
+
+
+def check_attack(images: Tensor, word: str) -> None:
+    """An attack on colours needs them."""
+    if ATTACKS.get(word).facts.get("colour") and images.shape[1] != 3:
+        raise InputError(f"attack '{word}' changes colours, but the images have one channel; leave it out")
 
 
 def loss_gradient(model: Model, images: Tensor, labels: Tensor, variable: Tensor) -> Tensor:
