@@ -24,7 +24,10 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="FILE", help=".parquet, .npz or .csv of predictions, or a folder of such shards"
+        "source",
+        metavar="FILE",
+        help=".parquet, .npz or .csv of predictions, or a folder of such shards; columns: label and logits, probs, "
+        "logit_0 ..., p0 ..., logit_NAME ... or prob_NAME ...",
     )
     parser.add_argument(
         "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
@@ -49,10 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.shift:
-        from confide.cli.shift import from_evaluate
+    from confide.cli.shift import check_not_shifted, from_evaluate
 
+    if args.shift:
         return from_evaluate(args)
+    check_not_shifted(args)
     from confide.core.records import Scores
     from confide.evaluation.evaluate import evaluate
     from confide.evaluation.streaming import gather
@@ -107,9 +111,12 @@ def table_of(evaluation: Evaluation) -> str:
     """Metrics of all samples with interval, chance level and p-value; groups below."""
     whole = [m for m in evaluation.measurements if m.group is None]
     rows = [[name_of(m), number(m.value), interval(m), number(m.chance), p_value(m.p_value)] for m in whole]
-    text = text_table(["metric", "value", "95 % interval", "by chance", "p calibrated"], rows)
+    # Without intervals nothing stands beside the values.
+    shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
+    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
+    text = text_table(header[:shown], [row[:shown] for row in rows])
     n = whole[0].n if whole else 0
-    return f"{n:,} samples\n\n{text}{groups_of(evaluation)}"
+    return f"{n:,} sample{'s' * (n != 1)}\n\n{text}{groups_of(evaluation)}"
 
 
 def groups_of(evaluation: Evaluation) -> str:

@@ -29,6 +29,12 @@ def doubt(predictions: Predictions, path: str | Path) -> str:
     logits = predictions.logits
     if predictions.from_probabilities or len(logits) == 0:
         return ""
+    if (
+        logits.shape[1] == 2
+        and bool((logits[:, 0] == 0).all())
+        and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all())
+    ):
+        return f"all single logits in {path} lie in [0, 1], as probabilities do; if they are, call the column 'probs'"
     # A file of real logits is told by its first rows; only a doubtful one is read to its end.
     for rows in (logits[:LOOKED_AT_FIRST], logits):
         if bool((rows < 0).any()) or bool(((rows.sum(1, dtype=torch.float64) - 1).abs() > 1e-3).any()):

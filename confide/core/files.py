@@ -102,7 +102,8 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
     suffixes = [s for s in path.suffixes if s != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in readers:
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; convert it")
+        mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
+        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; {mend}")
     try:
         return readers[suffix](path)
     except InputError:
@@ -157,8 +158,14 @@ def _npz_metadata(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
-    with np.load(path, allow_pickle=False) as archive:
-        columns = {name: archive[name] for name in archive.files}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            columns = {name: archive[name] for name in archive.files}
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        what = "it holds Python objects, which are never unpickled; save words as dtype=str"
+        raise InputError(f"{path} must be a readable npz file, but {what}") from None
     metadata = columns.pop("metadata", None)
     return columns, json.loads(str(metadata)) if metadata is not None else {}
 
@@ -204,7 +211,10 @@ def text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
     from pyarrow import csv as arrow_csv
 
-    table = arrow_csv.read_csv(path)
+    with pa.input_stream(path) as lines:
+        header = lines.read(1 << 16).split(b"\n", 1)[0]
+    delimiter = next((mark for mark in ",;\t" if mark.encode() in header), ",")  # spreadsheets also write ; and tabs
+    table = arrow_csv.read_csv(path, parse_options=arrow_csv.ParseOptions(delimiter=delimiter))
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
 
 

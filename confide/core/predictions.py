@@ -17,6 +17,7 @@ from torch import Tensor
 from confide.core import files
 from confide.core.door import InputError, as_tensor, check_labels, check_logits, check_probs
 from confide.core.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
+from confide.core.prediction_columns import LABELS, TOP, are_words, indices_of, names_of, pop_first, take_outputs
 from confide.core.records import Ids, check_ids, default_ids, rows_of
 
 
@@ -246,45 +247,41 @@ class Predictions:
         return from_columns(columns, metadata, split, str(path))
 
 
-def _pop(columns: dict[str, NDArray[Any]], *names: str) -> NDArray[Any] | None:
-    for name in names:
-        if name in columns:
-            return columns.pop(name)
-    return None
-
-
 def from_columns(
     columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
-    """Predictions from named columns, as the file formats of the public surface define them."""
-    labels = _pop(columns, "label", "labels", "true_label", "y_true")
+    """Predictions from named columns; `prediction_columns` knows the names."""
+    given = ", ".join(list(columns)[:8]) or "none"
+    labels = pop_first(columns, LABELS)
     if labels is None:
-        raise InputError(f"{where} must have a column 'label', got {', '.join(columns) or 'none'}; add it")
-    logits, probs = _pop(columns, "logits"), _pop(columns, "probs", "probabilities")
-    wide = {k: columns.pop(k) for k in [k for k in columns if k[:1] == "p" and k[1:].isdigit()]}
-    if probs is None and wide:
-        order = sorted(wide, key=lambda k: int(k[1:]))
-        if [int(k[1:]) for k in order] != list(range(len(order))):
-            raise InputError(f"{where} must have columns p0 to p{len(order) - 1}, got {', '.join(order[:6])}")
-        probs = np.stack([wide[k] for k in order], axis=1)
-    prediction, confidence = _pop(columns, "pred_label", "prediction"), _pop(columns, "confidence")
-    ids, trust = _pop(columns, "id", "ids"), _pop(columns, "trust")
-    n = len(labels)
+        raise InputError(f"{where} must have a column 'label', got {given}; add it, or rename the one that holds it")
+    outputs, named = take_outputs(columns, where)
+    width = next((v.shape[1] if v.ndim == 2 else 2 for v in outputs.values()), 0)
+    names = names_of(columns, metadata, named, width)
+    prediction, confidence = pop_first(columns, TOP), columns.pop("confidence", None)
+    if not outputs and (prediction is None or confidence is None):
+        raise InputError(
+            f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
+            f"or 'pred_label' and 'confidence', got {given}; rename the columns"
+        )
+    if prediction is not None and not outputs and are_words(labels) and are_words(prediction):
+        names = names or tuple(np.unique(np.concatenate([labels, prediction]).astype(np.str_)).tolist())
+        prediction = indices_of(prediction, names, where)
+    labels = indices_of(labels, names, where) if are_words(labels) else labels
+    ids, trust = pop_first(columns, ("id", "ids")), columns.pop("trust", None)
     common: dict[str, Any] = {
         "ids": ids,
         "split": split or metadata.get("split"),
-        "columns": {k: v for k, v in columns.items() if v.shape[:1] == (n,)},
-        "class_names": tuple(json.loads(metadata["class_names"])) if "class_names" in metadata else None,
+        "columns": {k: v for k, v in columns.items() if v.shape[:1] == (len(labels),)},
+        "class_names": names,
         "trust": None if trust is None else as_tensor(trust, "trust"),
     }
-    if logits is not None:
+    if "logits" in outputs:
+        logits = outputs["logits"]
+        if logits.ndim == 1 or logits.shape[1:] == (1,):
+            return Predictions.from_binary_logits(logits, labels, **common)
         clipped = metadata.get("from_probabilities") == "True"
         return Predictions(logits, labels, from_probabilities=clipped, **common)  # type: ignore[arg-type]
-    if probs is not None:
-        return Predictions.from_probs(probs, labels, **common)
-    if prediction is not None and confidence is not None:
-        return Predictions.from_top1(labels, prediction, confidence, **common)
-    raise InputError(
-        f"{where} must have 'logits', 'probs', p0..pK-1, or 'pred_label' and 'confidence', "
-        f"got {', '.join(columns) or 'only labels'}; rename the column"
-    )
+    if "probs" in outputs:
+        return Predictions.from_probs(outputs["probs"], labels, **common)
+    return Predictions.from_top1(labels, prediction, confidence, **common)

@@ -106,6 +106,11 @@ class Kept:
                 f"all shards must have {self.first.num_classes} classes, got {shard.num_classes} in shard "
                 f"{self.count}; check that file"
             )
+        if self.first is not None and shard.class_names != self.first.class_names:
+            raise InputError(
+                f"all shards must name the same classes in one order, got {shard.class_names} in shard {self.count} "
+                f"after {self.first.class_names}; give class indices"
+            )
         if shard.top1 is None and shard.given is None:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table

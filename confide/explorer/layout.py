@@ -113,7 +113,8 @@ def _file(place: Path) -> Layout:
         return Layout(**common, predictions={model: {"samples": place}}, missing=(absent,))  # type: ignore[arg-type]
     raise InputError(
         f"{place} must hold scores (column 'score') or predictions ('logits', 'probs', or 'pred_label' and "
-        f"'confidence'), got {', '.join(names[:8]) or 'no column'}; rename the column"
+        f"'confidence'), got {', '.join(names[:8]) or 'no column'}; rename the column, or rewrite predictions with "
+        f"confide.Predictions.load({place.name!r}).save('{place.stem}.parquet')"
     )
 
 

@@ -135,7 +135,10 @@ def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
     known = {"id": pc.cast(ids, pa.string())}
     if label is not None:
         if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
-            raise InputError(f"{path} must have class indices as labels, got {label.type}; give numbers from 0")
+            raise InputError(
+                f"{path} must have class indices as labels, got {label.type}; give numbers from 0, or rewrite "
+                f"predictions with confide.Predictions.load({path.name!r}).save('{path.stem}.parquet')"
+            )
         known["label"] = pc.cast(label, pa.int32(), safe=False)
     return known | columns, metadata
 

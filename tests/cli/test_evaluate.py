@@ -58,6 +58,21 @@ def test_probabilities_that_are_called_logits_are_doubted(tmp_path, capsys, colu
     assert any("call the column 'probs'" in one for one in kept) == warned
 
 
+def test_a_single_column_of_probabilities_called_logit_is_doubted(tmp_path, capsys):
+    rows = "".join(f"{p},{k % 2}\n" for k, p in enumerate(np.linspace(0.01, 0.99, 40)))
+    (tmp_path / "said.csv").write_text("logit,label\n" + rows)
+    assert main(["operating-point", str(tmp_path / "said.csv"), "--coverage", "0.5"]) == 0
+    assert "lie in [0, 1], as probabilities do" in capsys.readouterr().err
+
+
+def test_without_intervals_the_table_has_no_empty_columns(folder, capsys):
+    words = ["evaluate", str(folder / "fine.parquet"), "--metrics", "accuracy", "ece", "--out", str(folder / "bare")]
+    assert main([*words, "--no-intervals"]) == 0
+    assert "by chance" not in capsys.readouterr().out
+    assert main(words) == 0
+    assert "by chance" in capsys.readouterr().out
+
+
 VERBS_THAT_READ_PREDICTIONS = {
     "compare": ["{0}/{1}.npz", "{0}/{1}-test.npz", "--metrics", "accuracy", "--resamples", "20"],
     "operating-point": ["{0}/{1}.npz", "--coverage", "0.5"],
