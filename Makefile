@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all test-gpu lint wheel readme clean
+.PHONY: demo test test-all test-gpu lint wheel readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -36,6 +36,10 @@ $(STAMP): pyproject.toml
 
 clean:
 	rm -rf runs dist build
+
+# Tables, verdicts, findings and the README's numbers from the cells of benchmarks/results/lite: under two minutes.
+evidence: $(STAMP)
+	$(BIN)/python -m benchmarks.refresh $(ARCHIVES)
 
 readme: $(STAMP)
 	$(BIN)/python tools/write_method_table.py README.md

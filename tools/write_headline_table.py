@@ -20,7 +20,7 @@ COLUMNS = {
     "ece_mass, temperature": "ECE % after T",
     "nll, temperature": "NLL after T",
     "aurc, temperature": "AURC x 1000",
-    "p of all seeds together": "calibration p, all seeds",
+    "p of all seeds together, temperature": "calibration p, all seeds",
 }
 
 

@@ -1,13 +1,17 @@
-"""Tables for the questions that a grid's cells answer: means over seeds, by method."""
+"""Tables for the questions that a grid's cells answer: means over seeds, by method, and paired differences."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from confide.bench.values import LEVEL, paired
+from confide.core import files
+from confide.evaluation.compare import holm
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "difficulty": (
@@ -15,19 +19,48 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "difficulty_raw",
         "difficulty_minmax",
         "difficulty_entropy",
+        "entropy_regularization",
         "difficulty_rank_06",
         "entropy_017",
         "difficulty_rank_10",
         "entropy_029",
-        "entropy_regularization",
+        "difficulty_md",
+        "difficulty_kmeans",
         "adaptive_difficulty",
     ),
-    "selective": ("cross_entropy", "selective_au", "selective_au_released"),
-    "dual": ("focal", "dual_focal", "dual_focal_released"),
-    "adafocal": ("adafocal", "adafocal_steps"),
+    "selective": (
+        "cross_entropy",
+        "selective_au",
+        "selective_au_released",
+        "selective_au_detached",
+        "selective_au_margin",
+        "selective_au_entropy",
+    ),
+    "dual": ("cross_entropy", "focal", "dual_focal", "dual_focal_released"),
+    "adafocal": ("cross_entropy", "adafocal", "adafocal_steps"),
     "recipe": ("cross_entropy", "confide", "adaptive_difficulty", "adafocal", "difficulty_entropy"),
 }
 """Methods of the table of each question, by the names of the grid."""
+PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
+    "difficulty": (
+        ("difficulty_raw", "cross_entropy"),
+        ("difficulty_minmax", "cross_entropy"),
+        ("difficulty_entropy", "cross_entropy"),
+        ("difficulty_entropy", "entropy_regularization"),
+        ("difficulty_rank_06", "entropy_017"),
+        ("difficulty_rank_10", "entropy_029"),
+        ("difficulty_entropy", "difficulty_md"),
+        ("difficulty_entropy", "difficulty_kmeans"),
+    ),
+    "selective": (
+        ("selective_au", "selective_au_released"),
+        ("selective_au_released", "cross_entropy"),
+        ("selective_au_detached", "selective_au_released"),
+    ),
+    "dual": (("dual_focal", "dual_focal_released"), ("dual_focal", "focal"), ("dual_focal_released", "focal")),
+    "adafocal": (("adafocal_steps", "adafocal"),),
+}
+"""What each question compares: first less second, seed by seed."""
 COLUMNS = (
     ("accuracy", "accuracy %", 100.0, 2),
     ("ece_mass", "ECE %", 100.0, 2),
@@ -35,34 +68,99 @@ COLUMNS = (
     ("aurc", "AURC x1000", 1000.0, 2),
     ("auroc", "AUROC of errors %", 100.0, 1),
 )
+COMPARED = (
+    ("accuracy", "raw", "accuracy", 100.0, 2, True),
+    ("ece_mass", "raw", "ECE", 100.0, 2, False),
+    ("ece_mass", "temperature", "ECE after T", 100.0, 2, False),
+    ("nll", "temperature", "NLL after T", 1.0, 4, False),
+    ("aurc", "temperature", "AURC after T", 1000.0, 2, False),
+)
+"""(metric, stage, title, factor, digits, whether higher is better)"""
+
+Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
 
-def cell_tables(folder: Path, dataset: str = "cifar10", model: str = "resnet18") -> dict[str, str]:
+def read_cells(folder: Path, dataset: str = "cifar10", model: str = "resnet18") -> Cells:
+    """Results of a dataset and network by method and seed."""
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for path in sorted((folder / "cells").glob("*.json")):
+        one = files.read_json(path)
+        if (one["cell"]["dataset"], one["cell"]["model"]) == (dataset, model):
+            found.setdefault(str(one["cell"]["method"]["name"]), {})[int(one["cell"]["seed"])] = one
+    return found
+
+
+def cell_tables(cells: Cells) -> dict[str, str]:
     """The tables by name; a question of which no cell is there has an empty one."""
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("cells/*.json"))]
-    cells = [one for one in cells if one["cell"]["dataset"] == dataset and one["cell"]["model"] == model]
-    return {f"cells-{name}": _table(cells, methods) for name, methods in QUESTIONS.items()}
+    found = {f"cells-{name}": _table(cells, methods) for name, methods in QUESTIONS.items()}
+    return found | {f"pairs-{name}": _pairs(cells, pairs) for name, pairs in PAIRS.items()}
 
 
-def _table(cells: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
+def _table(cells: Cells, methods: Sequence[str]) -> str:
     head = ["method", "stage", "seeds", "mean strength", *(title for _, title, _, _ in COLUMNS), "p > 0.05"]
     lines = []
     for method in methods:
-        own = [one for one in cells if one["cell"]["method"]["name"] == method]
+        own = list(cells.get(method, {}).values())
         for stage in ("raw", "temperature") if own else ():
             lines.append(_line(method, stage, own))
-    if not lines:
-        return ""
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines))
+    if all(line[3] == "-" for line in lines):
+        head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
+    return markdown(head, lines) if lines else ""
 
 
-def _line(method: str, stage: str, cells: Sequence[dict[str, Any]]) -> list[str]:
+def _line(method: str, stage: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
     measured = [one["measured"][stage] for one in cells]
     strength = cells[0].get("strength")
-    line = [f"`{method}`", stage, str(len(cells)), "-" if strength is None else f"{strength:.2f}"]
+    line = [f"`{method}`", stage, str(len(cells)), "-" if strength is None else f"{strength:.2g}"]
     for word, _, scale, digits in COLUMNS:
         values = scale * np.array([one[word] for one in measured])
         spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
         line.append(f"{values.mean():.{digits}f}{spread}")
-    passed = sum(one["calibration_p"] > 0.05 for one in measured)
+    passed = sum(one["calibration_p"] > LEVEL for one in measured)
     return [*line, f"{passed} of {len(measured)}"]
+
+
+def _pairs(cells: Cells, pairs: Sequence[tuple[str, str]]) -> str:
+    """Paired differences with their p-values, Holm-corrected over the question, and what they say in words."""
+    there = [(a, b) for a, b in pairs if set(cells.get(a, {})) & set(cells.get(b, {}))]
+    if not there:
+        return ""
+    tests = {(a, b, k): paired(*(_values(cells[name], k) for name in (a, b))) for a, b in there for k in _columns()}
+    corrected = dict(zip(tests, holm([one.p_value for one in tests.values()]), strict=True))
+    lines = []
+    for a, b in there:
+        shown = [_difference(tests[a, b, k], corrected[a, b, k], COMPARED[k][4]) for k in _columns()]
+        lines.append([f"`{a}` less `{b}`", str(tests[a, b, 0].seeds), *shown])
+    table = markdown(["difference", "seeds", *(one[2] for one in COMPARED)], lines)
+    clear = [place for place in tests if corrected[place] < LEVEL]
+    said = [f"`{a}` has a {_word(k, tests[a, b, k].difference)} {COMPARED[k][2]} than `{b}`" for a, b, k in clear]
+    few = min(tests[a, b, 0].seeds for a, b in there)
+    words = "; ".join(said) if said else "no difference"
+    return (
+        f"{table}\n\nClear over the seeds (paired t-test, Holm-corrected over this table, p < 0.05; {few} seeds at "
+        f"least): {words}."
+    )
+
+
+def _columns() -> range:
+    return range(len(COMPARED))
+
+
+def _values(cells: Mapping[int, Mapping[str, Any]], column: int) -> dict[int, float]:
+    word, stage, _, scale, _, _ = COMPARED[column]
+    return {seed: scale * float(one["measured"][stage][word]) for seed, one in cells.items()}
+
+
+def _difference(test: Any, p: float, digits: int) -> str:
+    shown = f" (p {p:.2g})" if math.isfinite(p) else ""
+    return f"{test.difference:+.{digits}f}{shown}"
+
+
+def _word(column: int, difference: float) -> str:
+    return "higher" if difference > 0 else "lower"
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    shown = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in shown)

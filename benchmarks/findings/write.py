@@ -11,13 +11,15 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.findings.cells import cell_tables
+from benchmarks.findings import recipe
+from benchmarks.findings.cells import cell_tables, markdown, read_cells
+from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.trials import rows_of
 from confide import calibrators
 from confide.core import files
@@ -26,6 +28,7 @@ from confide.core.predictions import Predictions
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "benchmarks" / "results" / "findings"
 PAGE = ROOT / "docs" / "findings.md"
+TABLES = ROOT / "benchmarks" / "results" / "papers"
 REFERENCE = {0: "cross_entropy_average1", 1: "plain_seed1"}
 """What differences of a seed are taken to."""
 
@@ -38,19 +41,21 @@ def main() -> None:
     for text in args.keep:
         name, _, folder = text.partition("=")
         keep(Path(folder), KEPT / name)
-    tables: dict[str, Callable[[], str]] = {
-        "trials": trials_table,
-        "rule": rule_text,
-        "confusion": confusion_table,
-        "errors": errors_table,
-    }
-    page = PAGE.read_text(encoding="utf-8")
-    for name, make in tables.items():
-        page = filled(page, name, make())
-    if args.cells:
-        for name, table in cell_tables(Path(args.cells)).items():
-            page = filled(page, name, table)
-    files.write_text(PAGE, page)
+    renew(PAGE, Path(args.cells) if args.cells else None, TABLES)
+
+
+def renew(path: Path, cells: Path | None, tables: Path) -> None:
+    """Fill the page's tables again: from what is kept, and with a grid's folder from its cells."""
+    made = {"trials": trials_table(), "rule": rule_text(), "confusion": confusion_table(), "errors": errors_table()}
+    if cells is not None:
+        found = read_cells(cells)
+        made |= cell_tables(found)
+        made |= recorded_tables(cells)
+        made["recipe-check"] = recipe.check_table(recipe.points(found, recipe.together_of(tables)))
+    page = path.read_text(encoding="utf-8")
+    for name, table in made.items():
+        page = filled(page, name, table)
+    files.write_text(path, page)
 
 
 def filled(page: str, name: str, table: str) -> str:
@@ -183,12 +188,6 @@ def _confusion() -> dict[str, Any] | None:
     if cost.exists():
         found["rmd_seconds"] = json.loads(cost.read_text(encoding="utf-8"))["seconds"]
     return found
-
-
-def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    shown = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(line) + " |" for line in shown)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.papers.settings import CONFUSION
 from confide import difficulty
 from confide.bench.item import Study
 
@@ -17,8 +18,15 @@ BANDS = 10
 
 
 def models(study: Study) -> tuple[str, ...]:
-    """The networks of a study, the one that scores first."""
+    """The networks of a study, the paper's in the order of its settings."""
+    if study.scale == "paper":
+        return tuple(one.model for one in CONFUSION)
     return SMOKE if study.scale == "smoke" else LITE
+
+
+def scorer(study: Study) -> str:
+    """The small network whose confusion foretells the errors of the others; the paper's is its ResNet-50."""
+    return CONFUSION[0].model if study.scale == "paper" else "small_cnn"
 
 
 def recorded(study: Study, dataset: str, model: str) -> tuple[NDArray[Any], NDArray[np.int64]] | None:

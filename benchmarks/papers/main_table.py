@@ -1,38 +1,50 @@
 """The main table: every method, every metric, before and after temperature scaling."""
 
-from confide.bench.claims import Better, Limit
+from confide.bench.claims import Better, Count, Limit
 from confide.bench.figures import clean, passed, shifted, together
 from confide.bench.item import Item
 from confide.bench.methods import METHODS
+from confide.bench.values import LEVEL
 
 NAMES = tuple(one.name for one in METHODS)
 METRICS = ("accuracy", "ece_mass", "ece", "classwise_ece", "nll", "brier", "aurc", "auroc", "calibration_p")
 SHIFTED = tuple(one.name for one in METHODS if one.shifted)
-OTHERS = tuple(name for name in NAMES if name not in ("confide", "adaptive_difficulty"))
+OTHERS = tuple(name for name in NAMES if name != "confide")
+ON = ("cifar10",)
 
 ITEM = Item(
     name="main",
     title="all losses on clean data, before and after temperature scaling, and under 16 corruptions",
     source="Confide",
-    setting="none: this is the table of this library.",
-    here="ResNet-18, one-cycle, bfloat16, crop and flip; CIFAR-10 (45,000 / 5,000 / "
-    "10,000, five seeds) and Tiny-ImageNet-32 (90,000 / 10,000 / 10,000, three seeds). Options of the papers; "
-    "nothing chosen on test data.",
+    setting="none: this is the table of this library; the claims are the targets of its recipe `confide` on CIFAR-10.",
+    here="ResNet-18, one-cycle, bfloat16, crop and flip; CIFAR-10 (45,000 train, 5,000 val, 10,000 test) and "
+    "Tiny-ImageNet-32 (90,000, 10,000, 10,000). Options of the papers; nothing chosen on test data. The "
+    "recipe `confide` is cross-entropy that also averages its weights over an epoch and its predictions over the "
+    "mirror image, which no other row does. Temperature is fitted on val; corruptions: mean over 16 x 5 of 2,000 test "
+    "images. The test on all seeds together sees the same images several times and so rejects rather too often.",
     methods=NAMES,
+    staged=True,
     smoke=("cross_entropy", "focal"),
     values=together(
         clean(NAMES, METRICS, ("raw", "temperature")),
-        passed(NAMES),
+        passed(NAMES, ("raw", "temperature")),
         shifted(SHIFTED, curve=False),
         shifted(SHIFTED, stage="temperature", curve=False),
     ),
     claims=(
-        Limit("the calibration test rejects at most one of five seeds", "confide", "seeds not rejected", 80.0),
-        Limit("nor does it reject all seeds together", "confide", "p of all seeds together", 0.05),
-        Better("the recipe has the lowest NLL after its calibrator", "confide", OTHERS, "nll, temperature"),
-        Better("the recipe has the lowest AURC", "confide", OTHERS, "aurc, temperature"),
-        Better(
-            "the recipe is more accurate than cross-entropy", "confide", ("cross_entropy",), "accuracy", higher=True
+        Better("it is more accurate than cross-entropy", "confide", ("cross_entropy",), "accuracy", higher=True, on=ON),
+        Count(
+            "after temperature scaling the calibration test rejects at most one of five seeds",
+            "confide",
+            "calibration_p, temperature",
+            LEVEL,
+            4,
+            5,
+            on=ON,
         ),
+        Limit("nor does it reject all seeds together", "confide", "p of all seeds together, temperature", LEVEL, on=ON),
+        Better("it has the lowest NLL of all, after temperature scaling", "confide", OTHERS, "nll, temperature", on=ON),
+        Better("it has the lowest AURC of all", "confide", OTHERS, "aurc, temperature", on=ON),
     ),
+    words={"reproduced": "met", "partly": "open", "not": "missed", "not testable here": "not run"},
 )

@@ -15,10 +15,10 @@ MODELS = ("resnet18", "resnet34")
 def values(study: Study) -> list[Value]:
     """Accuracy and ECE by network."""
     found = []
-    models = MODELS if study.scale == "lite" else (None,)
-    for model in models:
+    networks = dict.fromkeys(result["cell"]["model"] for _, result in study.results.cells.values())
+    for model in networks if study.scale == "paper" else MODELS if study.scale == "lite" else ("small_cnn",):
         rows = measured(study.results, study.datasets, METHODS, ("accuracy", "ece_mass"), model=model)
-        found += [replace(one, dataset=f"{one.dataset}, {model}" if model else one.dataset) for one in rows]
+        found += [replace(one, dataset=f"{one.dataset}, {model}") for one in rows]
     return found
 
 
@@ -32,6 +32,7 @@ ITEM = Item(
     models=MODELS,
     datasets=("cifar10",),
     values=values,
+    across=True,
     reported=(
         *reported(
             "ImageNet, ResNet-18",

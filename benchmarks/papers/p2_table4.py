@@ -31,7 +31,8 @@ ITEM = Item(
     methods=METHODS,
     smoke=("cross_entropy", "selective_au"),
     values=together(
-        clean(METHODS, ("accuracy", "ece_mass"), ("raw", "temperature")),
+        clean(METHODS, ("accuracy",)),
+        clean(METHODS, ("ece_mass",), ("raw", "temperature")),
         after(METHODS, ("metamis", "metaacc"), ("accuracy", "ece_mass")),
     ),
     reported=(

@@ -37,6 +37,7 @@ ITEM = Item(
     datasets=("cifar10",),
     values=values,
     baseline="",
+    across=True,
     claims=(
         Trend("the error rises with confusion", ("resnet18",), "error"),
         Limit("the correlation is strong", "resnet18", "Pearson of error and confusion", 0.8),

@@ -37,6 +37,7 @@ ITEM = Item(
     datasets=("cifar10",),
     values=values,
     baseline="",
+    across=True,
     claims=(
         Limit("two residual networks agree", "resnet18 and preresnet56", "Kendall's tau", 0.5),
         Limit("a small network foretells a large one", "resnet18 and small_cnn", "Kendall's tau", 0.5),

@@ -11,10 +11,9 @@ def values(study: Study) -> list[Value]:
     """Error of every network per band of the smallest network's confusion."""
     found = []
     names = confused.models(study)
-    small = "small_cnn"
     for dataset in study.datasets:
         held = {name: confused.recorded(study, dataset, name) for name in names}
-        scored = held.get(small)
+        scored = held.get(confused.scorer(study))
         if scored is None:
             continue
         score = confused.confusion(scored[0])
@@ -38,6 +37,7 @@ ITEM = Item(
     datasets=("cifar10",),
     values=values,
     baseline="",
+    across=True,
     claims=(
         Trend("errors of larger networks rise with it", ("resnet18", "preresnet56"), "error"),
         Limit("the correlation is strong", "resnet18", "Pearson of error and confusion", 0.8),

@@ -17,7 +17,13 @@ ITEM = Item(
     values=logged(("adafocal",), {f"gamma{k}": f"gamma of bin {k}" for k in BINS}),
     baseline="",
     claims=tuple(
-        Limit(f"gamma of bin {k} ends above 1 (the paper: CIFAR-10)", "adafocal", f"gamma of bin {k}, last", 1.0)
+        Limit(
+            f"gamma of bin {k} ends above 1 (the paper: CIFAR-10)",
+            "adafocal",
+            f"gamma of bin {k}, last",
+            1.0,
+            on=("cifar10",),
+        )
         for k in (0, 7, 14)
     ),
     paper=GHOSH_ALL,

@@ -32,7 +32,12 @@ ITEM = Item(
     ),
     claims=(
         Better(
-            "on CIFAR-10 cross-entropy is more accurate than AdaFocal", "cross_entropy", ("adafocal",), "accuracy", True
+            "on CIFAR-10 cross-entropy is more accurate than AdaFocal",
+            "cross_entropy",
+            ("adafocal",),
+            "accuracy",
+            True,
+            on=("cifar10",),
         ),
     ),
     paper=GHOSH_ALL,

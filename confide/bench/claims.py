@@ -1,16 +1,20 @@
 """What a paper claims, as a rule that numbers can meet or not: reproduced, partly, not, or not testable here.
 
-One rule for all: a claim is looked at on every dataset at hand. There it **holds** when the difference has the claimed
-sign and the paired t-test over seeds, Holm-corrected over all the item's claims, is below 0.05; it **fails** when the
-sign is the other one; else it is **open**. Holds everywhere: reproduced. Fails everywhere: not. Anything between:
-partly. No numbers: not testable here. A comparison whose cells are missing is open. A network that did not learn
-(validation accuracy below twice chance) does not count: a claim in its favour fails, one against it is not looked at.
-Trends and limits have no test: they hold or fail by what they say of themselves.
+One rule for all: a claim is looked at on every dataset at hand, in one comparison or several. There it **holds** when
+every comparison has the claimed sign and its paired t-test over seeds, Holm-corrected over the claim's comparisons, is
+below 0.05; it **fails** when at least half of the comparisons have the other sign; else it is **open**. Holds
+everywhere: reproduced. Fails everywhere: not. Anything between: partly. No numbers: not testable here. A comparison
+whose cells are missing is open. A network that did not learn (validation accuracy below twice chance) does not count:
+a claim in its favour fails, one against it is not looked at. A limit holds when the mean over seeds and its 95 %
+interval lie within, is open when only the mean does (one number has no interval), and fails else. Trends and counts
+hold or fail by what they say of themselves; a count over fewer seeds than it speaks of is open while it can still be
+met. A claim about certain datasets is looked at on those.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from scipy import stats
 
-from confide.bench.values import LEVEL, Value, by_place, paired
+from confide.bench.values import LEVEL, Value, by_place, paired, spread_of
 from confide.evaluation.compare import holm
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
@@ -33,6 +37,7 @@ class Look:
     right: bool
     p_value: float = math.nan
     tested: bool = True
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,13 @@ class Better:
     than: tuple[str, ...]
     quantity: str
     higher: bool = False
+    on: tuple[str, ...] = ()
 
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset and other method."""
         places = by_place(values)
         found = []
-        for dataset in dict.fromkeys(one.dataset for one in values):
+        for dataset in _datasets(values, self.on):
             own = places.get((dataset, self.method, self.quantity, None), {})
             if own and not any(map(math.isfinite, own.values())):
                 found.append(Look(dataset, f"{self.method} did not learn", False, tested=False))
@@ -77,12 +83,12 @@ class Better:
                 continue
             for other, test in tests.items():
                 gain = test.difference if self.higher else -test.difference
-                words = f"against {other} {test.difference:+.3g}"
+                words = f"{self.method} less {other} {test.difference:+.3g}"
                 if test.seeds:
                     found.append(Look(dataset, words, gain > 0, test.p_value))
                 elif not others[other]:
                     # What is not there cannot be beaten: the claim stays open.
-                    found.append(Look(dataset, f"against {other} no cells", True))
+                    found.append(Look(dataset, f"no cells of {other}", True))
         return found
 
 
@@ -126,18 +132,56 @@ class Limit:
     quantity: str
     low: float = -math.inf
     high: float = math.inf
+    on: tuple[str, ...] = ()
 
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset."""
         found = []
-        for (dataset, method, quantity, _), by_seed in by_place(values).items():
-            if (method, quantity) == (self.method, self.quantity) and by_seed:
-                mean = (
-                    float(np.nanmean(list(by_seed.values()))) if any(map(math.isfinite, by_seed.values())) else math.nan
-                )
-                words = f"{quantity} of {method} is {mean:.3g}" if math.isfinite(mean) else f"{method} did not learn"
-                found.append(Look(dataset, words, self.low <= mean <= self.high, tested=False))
+        for dataset in _datasets(values, self.on):
+            by_seed = by_place(values).get((dataset, self.method, self.quantity, None), {})
+            if not by_seed:
+                continue
+            numbers = np.array([value for value in by_seed.values() if math.isfinite(value)])
+            mean, deviation, low, high = spread_of(numbers)
+            spread = f" ± {deviation:.2g}" if math.isfinite(deviation) else ""
+            words = f"{self.method}, {self.quantity} {mean:.3g}{spread}"
+            words = words if len(numbers) else f"{self.method} did not learn"
+            # NaN, of one number, compares false: then the mean alone decides.
+            sure = not (low < self.low or high > self.high)
+            found.append(Look(dataset, words, self.low <= mean <= self.high, tested=False, sure=sure))
         return found
+
+
+@dataclass(frozen=True)
+class Count:
+    """At least `least` of `of` seeds have a quantity above `above`."""
+
+    text: str
+    method: str
+    quantity: str
+    above: float
+    least: int
+    of: int
+    on: tuple[str, ...] = ()
+
+    def looks(self, values: Sequence[Value]) -> list[Look]:
+        """One look per dataset; fewer seeds than asked for leave it open while it can still be met."""
+        found = []
+        for dataset in _datasets(values, self.on):
+            by_seed = by_place(values).get((dataset, self.method, self.quantity, None), {})
+            if by_seed:
+                met = sum(value > self.above for value in by_seed.values())
+                lost = len(by_seed) - met
+                words = f"{met} of {len(by_seed)} seeds"
+                sure = len(by_seed) >= self.of
+                found.append(Look(dataset, words, lost <= self.of - self.least, tested=False, sure=sure))
+        return found
+
+
+def _datasets(values: Sequence[Value], on: tuple[str, ...]) -> list[str]:
+    """Datasets of the values, all or those of these names; rows of a network are called "cifar10, resnet34"."""
+    names = dict.fromkeys(one.dataset for one in values)
+    return [name for name in names if not on or name.partition(",")[0].partition(" /")[0] in on]
 
 
 @dataclass(frozen=True)
@@ -153,34 +197,48 @@ class Untestable:
 
 
 def verdicts(claims: Sequence[Claim], values: Sequence[Value], names: Mapping[str, str] | None = None) -> list[Verdict]:
-    """The verdict of every claim; p-values are corrected over all looks of the item."""
-    looks = [claim.looks(values) for claim in claims]
-    flat = [look for group in looks for look in group]
-    corrected = dict(zip(map(id, flat), holm([look.p_value for look in flat]), strict=True))
-    return [_verdict(claim, group, corrected, names or {}) for claim, group in zip(claims, looks, strict=True)]
+    """The verdict of every claim; a claim that needs all its comparisons has their p-values corrected together."""
+    return [_verdict(claim, claim.looks(values), names or {}) for claim in claims]
 
 
-def state_of(look: Look, p_holm: float) -> str:
-    """Holds, fails or open."""
-    if not look.right:
+def state_of(looks: Sequence[Look], corrected: Sequence[float]) -> str:
+    """Holds, fails or open, of the looks on one dataset with their corrected p-values."""
+    if 2 * sum(not look.right for look in looks) >= len(looks):
         return FAILS
-    return HOLDS if not look.tested or p_holm < LEVEL else OPEN
+    sure = (
+        look.right and look.sure and (not look.tested or p < LEVEL) for look, p in zip(looks, corrected, strict=True)
+    )
+    return HOLDS if all(sure) else OPEN
 
 
-def _verdict(claim: Claim, looks: list[Look], corrected: Mapping[int, float], names: Mapping[str, str]) -> Verdict:
+def _verdict(claim: Claim, looks: list[Look], names: Mapping[str, str]) -> Verdict:
     if not looks:
         why = claim.why if isinstance(claim, Untestable) else "no cells with these numbers"
         return Verdict(claim.text, "not testable here", why)
-    states = [state_of(look, corrected[id(look)]) for look in looks]
+    groups: dict[str, list[tuple[Look, float]]] = {}
+    for look, p in zip(looks, holm([look.p_value for look in looks]), strict=True):
+        groups.setdefault(look.where, []).append((look, p))
+    states = {where: state_of(*zip(*group, strict=True)) for where, group in groups.items()}
     verdict = "partly"
-    if all(state == HOLDS for state in states):
+    if set(states.values()) == {HOLDS}:
         verdict = "reproduced"
-    elif all(state == FAILS for state in states):
+    elif set(states.values()) == {FAILS}:
         verdict = "not"
-    groups: dict[tuple[str, str], list[str]] = {}
-    for look, state in zip(looks, states, strict=True):
-        p = corrected[id(look)]
-        shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (no test)" if look.tested else ""
-        groups.setdefault((names.get(look.where, look.where), state), []).append(look.words + shown)
-    parts = [f"{where} {state}: {', '.join(words)}" for (where, state), words in groups.items()]
+    parts = [f"{named(where, names)} {states[where]}: {_told(group)}" for where, group in groups.items()]
     return Verdict(claim.text, verdict, "; ".join(parts))
+
+
+def _told(group: Sequence[tuple[Look, float]]) -> str:
+    """What was seen on a dataset, what speaks for the claim first."""
+    said: dict[bool, list[str]] = {True: [], False: []}
+    for look, p in group:
+        shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (no test)" if look.tested else ""
+        said[look.right].append(look.words + shown)
+    if said[True] and said[False]:
+        return f"for it {', '.join(said[True])}, against it {', '.join(said[False])}"
+    return ", ".join(said[True] or said[False])
+
+
+def named(where: str, names: Mapping[str, str]) -> str:
+    """A dataset as people write it, also within "cifar10 / tiny32" or "cifar10, resnet34"."""
+    return re.sub(r"[\w-]+", lambda word: names.get(word[0], word[0]), where)

@@ -258,23 +258,39 @@ def together(*parts: Values) -> Values:
     return lambda study: [value for part in parts for value in part(study)]
 
 
-def passed(methods: Sequence[str], word: str = "temperature") -> Values:
-    """Which seeds the calibration test does not reject after a calibrator, and its p-value on all seeds together."""
+def passed(methods: Sequence[str], stages: Sequence[str]) -> Values:
+    """Share of the seeds that the calibration test does not reject, and its p-value on all seeds together, by stage.
+
+    All seeds predict the same test images: their labels vary together, so the test on all rejects rather too often.
+    """
 
     def values(study: Study) -> list[Value]:
         found = []
-        pooled: dict[tuple[str, str], list[Predictions]] = {}
-        for dataset, method, seed, result in cells_of(study, methods):
-            p = result["measured"].get(word, {}).get("calibration_p")
-            if p is not None:
-                found.append(Value(dataset, method, "seeds not rejected", seed, 100.0 * (p > LEVEL)))
-            val, test = (study.results.predictions(result, split) for split in ("val", "test"))
-            if val.top1 is None:
-                pooled.setdefault((dataset, method), []).append(calibrators.fit(word, val)(test))
-        for (dataset, method), several in pooled.items():
-            logits, labels = (torch.cat([getattr(one, name) for one in several]) for name in ("logits", "labels"))
-            p = calibration_test(Predictions(logits, labels), "ece_mass").p_value
-            found.append(Value(dataset, method, "p of all seeds together", 0, p))
+        kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for dataset, method, _, result in cells_of(study, methods):
+            kept.setdefault((dataset, method), []).append(result)
+        for (dataset, method), results in kept.items():
+            for stage in stages:
+                after = "" if stage == "raw" else f", {stage}"
+                ps = [one["measured"][stage]["calibration_p"] for one in results]
+                share = 100 * sum(p > LEVEL for p in ps) / len(ps)
+                found.append(Value(dataset, method, f"seeds not rejected{after}", 0, share))
+                p = _p_together(study, results, stage)
+                found += [] if p is None else [Value(dataset, method, f"p of all seeds together{after}", 0, p)]
         return found
 
     return values
+
+
+def _p_together(study: Study, results: Sequence[Mapping[str, Any]], stage: str) -> float | None:
+    """The calibration test on the predictions of several cells, where their logits were kept."""
+    logits, labels = [], []
+    for result in results:
+        said = study.results.predictions(result)
+        if said.top1 is not None:
+            return None
+        if stage != "raw":
+            said = calibrators.fit(stage, study.results.predictions(result, "val"))(said)
+        logits.append(said.logits)
+        labels.append(said.labels)
+    return calibration_test(Predictions(torch.cat(logits), torch.cat(labels)), "ece_mass").p_value

@@ -78,6 +78,9 @@ class Item:
         models: networks at `lite` scale, where they differ from the grid's own.
         paper: the paper's own settings.
         origin: where numbers come from that no cell holds: commit, hardware, seconds.
+        staged: two rows per method, before and after temperature scaling, a table per dataset.
+        words: other words for the verdicts, where the claims are targets of this library.
+        across: the values tell networks apart themselves; else those of a paper's networks are found one by one.
         smoke: methods at `smoke` scale, where fewer will do; `smoke_models` likewise.
     """
 
@@ -97,6 +100,9 @@ class Item:
     smoke: tuple[str, ...] = ()
     smoke_models: tuple[str, ...] = ("small_cnn",)
     origin: Callable[[Study], list[Mapping[str, Any]]] | None = None
+    across: bool = False
+    staged: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, scale: str) -> list[Cell]:
         """The cells this item needs at a scale."""
@@ -112,7 +118,7 @@ class Item:
         """Numbers and verdicts."""
         if study.scale != "paper":
             study.results.check_alike()
-        values = self.values(study)
+        values = self._values(study)
         rows = summaries(values, self.baseline)
         missing = [cell.name for cell in self.cells(study.scale) if cell.name not in study.results.cells]
         own = [cell.name for cell in self.cells(study.scale) if cell.name in study.results.cells]
@@ -121,23 +127,39 @@ class Item:
         # A row that is no cell's, such as a mean of several, comes from all of the item's cells.
         about = {pair: _about(list(study.results.of(*pair).values()) or every) for pair in pairs}
         said = tuple(verdicts(self.claims, without_failed(values, study.results), NAMES))
+        said = tuple(replace(one, verdict=self.words.get(one.verdict, one.verdict)) for one in said)
         if study.scale == "smoke":
             said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
         rescued = tuple(str(one["name"]) for one in every if one.get("rescued"))
         return Outcome(tuple(rows), said, tuple(missing), about, rescued)
 
+    def _values(self, study: Study) -> list[Value]:
+        networks = tuple(dict.fromkeys(cell.model for cell in self.cells(study.scale)))
+        if study.scale != "paper" or self.across or len(networks) < 2:
+            return self.values(study)
+        found = []
+        for name in networks:
+            own = replace(study, results=replace(study.results, models=(name,)))
+            found += [replace(one, dataset=f"{one.dataset}, {name}") for one in self.values(own)]
+        return found
+
 
 def without_failed(values: Sequence[Value], results: Results) -> list[Value]:
     """The values with those of networks that did not learn made NaN: low confidence at chance is no calibration."""
     failed = {
-        (cell["dataset"], cell["method"]["name"], int(cell["seed"]))
+        (cell["dataset"], cell["model"], cell["method"]["name"], int(cell["seed"]))
         for cell, accuracy in ((one["cell"], one["validation"]["raw"]["accuracy"]) for _, one in results.cells.values())
         if accuracy < LEARNT * CHANCE.get(cell["dataset"], 0.0)
     }
-    return [
-        replace(one, value=math.nan) if (re.split(" /|,", one.dataset)[0], one.method, one.seed) in failed else one
-        for one in values
-    ]
+    known = {model for _, model, _, _ in failed}
+
+    def learnt(one: Value) -> bool:
+        # A row of one network among several names it: "cifar10, resnet34".
+        dataset, *rest = re.split(" / |, ", one.dataset)
+        networks = known.intersection(rest) or (known.intersection(results.models) if results.models else known)
+        return not any((dataset, model, one.method, one.seed) in failed for model in networks)
+
+    return [one if learnt(one) else replace(one, value=math.nan) for one in values]
 
 
 def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | None]]) -> tuple[Reported, ...]:

@@ -23,10 +23,14 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """The whole cells of one or more folders; `prepared` holds the difficulty scores."""
+    """The whole cells of one or more folders; `prepared` holds the difficulty scores.
+
+    With `models`, what is asked for without a network is that of one of these: a table must not mix networks.
+    """
 
     folders: tuple[Path, ...]
     prepared: Path
+    models: tuple[str, ...] = ()
 
     @cached_property
     def cells(self) -> dict[str, tuple[Path, Result]]:
@@ -58,7 +62,8 @@ class Results:
         for _, result in self.cells.values():
             cell = result["cell"]
             same = cell["dataset"] == dataset and cell["method"]["name"] == method
-            if same and (model is None or cell["model"] == model):
+            wanted = cell["model"] == model if model else not self.models or cell["model"] in self.models
+            if same and wanted:
                 found[int(cell["seed"])] = result
         return dict(sorted(found.items()))
 

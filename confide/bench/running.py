@@ -45,12 +45,15 @@ class Finished:
     notes: tuple[str, ...] = ()
 
 
-def run_item(item: Item, scale: str, place: Place, tables: Path, part: Part = EVERYTHING) -> Finished:
+def run_item(
+    item: Item, scale: str, place: Place, tables: Path, part: Part = EVERYTHING, *, keep: bool = False
+) -> Finished:
     """Run what is missing and can be run, and write the tables.
 
     Args:
         place: where cells lie and which data is at hand; without data `lite` shows what is there.
         part: what of it is run; settings are changed at `paper` scale only.
+        keep: a page that is there is not replaced by one without numbers.
     """
     if scale == "smoke":
         place = smoke_place(place)
@@ -62,15 +65,19 @@ def run_item(item: Item, scale: str, place: Place, tables: Path, part: Part = EV
         cells = [cell for cell in cells if scale == "smoke" or cell.dataset in place.data]
         failed = run_grid(cells, place).failed
         notes += [f"failed: {name}: {line}" for name, line in failed.items()]
-    return _written(item, scale, place, tables, notes)
+    return _written(item, scale, place, tables, notes, keep)
 
 
-def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str]) -> Finished:
+def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str], keep: bool = False) -> Finished:
     datasets = ("fashion-sample",) if scale == "smoke" else item.datasets
     if scale == "paper":
         datasets = tuple(dict.fromkeys(one.dataset for one in item.paper))
-    study = Study(Results((place.out,), place.prepared), scale, datasets, place.out, place.data)
+    models = item.models if scale == "lite" else ()
+    study = Study(Results((place.out,), place.prepared, models), scale, datasets, place.out, place.data)
     outcome = item.outcome(study)
+    page = tables / f"{item.name}.md"
+    if keep and not outcome.rows and page.exists() and "| here |" in page.read_text(encoding="utf-8"):
+        return Finished(None, (), tuple(notes))
     return Finished(outcome, tuple(write(item, outcome, tables, scale)), tuple(notes))
 
 

@@ -71,7 +71,8 @@ def paired(first: dict[int, float], second: dict[int, float]) -> Paired:
         return Paired(mean, math.nan, len(gaps))
     spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
     if spread == 0:
-        return Paired(mean, 1.0 if mean == 0 else 0.0, len(gaps))
+        # The same difference at every seed: a t-test has nothing to measure it by.
+        return Paired(mean, 1.0 if mean == 0 else math.nan, len(gaps))
     return Paired(mean, float(2 * stats.t.sf(abs(mean) / spread, len(gaps) - 1)), len(gaps))
 
 

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from confide.bench import claims
 from confide.bench.item import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
+from confide.bench.values import LEVEL, Summary
 from confide.core import files
+
+STAGED = ", temperature"
+TITLES = {
+    "accuracy": "accuracy %",
+    "ece_mass": "ECE, equal mass %",
+    "ece": "ECE, equal width %",
+    "classwise_ece": "class-wise ECE %",
+    "nll": "NLL",
+    "brier": "Brier %",
+    "aurc": "AURC x 1000",
+    "auroc": "AUROC of errors %",
+    "calibration_p": "p of the calibration test",
+    "seeds not rejected": "seeds with p > 0.05, %",
+    "p of all seeds together": "p of all seeds together",
+    "ece_mass, mean of all": "ECE under corruption %",
+}
+"""Columns of a table with stages."""
 
 MOST_POINTS = 12
 """Places on a figure's axis that the Markdown table shows, evenly spread; the parquet file has all."""
@@ -27,15 +46,24 @@ def write(item: Item, outcome: Outcome, folder: Path, scale: str) -> list[Path]:
     return paths
 
 
-def write_verdicts(found: Sequence[tuple[Item, Outcome]], path: Path) -> Path:
-    """One page with the verdict of every claim."""
-    lines = ["# Verdicts", "", " ".join((claims.__doc__ or "").split()), ""]
-    lines += ["| paper | claim | verdict | why |", "|---|---|---|---|"]
+def write_verdicts(found: Sequence[tuple[Item, Outcome | None]], path: Path) -> Path:
+    """One page with the verdict of every claim; items without an outcome keep the lines they had."""
+    before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows: list[str] = []
     for item, outcome in found:
+        link = f"[{item.source}]({item.name}.md)"
+        if outcome is None:
+            rows += [line for line in before if line.startswith(f"| {link} |")]
+            continue
         for one in outcome.verdicts:
-            cells = (f"[{item.source}]({item.name}.md)", one.claim, f"**{one.verdict}**", one.why)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    files.write_text(path, "\n".join(lines) + "\n")
+            cells = (link, one.claim, f"**{one.verdict}**", one.why)
+            rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    words = ("reproduced", "partly", "not", "not testable here")
+    papers = [row for row in rows if "](main.md)" not in row]
+    counts = ", ".join(f"{sum(f'| **{word}** |' in row for row in papers)} {word}" for word in words)
+    lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers: {counts}.", ""]
+    lines += [" ".join((claims.__doc__ or "").split()), "", "| paper | claim | verdict | why |", "|---|---|---|---|"]
+    files.write_text(path, "\n".join([*lines, *rows]) + "\n")
     return path
 
 
@@ -53,44 +81,92 @@ def _write_parquet(item: Item, outcome: Outcome, path: Path, scale: str) -> None
     files.write_table(path, {**words, **columns}, {"confide": "bench/1", "item": item.name, "scale": scale})
 
 
-def header_of(item: Item, outcome: Outcome) -> Row:
-    """Columns: where from, dataset, method, x in figures, quantities in the order they came."""
-    quantities = dict.fromkeys(row.quantity for row in outcome.rows)
-    quantities |= dict.fromkeys(one.quantity for one in item.reported)
-    points = any(row.x is not None for row in outcome.rows)
-    return ["from", "dataset", "method", *(["x"] if points else []), *quantities]
+@dataclass(frozen=True)
+class Table:
+    """A table of a page, with a title where there are several."""
+
+    title: str
+    header: Row
+    rows: tuple[tuple[str, ...], ...]
 
 
-def body_of(item: Item, outcome: Outcome) -> list[Row]:
-    """Rows found here, then those of the paper."""
-    header = header_of(item, outcome)
-    quantities = header[4 if "x" in header else 3 :]
-    found: dict[tuple[str, str, float | None], dict[str, str]] = {}
-    for row in outcome.rows:
-        mark = "*" if math.isfinite(row.p_holm) and row.p_holm < 0.05 else ""
-        spread = f" ± {number(row.deviation)}" if math.isfinite(row.deviation) else ""
-        found.setdefault((row.dataset, row.method, row.x), {})[row.quantity] = f"{number(row.mean)}{spread}{mark}"
-    shown = _thinned([place[2] for place in found])
-    rows = []
-    for (dataset, name, x), cells in found.items():
-        if x is None or x in shown:
-            place = [] if "x" not in header else ["" if x is None else f"{x:g}"]
-            rows.append(["here", NAMES.get(dataset, dataset), name, *place, *(cells.get(q, "") for q in quantities)])
-    told: dict[tuple[str, str], dict[str, str]] = {}
+def tables_of(item: Item, outcome: Outcome) -> list[Table]:
+    """The numbers of an item: those without a place on an axis beside the paper's, then the curves."""
+    plain = [row for row in outcome.rows if row.x is None]
+    points = [row for row in outcome.rows if row.x is not None]
+    if item.staged:
+        return [_by_stage(name, [row for row in plain if row.dataset == name]) for name in _datasets(plain)]
+    found = [_plain(item, plain)] if plain or item.reported or not points else []
+    return [*found, *([_curves(points)] if points else [])]
+
+
+def _plain(item: Item, rows: Sequence[Summary]) -> Table:
+    """One row per dataset and method, then those of the paper."""
+    quantities = list(dict.fromkeys([row.quantity for row in rows] + [one.quantity for one in item.reported]))
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        found.setdefault(("here", shown_name(row.dataset), row.method), {})[row.quantity] = shown(row)
     for one in item.reported:
-        told.setdefault((one.dataset, one.method), {})[one.quantity] = f"{one.value:g}"
-    for (dataset, name), cells in told.items():
-        place = [""] if "x" in header else []
-        rows.append(["paper", dataset, name, *place, *(cells.get(q, "") for q in quantities)])
-    return rows
+        found.setdefault(("paper", one.dataset, one.method), {})[one.quantity] = f"{one.value:g}"
+    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
+    return Table("", ["from", "dataset", "method", *quantities], body)
 
 
-def number(value: float) -> str:
-    """Three significant digits at least, no exponent for what tables hold."""
+def _curves(rows: Sequence[Summary]) -> Table:
+    """One row per place on the axis."""
+    quantities = list(dict.fromkeys(row.quantity for row in rows))
+    places = _thinned([row.x for row in rows])
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        if row.x in places:
+            place = ("here", shown_name(row.dataset), row.method, f"{row.x:g}")
+            found.setdefault(place, {})[row.quantity] = shown(row)
+    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
+    return Table("Along x", ["from", "dataset", "method", "x", *quantities], body)
+
+
+def _by_stage(dataset: str, rows: Sequence[Summary]) -> Table:
+    """Two rows per method: as trained, and after temperature scaling."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    seeds: dict[str, int] = {}
+    for row in rows:
+        quantity, _, after = row.quantity.partition(STAGED)
+        stage = "temperature" if row.quantity.endswith(STAGED) and not after else "raw"
+        found.setdefault((row.method, stage), {})[quantity if stage == "temperature" else row.quantity] = shown(row)
+        seeds[row.method] = max(seeds.get(row.method, 0), row.seeds)
+    ordered = sorted(found, key=lambda place: (list(seeds).index(place[0]), place[1]))
+    quantities = list(dict.fromkeys(word for place in ordered for word in found[place]))
+    body = tuple(
+        (name, stage, str(seeds[name]), *(found[name, stage].get(word, "-") for word in quantities))
+        for name, stage in ordered
+    )
+    return Table(
+        shown_name(dataset), ["method", "stage", "seeds", *(TITLES.get(word, word) for word in quantities)], body
+    )
+
+
+def _datasets(rows: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(row.dataset for row in rows))
+
+
+def shown_name(dataset: str) -> str:
+    """A dataset as people write it."""
+    return claims.named(dataset, NAMES)
+
+
+def shown(row: Summary) -> str:
+    """Mean ± standard deviation, with a star where the test against the baseline is clear."""
+    mark = "*" if math.isfinite(row.p_holm) and row.p_holm < LEVEL else ""
+    digits = 4 if "nll" in row.quantity else 2 if abs(row.mean) >= 10 else 3
+    spread = f" ± {row.deviation:.{digits}f}" if math.isfinite(row.deviation) else ""
+    return f"{number(row.mean, digits)}{spread}{mark}"
+
+
+def number(value: float, digits: int) -> str:
+    """A value with so many decimals; small ones keep two figures."""
     if not math.isfinite(value):
         return "-"
-    size = abs(value)
-    return f"{value:.2f}" if size >= 10 else f"{value:.3f}" if size >= 0.01 or size == 0 else f"{value:.2g}"
+    return f"{value:.2g}" if 0 < abs(value) < 10 ** (1 - digits) else f"{value:.{digits}f}"
 
 
 def _thinned(places: Sequence[float | None]) -> set[float]:
@@ -112,10 +188,11 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
     ]
     lines += ["## Claims", ""]
     lines += [f"- **{one.verdict}**: {one.claim} ({one.why})" for one in outcome.verdicts] or ["- none"]
-    header, rows = header_of(item, outcome), body_of(item, outcome)
-    lines += ["", "## Numbers", ""]
-    lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["", "## Numbers"]
+    for table in tables_of(item, outcome):
+        lines += ["", f"### {table.title}"] if table.title else []
+        lines += ["", "| " + " | ".join(table.header) + " |", "|" + "---|" * len(table.header)]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
     lines += ["", _foot(item, outcome, scale)]
     if outcome.rescued:
         lines += ["", f"Repeated with clipped gradients, for they had failed: {', '.join(outcome.rescued)}."]
@@ -133,34 +210,44 @@ def _told(item: Item, scale: str) -> str:
 
 
 def _foot(item: Item, outcome: Outcome, scale: str) -> str:
-    seeds = sorted({row.seeds for row in outcome.rows})
     told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
-    hardware = ", ".join(dict.fromkeys(str(one["hardware"]) for one in told)) or "this machine"
-    commits = ", ".join(dict.fromkeys(word for one in told for word in str(one["commit"]).split(", "))) or "unknown"
-    schedules = ", ".join(dict.fromkeys(str(one["schedule"]) for one in told if one["schedule"]))
-    test = (
-        f" * a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, has p < 0.05."
-        if any(row.baseline for row in outcome.rows)
-        else ""
-    )
-    return (
-        f"Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; percentages, but AURC x 1000, "
-        f"NLL and entropy in nats.{test} Training: {schedules or 'none'}. Hardware: {hardware}. Commit: {commits}. "
-        f"Command: `confide bench {item.name} --scale {scale}`."
-    )
+    parts = [_seeds_line(outcome), "Percentages, but AURC x 1000, NLL and entropy in nats."]
+    if any(row.baseline for row in outcome.rows):
+        parts.append(
+            f"* a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, has p < 0.05."
+        )
+    for word, name in (("Training", "schedule"), ("Hardware", "hardware"), ("Commit", "commit")):
+        several = dict.fromkeys(
+            part for one in told for part in str(one[name]).split(", " if name == "commit" else "\n")
+        )
+        listed = ", ".join(filter(None, several))
+        parts += [f"{word}: {listed}."] if listed else []
+    return " ".join([*parts, f"Command: `confide bench {item.name} --scale {scale}`."])
+
+
+def _seeds_line(outcome: Outcome) -> str:
+    """How many seeds are behind the numbers, by dataset."""
+    spread = [row for row in outcome.rows if row.seeds > 1]
+    if not spread:
+        return "One number each, without a spread over seeds." if outcome.rows else "No numbers yet."
+    found = []
+    for dataset in _datasets(spread):
+        counts = sorted({row.seeds for row in spread if row.dataset == dataset})
+        found.append(f"{shown_name(dataset)} {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}")
+    return f"Mean ± standard deviation over seeds ({'; '.join(found)}); a number without ± is one."
 
 
 def latex(item: Item, outcome: Outcome) -> str:
-    """The table for a paper, with booktabs."""
-    header, rows = header_of(item, outcome), body_of(item, outcome)
-    lines = [
-        f"% {item.source}: {item.title}",
-        "\\begin{tabular}{" + "l" * 3 + "r" * (len(header) - 3) + "}",
-        "\\toprule",
-    ]
-    lines.append(" & ".join(map(escaped, header)) + " \\\\\n\\midrule")
-    lines += [" & ".join(map(escaped, row)) + " \\\\" for row in rows]
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+    """The tables for a paper, with booktabs."""
+    lines = [f"% {item.source}: {item.title}"]
+    for table in tables_of(item, outcome):
+        words = sum(1 for word in table.header if word in ("from", "dataset", "method", "stage"))
+        lines += [f"% {table.title}"] if table.title else []
+        lines += ["\\begin{tabular}{" + "l" * words + "r" * (len(table.header) - words) + "}", "\\toprule"]
+        lines.append(" & ".join(map(escaped, table.header)) + " \\\\\n\\midrule")
+        lines += [" & ".join(map(escaped, row)) + " \\\\" for row in table.rows]
+        lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines) + "\n"
 
 
 def escaped(text: str) -> str:

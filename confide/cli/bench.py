@@ -126,19 +126,24 @@ def _tables(args: argparse.Namespace) -> int:
         raise InputError(
             f"{place.out} must hold cells of a grid, but there are none; run `confide bench grid` or unpack"
         )
-    found = []
+    found: list[tuple[Any, Any]] = []
+    broken = 0
     for name, item in _items().items():
+        outcome = None
         try:
-            outcome = run_item(item, "lite", place, tables).outcome
+            # A checkout keeps the cells' numbers, not their predictions and scores, which a few items draw from.
+            outcome = run_item(item, "lite", place, tables, keep=True).outcome
+            if outcome is None:
+                print(f"{name} left as it is: nothing at hand that it is made from", file=sys.stderr)
         except InputError as error:
-            # A checkout keeps the cells' numbers, not their predictions, which a few items draw from.
-            print(f"{name} left out: {error}", file=sys.stderr)
-            continue
-        if outcome is not None:
-            found.append((item, outcome))
+            print(f"{name} left as it is: {error}", file=sys.stderr)
+        except Exception as error:  # one item that cannot be made must not cost the others
+            broken += 1
+            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+        found.append((item, outcome))
     path = write_verdicts(found, tables / "verdicts.md")
-    print(f"wrote {len(found)} tables and figures, and {path}")
-    return 0
+    print(f"wrote {sum(one is not None for _, one in found)} tables and figures, and {path}")
+    return 1 if broken else 0
 
 
 def _note_origin(commit: str) -> None:

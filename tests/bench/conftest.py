@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from confide.bench import Cell, Method, Place, Setting
 from confide.bench.sources import Sources, keep_scores
 from confide.features import extract
+
+# The benchmarks are no part of the package: they are found from the checkout.
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 QUICK = {"epochs": 1, "batch_size": 64, "learning_rate": 0.05}
 

@@ -71,17 +71,17 @@ def an_item(rows: list[Value]) -> tuple[Item, Outcome]:
 
 
 def test_numbers_stand_beside_the_papers(tmp_path):
-    rows = [Value("d_1", m, "ece", s, v + s) for m, v in (("old", 3.0), ("new", 1.0)) for s in range(3)]
+    rows = [Value("d_1", m, "ece", s, v * (1 + s / 100)) for m, v in (("old", 3.0), ("new", 1.0)) for s in range(3)]
     item, outcome = an_item(rows)
     paths = write(item, outcome, tmp_path, "lite")
     page = paths[1].read_text(encoding="utf-8")
-    assert "| here | d_1 | new | 2.000 ± 1.000* |  |" in page
+    assert "| here | d_1 | new | 1.010 ± 0.010* |  |" in page
     assert "| paper | CIFAR-10 | old | 3 | 93.5 |" in page
     assert "Not there (1 cells): cell-a" in page
     table, about = files.read_table(paths[0])
     assert about["scale"] == "lite"
     at = table["method"] == "new"
-    assert table["difference"][at] == pytest.approx(-2.0)
+    assert table["difference"][at] == pytest.approx(-2.02)
     assert table["p_holm"][at] < 0.05
     assert table["seeds"].tolist() == [3, 3]
     tex = paths[2].read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
 def test_tables_leave_out_what_needs_predictions_and_go_on(tmp_path, capsys):
     shutil.copytree(CHECKOUT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "cells")
     assert main(["bench", "tables", "--out", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 0
-    assert "p2-table4 left out: predictions of" in capsys.readouterr().err
+    assert "p2-table4 left as it is: predictions of" in capsys.readouterr().err
     assert (tmp_path / "tables" / "p1-table2.md").exists()
     assert (tmp_path / "tables" / "verdicts.md").exists()
 

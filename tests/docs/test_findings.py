@@ -40,7 +40,7 @@ def test_a_table_is_put_between_its_marks_and_an_empty_one_is_not(write):
 def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
     import json
 
-    from benchmarks.findings.cells import cell_tables
+    from benchmarks.findings.cells import cell_tables, read_cells
 
     (tmp_path / "cells").mkdir()
     numbers = {"accuracy": 0.9, "ece_mass": 0.01, "nll": 0.3, "aurc": 0.01, "auroc": 0.9}
@@ -49,7 +49,7 @@ def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
         stages = {stage: {**numbers, "calibration_p": p} for stage in ("raw", "temperature")}
         file = {"cell": cell, "measured": stages, "strength": None}
         (tmp_path / "cells" / f"{seed}.json").write_text(json.dumps(file), encoding="utf-8")
-    tables = cell_tables(tmp_path)
+    tables = cell_tables(read_cells(tmp_path))
     assert tables["cells-dual"] == ""
-    assert "| `adafocal` | raw | 2 | - | 90.00 ± 0.00 | 1.00 ± 0.00 | 0.3000" in tables["cells-adafocal"]
+    assert "| `adafocal` | raw | 2 | 90.00 ± 0.00 | 1.00 ± 0.00 | 0.3000" in tables["cells-adafocal"]
     assert tables["cells-adafocal"].endswith("| 1 of 2 |")

@@ -1,0 +1,163 @@
+"""Whether the recipe reaches its target on CIFAR-10's test images, point by point, from the grid's cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.bench.item import CHANCE, LEARNT
+from confide.bench.methods import METHODS
+from confide.bench.values import LEVEL, paired
+from confide.core import files
+
+Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
+"""Results by method and seed."""
+
+OWN, PLAIN = "confide", "cross_entropy"
+SEEDS, LEAST = 5, 4
+"""Of so many seeds the calibration test must leave so many standing."""
+MET, MISSED, OPEN = "met", "missed", "open"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the target: what was asked, what was found, and whether that meets it."""
+
+    asked: str
+    found: str
+    state: str
+
+
+def points(cells: Cells, together: float = math.nan) -> list[Point]:
+    """The target, point by point; none where the recipe has no cells.
+
+    Args:
+        together: the calibration test's p on all seeds of the recipe together, NaN where it is not known.
+    """
+    own = cells.get(OWN, {})
+    if not own:
+        return []
+    stage = str(next(iter(own.values()))["method"]["calibrator"])
+    found = [_accuracy(own, cells.get(PLAIN, {})), _each_seed(own, stage), _all_seeds(own, together)]
+    found += [_rank(cells, stage, "nll", "NLL", 1.0, 4), _rank(cells, stage, "aurc", "AURC x 1000", 1000.0, 2)]
+    return found
+
+
+def _accuracy(own: Mapping[int, Any], plain: Mapping[int, Any]) -> Point:
+    asked = "accuracy not below that of cross-entropy"
+    first, second = (_values(some, "raw", "accuracy", 100.0) for some in (own, plain))
+    test = paired(first, second)
+    if not test.seeds:
+        return Point(asked, f"{_spread(first, 2)} %; no cells of cross-entropy with these seeds", OPEN)
+    told = (
+        f"{_spread(first, 2)} % against {_spread(second, 2)} %: {test.difference:+.2f} points over {test.seeds} "
+        f"shared seeds{_p(test.p_value)}"
+    )
+    # A loss of accuracy that the test cannot tell from none is not shown, nor is that there is none.
+    state = MET if test.difference >= 0 else MISSED if test.p_value < LEVEL else OPEN
+    return Point(asked, told, state)
+
+
+def _each_seed(own: Mapping[int, Any], stage: str) -> Point:
+    ps = _values(own, stage, "calibration_p", 1.0)
+    passed = sum(p > LEVEL for p in ps.values())
+    ece, chance = (_spread(_values(own, stage, word, 100.0), 2) for word in ("ece_mass", "ece_mass_chance"))
+    gap = _spread(_values(own, stage, "confidence_gap", 100.0), 2)
+    each = ", ".join(f"{p:.3f}" for p in ps.values())
+    told = (
+        f"p {each} (seeds {', '.join(map(str, ps))}): {passed} of {len(ps)} above 0.05. ECE {ece} %, where a "
+        f"perfectly calibrated model would show {chance} % by chance; confidence less accuracy {gap} points"
+    )
+    state = MISSED if len(ps) - passed > SEEDS - LEAST else MET if len(ps) >= SEEDS else OPEN
+    return Point(f"calibration test: p > 0.05 for at least {LEAST} of {SEEDS} seeds", told, state)
+
+
+def _all_seeds(own: Mapping[int, Any], together: float) -> Point:
+    asked = "calibration test: p > 0.05 on all seeds together"
+    if not math.isfinite(together):
+        return Point(asked, "not known without the predictions", OPEN)
+    state = MISSED if together <= LEVEL else MET if len(own) >= SEEDS else OPEN
+    return Point(asked, f"p {together:.3f} over {len(own)} seeds", state)
+
+
+def _rank(cells: Cells, stage: str, word: str, title: str, scale: float, digits: int) -> Point:
+    """Rank of the recipe's mean among the main table's methods; every other one shows the better of its two stages."""
+    means = {}
+    for name, some in ((one.name, cells[one.name]) for one in METHODS if one.name in cells):
+        stages = (stage,) if name == OWN else ("raw", "temperature")
+        several = [_values(some, one, word, scale) for one in stages]
+        means[name] = min((np.mean(list(one.values())), one) for one in several)[1]
+    order = sorted(means, key=lambda name: float(np.mean(list(means[name].values()))))
+    rank = order.index(OWN) + 1
+    told = f"rank {rank} of {len(order)}: {_spread(means[OWN], digits)}"
+    rival = order[0] if rank > 1 else order[1] if len(order) > 1 else None
+    if rival is not None:
+        test = paired(means[OWN], means[rival])
+        which = "the best is" if rank > 1 else "the next is"
+        told += f"; {which} `{rival}` with {_spread(means[rival], digits)}"
+        if test.seeds:
+            told += f", difference {test.difference:+.{digits}f} over {test.seeds} shared seeds{_p(test.p_value)}"
+    state = MISSED if rank > 1 else MET if len(order) > 1 else OPEN
+    return Point(f"lowest mean {title} of all methods", told, state)
+
+
+def _values(cells: Mapping[int, Any], stage: str, word: str, scale: float) -> dict[int, float]:
+    return {seed: scale * float(one["measured"][stage][word]) for seed, one in sorted(cells.items())}
+
+
+def _spread(values: Mapping[int, float], digits: int) -> str:
+    some = np.array(list(values.values()))
+    spread = f" ± {some.std(ddof=1):.{digits}f}" if len(some) > 1 else ""
+    return f"{some.mean():.{digits}f}{spread}" if len(some) else "-"
+
+
+def _p(value: float) -> str:
+    return f" (p {value:.2g})" if math.isfinite(value) else " (no test)"
+
+
+def check_table(found: Sequence[Point]) -> str:
+    """The target as a table, with a sentence on how it stands."""
+    if not found:
+        return ""
+    lines = ["| asked | found | |", "| --- | --- | --- |"]
+    lines += [f"| {one.asked} | {one.found} | **{one.state}** |" for one in found]
+    return "\n".join([*lines, "", sentence(found)])
+
+
+def sentence(found: Sequence[Point]) -> str:
+    """How the target stands."""
+    if not found:
+        return "The recipe `confide` has not been run on the grid yet."
+    by_state = {state: [one.asked for one in found if one.state == state] for state in (MET, MISSED, OPEN)}
+    if not by_state[MISSED] and not by_state[OPEN]:
+        return f"The recipe `confide` meets its target on CIFAR-10: {'; '.join(by_state[MET])}."
+    said = "misses its target" if by_state[MISSED] else "has not shown its target yet"
+    parts = [f"{state}: {'; '.join(asked)}" for state, asked in by_state.items() if asked]
+    return f"The recipe `confide` {said} on CIFAR-10. {'. '.join(part[0].upper() + part[1:] for part in parts)}."
+
+
+def not_learnt(cells: Cells, dataset: str = "cifar10") -> list[str]:
+    """A line per method of which some seeds ended at chance."""
+    found = []
+    for name, some in cells.items():
+        least = LEARNT * CHANCE[dataset]
+        lost = [one for one in some.values() if one["validation"]["raw"]["accuracy"] < least]
+        if lost:
+            found.append(f"`{name}` did not learn with {len(lost)} of {len(some)} seeds and stays in the table")
+    return found
+
+
+def together_of(tables: Path) -> float:
+    """The p of all seeds together, from the main table; NaN where it is not there."""
+    path = tables / "main.parquet"
+    if not path.exists():
+        return math.nan
+    columns, _ = files.read_table(path)
+    at = (columns["dataset"] == "cifar10") & (columns["method"] == OWN)
+    at &= columns["quantity"] == "p of all seeds together, temperature"
+    return float(columns["mean"][at][0]) if at.any() else math.nan

@@ -1,0 +1,55 @@
+"""Everything that is made from the cells of the grid, made again: tables, verdicts, findings, the README's tables.
+
+python -m benchmarks.refresh                        # from benchmarks/results/lite
+python -m benchmarks.refresh results.tar more.tar   # unpack these archives into it first
+python -m benchmarks.refresh --cells FOLDER --into FOLDER   # from another folder, into a copy: a try
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from benchmarks.findings import recipe, write
+from benchmarks.findings.cells import Cells, read_cells
+from confide.bench.packing import unpack
+from confide.cli.main import main as confide
+from confide.core import files
+from tools import write_headline_table
+
+START, END = "<!-- recipe: made by make evidence -->", "<!-- /recipe -->"
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archives", nargs="*", help="results of a grid to unpack first")
+    parser.add_argument("--cells", type=Path, default=ROOT / "benchmarks" / "results" / "lite", help="folder of a grid")
+    parser.add_argument("--into", type=Path, default=ROOT, help="folder whose README, docs and results are renewed")
+    args = parser.parse_args()
+    began = time.monotonic()
+    for archive in args.archives:
+        print(f"{archive}: {unpack(Path(archive), args.cells)} files into {args.cells}")
+    tables = args.into / "benchmarks" / "results" / "papers"
+    status = confide(["bench", "tables", "--out", str(args.cells), "--tables", str(tables)])
+    write.renew(args.into / "docs" / "findings.md", args.cells, tables)
+    page = args.into / "README.md"
+    text = write_headline_table.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
+    files.write_text(page, with_recipe(text, read_cells(args.cells), tables))
+    print(f"renewed in {time.monotonic() - began:.0f} s; look at the change with `git diff --stat`")
+    return status
+
+
+def with_recipe(text: str, cells: Cells, tables: Path) -> str:
+    """The page with how the recipe's target stands, and what did not learn, between its markers."""
+    before, mark, rest = text.partition(START)
+    if not mark or END not in rest:
+        return text
+    said = [f"{recipe.sentence(recipe.points(cells, recipe.together_of(tables)))} [Point by point](docs/findings.md)."]
+    said += [f"{line} ([why](docs/findings.md))." for line in recipe.not_learnt(cells)]
+    return f"{before}{START}\n" + "\n".join(said) + f"\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

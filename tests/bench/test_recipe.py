@@ -1,0 +1,97 @@
+"""The recipe's target, point by point, in words that fit whether it is met, missed or still open."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from benchmarks.findings.cells import cell_tables
+from benchmarks.findings.recipe import check_table, not_learnt, points, sentence
+from benchmarks.refresh import END, START, with_recipe
+
+
+def cell(accuracy: float, p: float, nll: float = 0.25, aurc: float = 0.01) -> dict:
+    row = {"accuracy": accuracy, "calibration_p": p, "nll": nll, "aurc": aurc, "ece_mass": 0.01, "auroc": 0.9}
+    row |= {"ece_mass_chance": 0.005, "confidence_gap": 0.001}
+    method = {"calibrator": "temperature"}
+    return {"measured": {"raw": row, "temperature": row}, "validation": {"raw": row}, "method": method}
+
+
+def grid(seeds: int = 5, p: float = 0.5, nll: float = 0.2, accuracy: float = 0.93) -> dict:
+    return {
+        "cross_entropy": {seed: cell(0.92 + seed / 1000, 0.01) for seed in range(seeds)},
+        "confide": {seed: cell(accuracy + seed / 900, p, nll, nll / 25) for seed in range(seeds)},
+        "recorded": {seed: cell(0.92, 0.5, 0.01, 0.001) for seed in range(seeds)},
+    }
+
+
+def test_a_target_that_is_met_says_so():
+    found = points(grid(), 0.3)
+    assert [one.state for one in found] == ["met"] * 5
+    assert sentence(found).startswith("The recipe `confide` meets its target on CIFAR-10")
+    # `recorded` is no row of the main table: its lower NLL does not count.
+    assert found[3].found.startswith("rank 1 of 2: 0.2000 ± 0.0000; the next is `cross_entropy` with 0.2500")
+    assert "+1.02 points over 5 shared seeds" in found[0].found
+
+
+def test_a_target_that_is_missed_names_what_and_by_how_much():
+    found = points(grid(p=0.01, nll=0.3, accuracy=0.9), 0.001)
+    assert [one.state for one in found] == ["missed"] * 5
+    assert "the best is `cross_entropy`" in found[3].found
+    assert "0 of 5 above 0.05" in found[1].found
+    assert "misses its target" in sentence(found)
+    assert check_table(found).count("**missed**") == 5
+
+
+def test_fewer_seeds_than_asked_leave_it_open_while_it_can_be_met():
+    found = points(grid(seeds=2), 0.3)
+    assert [one.state for one in found[1:3]] == ["open", "open"]
+    assert "has not shown its target yet" in sentence(found)
+    assert points(grid(seeds=2, p=0.01), 0.3)[1].state == "missed"
+
+
+def test_without_its_cells_nothing_is_said():
+    assert points({"cross_entropy": {0: cell(0.9, 0.5)}}) == []
+    assert check_table([]) == ""
+    assert "has not been run" in sentence([])
+
+
+def test_the_page_gets_the_sentence_and_what_did_not_learn(tmp_path):
+    cells = grid() | {"selective_au": {0: cell(0.1, 0.5), 1: cell(0.8, 0.5)}}
+    assert not_learnt(cells) == ["`selective_au` did not learn with 1 of 2 seeds and stays in the table"]
+    page = with_recipe(f"a\n{START}\nold\n{END}\nb\n", cells, tmp_path)
+    assert page.startswith("a\n")
+    assert page.endswith("\nb\n")
+    assert "old" not in page
+    assert "`selective_au` did not learn with 1 of 2 seeds" in page
+    assert with_recipe(page, cells, tmp_path) == page
+    assert with_recipe("no markers", cells, tmp_path) == "no markers"
+
+
+def test_a_question_is_answered_by_paired_differences():
+    cells = {
+        "dual_focal": {seed: cell(0.90 + seed / 1000, 0.5) for seed in range(5)},
+        "dual_focal_released": {seed: cell(0.92 + seed / 1100, 0.5) for seed in range(5)},
+    }
+    said = cell_tables(cells)["pairs-dual"]
+    assert "| `dual_focal` less `dual_focal_released` | 5 | -1.98 (p" in said
+    assert "`dual_focal` has a lower accuracy than `dual_focal_released`." in said
+    assert cell_tables(cells)["pairs-adafocal"] == ""
+
+
+@pytest.mark.slow
+def test_everything_is_renewed_by_one_command_and_a_second_changes_nothing(tmp_path, monkeypatch):
+    from benchmarks import refresh
+
+    into = tmp_path / "into"
+    (into / "docs").mkdir(parents=True)
+    shutil.copy(refresh.ROOT / "README.md", into / "README.md")
+    shutil.copy(refresh.ROOT / "docs" / "findings.md", into / "docs" / "findings.md")
+    shutil.copytree(refresh.ROOT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "lite" / "cells")
+    monkeypatch.setattr("sys.argv", ["refresh", "--cells", str(tmp_path / "lite"), "--into", str(into)])
+    assert refresh.main() == 0
+    first = {path: path.read_bytes() for path in into.rglob("*") if path.is_file()}
+    assert refresh.main() == 0
+    assert {path: path.read_bytes() for path in into.rglob("*") if path.is_file()} == first
+    assert len(first) > 30
