@@ -31,7 +31,13 @@ def load_foreign(source: str, known: Dataset, known_source: str, shape: tuple[in
     from confide.shift.foreign import foreign_split, pair_of
 
     if source == OUT_OF_SCOPE:
-        dataset = load_dataset(known_source, out_of_scope="only")
+        try:
+            dataset = load_dataset(known_source, out_of_scope="only")
+        except OptionError:
+            raise InputError(
+                f"'{OUT_OF_SCOPE}' means the out-of-scope queries of clinc150, and '{known.name}' has none; "
+                "name other data"
+            ) from None
         return foreign_split(dataset, pair_of(known.name, source), shape, most=most)
     place = _in_data_folder(source, data_folder())
     # All of a set that has no test split of its own is foreign: nothing of it is cut off.

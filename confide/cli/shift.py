@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.core.records import Dataset, Split
+    from confide.core.records import Dataset
     from confide.core.results import Evaluation
     from confide.training import Trained
 
@@ -41,7 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope"
     )
-    parser.add_argument("--calibrate", nargs="+", default=["temperature"], metavar="WORD", help="fitted on clean val")
+    parser.add_argument(
+        "--calibrate",
+        nargs="+",
+        default=None,
+        metavar="WORD",
+        help="calibrators, fitted on clean val (default: temperature, where the data have a val split)",
+    )
     parser.add_argument("--no-calibrate", action="store_true", help="as trained only")
     parser.add_argument("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
     parser.add_argument("--rmd", action="store_true", help="difficulty by severity and by label noise")
@@ -144,6 +151,7 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     """The grid where the data are images, every foreign set, RMD by label noise: one evaluation."""
     import numpy as np
 
+    from confide.cli.shift_foreign import against_foreign, clean_evaluations, foreign_samples
     from confide.core.door import InputError
     from confide.evaluation import join
 
@@ -155,15 +163,37 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     wanted = args.words or args.kind
     gridded = wanted != "none" and dataset.kind == "image"
     if not gridded and not args.ood:
-        raise InputError(f"nothing to do: '{dataset.name}' has no images to corrupt and no --ood was given")
+        why = "--kind none" if wanted == "none" else f"'{dataset.name}' has no images to corrupt"
+        raise InputError(f"nothing to do: {why}, and no --ood was given; name foreign data")
     # Foreign data that cannot be had is told before the grid, not after it.
-    foreign = {source: _foreign_split(args, dataset, models, source) for source in args.ood}
-    evaluations = [_grid(args, dataset, test, models, wanted)] if gridded else []
+    foreign = {source: foreign_samples(args, dataset, models, source) for source in args.ood}
+    first = [_grid(args, dataset, test, models, wanted)] if gridded else clean_evaluations(args, test, models)
+    evaluations = [*first]
     for source, split in foreign.items():
-        evaluations += _foreign(args, dataset, test, models, source, split)
+        evaluations += against_foreign(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
     unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
-    return join(evaluations, about={"title": title, "unit": unit, "class_names": list(dataset.class_names)})
+    about = {"title": title, "unit": unit, "class_names": list(dataset.class_names), "commands": [command_of(args)]}
+    return join(evaluations, about=about)
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """The command that makes this again: what differs from the defaults."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    words = ["confide", "shift", *args.models, "--data", args.data]
+    for name, usual in vars(parser.parse_args(["", "--data", args.data])).items():
+        value = getattr(args, name)
+        if name in ("models", "data") or value == usual:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if usual is False:
+            words.append(flag)
+        elif name == "data_option":
+            words += [word for one in value for word in (flag, one)]
+        else:
+            words += [flag, *(map(str, value) if isinstance(value, list) else [str(value)])]
+    return shlex.join(words)
 
 
 def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], wanted: Any) -> Evaluation:
@@ -173,7 +203,9 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
     from confide.shift import noisy_labels
 
     rmd = args.rmd is True or (bool(args.rmd) and "train" in dataset.splits)
-    wishes = Wishes([] if args.no_calibrate else args.calibrate, args.trust, rmd, args.batch_size, args.seed)
+    usual = ["temperature"] if "val" in dataset.splits and len(dataset.val) else []
+    calibrated = [] if args.no_calibrate else usual if args.calibrate is None else args.calibrate
+    wishes = Wishes(calibrated, args.trust, rmd, args.batch_size, args.seed)
     runners = {name: Runner.of(trained, args.device) for name, trained in models.items()}
     paths = dict(zip(models, args.models, strict=True))
     subjects = {}
@@ -191,7 +223,6 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
         batch_size=args.batch_size,
         device=next(iter(runners.values())).where.device,
         intervals=not args.no_intervals,
-        commands=["confide shift " + " ".join(args.models) + f" --data {args.data}"],
     )
     curves = []
     for name, subject in subjects.items():
@@ -203,70 +234,6 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
 
             curves.append(label_noise_curve(subject.hardness, features, test.labels, noisy, model=name))
     return replace(found, curves=(*found.curves, *curves))
-
-
-def _foreign_split(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained], source: str) -> Split:
-    from confide.cli.foreign_data import load_foreign
-
-    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
-    return load_foreign(source, dataset, args.data, shape, most=args.samples)
-
-
-def _foreign(
-    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str, foreign: Split
-) -> list[Evaluation]:
-    """Known against foreign samples, for every model."""
-    from confide.cli.foreign_data import short_name
-    from confide.core.records import Split
-    from confide.evaluation import Side, ood
-    from confide.shift.foreign import named_ids
-    from confide.training import penultimate, predict
-
-    known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
-    reference_rows = _spread(dataset.train)
-    found = []
-    for name, trained in models.items():
-        sides = [
-            Side(
-                predict(trained, part, "test", foreign=part is foreign, batch_size=args.batch_size, device=args.device),
-                penultimate(trained, part, "test", batch_size=args.batch_size).values,
-            )
-            for part in (known, foreign)
-        ]
-        reference = penultimate(trained, reference_rows, "train", batch_size=args.batch_size)
-        found.append(
-            ood(
-                *sides,
-                name=short_name(source),
-                reference=reference,
-                trust_predictors=_predictors(args, trained, dataset),
-                model=name,
-                intervals=not args.no_intervals,
-                seed=args.seed,
-            )
-        )
-    return found
-
-
-def _predictors(args: argparse.Namespace, trained: Trained, dataset: Dataset) -> dict[str, Any]:
-    """Trust predictors by word, fitted on the clean validation split where they learn."""
-    from confide import trust
-    from confide.cli.shift_subjects import fitted_trust
-    from confide.training import penultimate, predict
-
-    if not any(trust.TRUST.get(word).facts["trained"] for word in args.trust):
-        return {word: fitted_trust(word, None, None, args.seed) for word in args.trust}
-    val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
-    features = penultimate(trained, dataset, "val", batch_size=args.batch_size)
-    return {word: fitted_trust(word, val, features, args.seed) for word in args.trust}
-
-
-def _spread(train: Any) -> Any:
-    import numpy as np
-
-    from confide.cli.shift_subjects import MOST_REFERENCE
-
-    return train.take(np.linspace(0, len(train) - 1, min(len(train), MOST_REFERENCE)).round().astype(np.int64))
 
 
 def _option(text: str) -> tuple[str, Any]:

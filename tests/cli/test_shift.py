@@ -77,6 +77,15 @@ def test_any_folder_of_images_is_foreign_data(folder, tmp_path, capsys):
     command += ["--ood", str(tmp_path / "pictures"), "--no-intervals", "--out", str(tmp_path / "out")]
     assert main(command) == 0
     assert "pictures" in capsys.readouterr().out
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "This evaluation holds no accuracy" not in page  # clean samples are measured also without a grid
+    found = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert {m["metric"] for m in found["measurements"] if m["group"] is None} >= {"accuracy", "ece", "nll"}
+    words = found["about"]["commands"][0].split()
+    assert words[:2] == ["confide", "shift"]
+    assert words[words.index("--ood") + 1] == str(tmp_path / "pictures")
+    assert "--no-intervals" in words
+    assert "--rmd" not in words
 
 
 def test_foreign_data_by_word_lie_in_the_data_folder(folder, tmp_path, monkeypatch, capsys):
@@ -114,6 +123,12 @@ def test_evaluate_takes_the_same_road(folder, capsys):
         (["--severities", "9", "--words", "fog"], "severities must be whole numbers from 1 to 5"),
         (["--kind", "none"], "nothing to do"),
         (["--words", "fog", "--calibrate", "temprature"], "no calibrator named 'temprature'"),
+        (
+            ["--kind", "none", "--ood", "out-of-scope"],
+            "means the out-of-scope queries of clinc150, and 'tones' has none",
+        ),
+        (["--words", "fog", "--batch-size", "0"], "--batch-size must be at least 1, got 0"),
+        (["--words", "fog", "--samples", "-2"], "--samples must be at least 0, got -2"),
     ],
 )
 def test_bad_input_gets_one_line(folder, tmp_path, words, message, capsys):
@@ -135,6 +150,58 @@ def test_the_same_model_twice_is_refused(folder, tmp_path, capsys):
     command = ["shift", str(folder / "first"), str(folder / "first"), "--data", str(folder / "tones.npz")]
     assert main([*command, "--words", "fog", "--out", str(tmp_path), "--quiet"]) == 1
     assert "models must differ" in capsys.readouterr().err
+
+
+def test_predictions_cannot_be_corrupted(folder, tmp_path, capsys):
+    data, file = str(folder / "tones.npz"), str(tmp_path / "predictions.parquet")
+    assert main(["predict", str(folder / "first"), data, "--out", file, "--quiet"]) == 0
+    capsys.readouterr()
+    for command in (["evaluate", file, "--shift", "corruptions"], ["shift", file, "--data", data]):
+        assert main([*command, "--quiet"]) == 1
+        told = capsys.readouterr().err.strip()
+        assert "must be a trained model, got a file of another kind" in told
+        assert "give the folder that confide train --out wrote" in told
+        assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--shift", "fog", "--data", "x.npz", "--by", "class"], "--by cannot be used with --shift"),
+        (["--shift", "fog", "--data", "x.npz", "--metrics", "ece"], "--metrics cannot be used with --shift"),
+        (["--data", "x.npz"], "is a trained model, not predictions; make them with confide predict"),
+    ],
+)
+def test_evaluate_refuses_what_it_would_not_use(folder, words, message, capsys):
+    assert main(["evaluate", str(folder / "first"), *words, "--quiet"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_words_of_shift_need_it(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path / "predictions.parquet"), "--beside", "other", "--quiet"]) == 1
+    assert "--beside goes with --shift alone" in capsys.readouterr().err
+
+
+def test_evaluate_names_its_folder_after_the_model_also_from_within(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder / "second")
+    command = ["evaluate", ".", "--shift", "grey", "--data", str(folder / "tones.npz"), "--no-intervals", "--quiet"]
+    assert main(command) == 0
+    assert (folder / "second" / "second-shift" / "report.html").exists()
+
+
+def test_data_without_validation_samples_are_not_calibrated(folder, tmp_path, capsys):
+    images = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
+    data = tmp_path / "only.npz"
+    np.savez(data, test_images=images, test_labels=np.arange(20) % 2)
+    command = ["shift", str(folder / "first"), "--data", str(data), "--words", "grey", "--quiet", "--no-intervals"]
+    command += ["--out", str(tmp_path / "out"), "--ood", str(folder / "stripes.npz")]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "temperature" not in told
+    assert "energy" in told
+    assert "knn" not in told  # which needs training samples
+    assert main([*command, "--calibrate", "temperature"]) == 1
+    assert "fitted on 'val', but 'only' has none" in capsys.readouterr().err
 
 
 def test_evaluate_asks_for_the_data(folder, capsys):

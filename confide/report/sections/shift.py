@@ -51,7 +51,7 @@ def shift_section(view: View) -> Shift:
         why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
         return Shift(empty=Empty("No test under shift", why, "confide shift MODEL --data DATA --ood OTHER_DATA"))
     missing = []
-    if not corruptions:
+    if not corruptions and view.unit != "texts":
         missing.append(
             Empty("No corruptions", "The model was not tested on corrupted data.", "confide shift MODEL --data DATA")
         )
