@@ -1,4 +1,4 @@
-"""Everything that is made from the cells of the grid, made again: tables, verdicts, findings, the README's tables.
+"""Everything that is made from the cells of the grid, made again: tables, verdicts, shift, findings, the README's.
 
 python -m benchmarks.refresh                        # from benchmarks/results/lite
 python -m benchmarks.refresh results.tar more.tar   # unpack these archives into it first
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.findings import recipe, write
 from benchmarks.findings.cells import Cells, read_cells
+from benchmarks.papers.shift_page import write_page
 from confide.bench.packing import unpack
 from confide.cli.main import main as confide
 from confide.core import files
@@ -33,6 +34,7 @@ def main() -> int:
         print(f"{archive}: {unpack(Path(archive), args.cells)} files into {args.cells}")
     tables = args.into / "benchmarks" / "results" / "papers"
     status = confide(["bench", "tables", "--out", str(args.cells), "--tables", str(tables)])
+    write_page(args.cells, args.into / "benchmarks" / "results")
     write.renew(args.into / "docs" / "findings.md", args.cells, tables)
     page = args.into / "README.md"
     text = write_headline_table.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")

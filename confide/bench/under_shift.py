@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.bench.item import CHANCE, LEARNT
 from confide.bench.results import Result, Results
 from confide.bench.sources import SHIFTED as IMAGES
 from confide.bench.values import LEVEL, paired, spread_of
@@ -24,9 +25,6 @@ SHIFTED = ("accuracy", "ece", "nll", "aurc", "auroc")
 TESTED = {"accuracy": True, "nll": False, "ece_mass": False, "aurc": False}
 """Metrics of the paired tests, and whether higher is better."""
 BOX = {"low": 0.0, "lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75, "high": 1.0}
-LEARNT = 2.0
-"""Times the accuracy of guessing; a network below it has not learnt, and its confidence means nothing."""
-
 Seeds = Mapping[int, Result]
 ByMethod = Mapping[str, Seeds]
 
@@ -36,7 +34,6 @@ def shift_evaluation(
     dataset: str,
     methods: Iterable[str],
     *,
-    num_classes: int,
     foreign: Mapping[str, str],
     **about: Any,
 ) -> Evaluation:
@@ -50,8 +47,8 @@ def shift_evaluation(
     found = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name)))}
     if not found:
         raise InputError(f"no cell of '{dataset}' holds corruptions; run `confide bench grid`, or unpack its results")
-    lost = {name: mean for name, seeds in found.items() if (mean := _accuracy(seeds)) < LEARNT / num_classes}
-    drawn = {name: seeds for name, seeds in found.items() if name not in lost}
+    learnt = {name: {s: one for s, one in seeds.items() if _learnt(one)} for name, seeds in found.items()}
+    drawn = {name: seeds for name, seeds in learnt.items() if seeds}
     measurements = [row for name, seeds in drawn.items() for row in _measurements(name, seeds, foreign)]
     curves = [curve for name, seeds in drawn.items() for curve in _curves(name, seeds)]
     numbers = sorted({len(seeds) for seeds in drawn.values()})
@@ -61,9 +58,9 @@ def shift_evaluation(
         f"Values are means over {several}; small figures are 95\u202f% intervals over them (Student's t)."
     )
     warnings = [
-        f"{name} did not learn: {100 * accuracy:.1f} % right on clean data, mean of {len(found[name])} "
-        f"seed{'s' * (len(found[name]) > 1)}. It is left out of the report."
-        for name, accuracy in lost.items()
+        f"{name} did not learn with {len(seeds) - len(learnt[name])} of {len(seeds)} seeds; the report leaves these out."
+        for name, seeds in found.items()
+        if len(learnt[name]) < len(seeds)
     ]
     return Evaluation(tuple(measurements), tuple(curves), _comparisons(drawn), about=told, warnings=tuple(warnings))
 
@@ -72,8 +69,10 @@ def _shifted(seeds: Seeds) -> dict[int, Result]:
     return {seed: result for seed, result in seeds.items() if result.get("shift")}
 
 
-def _accuracy(seeds: Seeds) -> float:
-    return float(np.mean([one["measured"]["raw"]["accuracy"] for one in seeds.values()]))
+def _learnt(result: Result) -> bool:
+    """Whether the network is better than chance: the confidence of one that is not means nothing."""
+    chance = CHANCE.get(str(result["cell"]["dataset"]), 0.0)
+    return float(result["validation"]["raw"]["accuracy"]) >= LEARNT * chance
 
 
 def _mean(metric: str, numbers: Sequence[float], n: int, **where: Any) -> Measurement:

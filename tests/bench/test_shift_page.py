@@ -53,6 +53,7 @@ def write_cell(folder: Path, method: str, seed: int, accuracy: float = 0.9, erro
         },
         "settings": settings,
         "measured": measured,
+        "validation": {"raw": {"accuracy": accuracy}},
         "foreign": {"tiny32": {"msp": score, "energy": score}, "textures": {"msp": score}},
         "shift": {
             f"{word}-{s}": stages(SHIFTED, 0.1 * s / (1 + (word == "fog")), accuracy - 0.05 * s)
@@ -80,7 +81,7 @@ def folder(tmp_path) -> Path:
 def evaluation_of(folder: Path):
     results = Results((folder,), folder / "prepared")
     methods = ("cross_entropy", "adafocal", "selective_au", "none")
-    return shift_evaluation(results, "cifar10", methods, num_classes=10, foreign={"textures": "DTD"})
+    return shift_evaluation(results, "cifar10", methods, foreign={"textures": "DTD"})
 
 
 def test_values_are_means_over_the_seeds_with_students_interval(folder):
@@ -111,10 +112,13 @@ def test_curves_hold_cells_boxes_and_logs(folder):
 
 
 def test_a_network_that_did_not_learn_is_told_and_not_drawn(folder):
+    write_cell(folder, "adafocal", 3, accuracy=0.1)
     found = evaluation_of(folder)
     assert {m.model for m in found.measurements} == {"cross_entropy", "adafocal"}
+    assert found.value("accuracy", model="adafocal", stage="raw", group=None) == pytest.approx(0.9)
     assert found.warnings == (
-        "selective_au did not learn: 10.0 % right on clean data, mean of 1 seed. It is left out of the report.",
+        "adafocal did not learn with 1 of 4 seeds; the report leaves these out.",
+        "selective_au did not learn with 1 of 1 seeds; the report leaves these out.",
     )
 
 
@@ -168,6 +172,7 @@ def test_without_cells_under_shift_one_line_says_what_to_do(tmp_path):
     files.write_json(path, {**json.loads(path.read_text()), "shift": {}})
     with pytest.raises(InputError, match="no cell of 'cifar10' holds corruptions; run `confide bench grid`"):
         evaluation_of(tmp_path)
+    assert write_page(tmp_path, tmp_path / "out") == []
 
 
 def test_a_report_about_everything_has_every_section(folder):
