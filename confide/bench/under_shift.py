@@ -58,7 +58,7 @@ def shift_evaluation(
         f"Values are means over {several}; small figures are 95\u202f% intervals over them (Student's t)."
     )
     warnings = [
-        f"{name} did not learn with {len(seeds) - len(learnt[name])} of {len(seeds)} seeds; the report leaves these out."
+        f"{name} did not learn with {len(seeds) - len(learnt[name])} of {len(seeds)} seeds; they are not in the report."
         for name, seeds in found.items()
         if len(learnt[name]) < len(seeds)
     ]

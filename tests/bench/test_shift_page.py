@@ -117,8 +117,8 @@ def test_a_network_that_did_not_learn_is_told_and_not_drawn(folder):
     assert {m.model for m in found.measurements} == {"cross_entropy", "adafocal"}
     assert found.value("accuracy", model="adafocal", stage="raw", group=None) == pytest.approx(0.9)
     assert found.warnings == (
-        "adafocal did not learn with 1 of 4 seeds; the report leaves these out.",
-        "selective_au did not learn with 1 of 1 seeds; the report leaves these out.",
+        "adafocal did not learn with 1 of 4 seeds; they are not in the report.",
+        "selective_au did not learn with 1 of 1 seeds; they are not in the report.",
     )
 
 
