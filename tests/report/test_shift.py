@@ -118,3 +118,13 @@ def test_every_foreign_set_has_all_scores_models_and_measures(found):
     assert textures.table.header[2::2] == ("AUROC", "AUPR, known", "AUPR, foreign", "FPR at 95\u202f% TPR")
     assert textures.table.rows[0][2:4] == ("70.0\u202f%", "68.0–72.0")
     assert str(textures.svg).count("<circle") == 4
+
+
+def test_of_more_than_five_models_the_first_are_drawn_and_it_is_said(found):
+    curves = [replace(c, model=f"model {k}") for c in found.curves for k in range(7) if c.model == "first"]
+    rows = [replace(m, model=f"model {k}") for m in found.measurements for k in range(7) if m.model == "first"]
+    section = shift_section(View(replace(found, measurements=tuple(rows), curves=tuple(curves))))
+    for figure in (section.corruptions[0], *section.calibration, *section.areas):
+        assert figure.note == "The first 5 of 7 models."
+        assert {row[0] for row in figure.table.rows} == {f"model {k}" for k in range(5)}
+    assert len(section.others) == 4

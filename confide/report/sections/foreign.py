@@ -141,6 +141,7 @@ def _areas(view: View, group: str, found: list[Measurement]) -> Figure:
         _dots(view, found, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
         wide=_dots(view, found, marks, THIRD).render(alt),
+        note=f"The first {len(COLOURS)} of {len(view.models)} models." if len(view.models) > len(COLOURS) else "",
         level=4,
     )
 

@@ -137,6 +137,7 @@ def _figure(view: View, kind: Kind, series: list[Series], marks: Sequence[float]
         _canvas(kind, series, marks, names, PHONE, 270).render(alt),
         table((named, kind.step.capitalize(), *TITLES), rows),
         wide=_canvas(kind, series, marks, names, *kind.size).render(alt) if kind.size[0] != PHONE else None,
+        note=f"The first {MOST_SERIES} of {len(view.models)} models." if len(view.models) > MOST_SERIES else "",
     )
 
 
