@@ -83,6 +83,8 @@ def _read_yaml(source: str | Path) -> dict[str, Any]:
         path = RECIPES / f"{source}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
+        if Path(source).suffix or len(Path(source).parts) > 1:
+            raise InputError(f"{source} must be a YAML file, but it does not exist; docs/training.md shows a whole one")
         raise InputError(f"config must be a YAML file or a recipe, got '{source}'; {did_you_mean(str(source), known)}")
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from confide.cli.given import load_predictions
 from confide.cli.tables import print_json, text_table
+
+if TYPE_CHECKING:
+    from confide.evaluation.operating import OperatingPoint
 
 EXAMPLE = (
     "  confide operating-point val.parquet --risk 0.01 --confidence 0.95 --out point.json\n"
@@ -82,8 +86,13 @@ def told(point: object) -> str:
     return (
         f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
         f"coverage {point.coverage:.1%} ({point.accepted:,} of {point.n:,}), {point.errors:,} errors among them\n"
-        f"with confidence {point.confidence:g} the risk is at most {point.bound:.4f}, for samples like these"
+        f"with confidence {point.confidence:g} the risk is at most {promise(point)}, for samples like these"
     )
+
+
+def promise(point: OperatingPoint) -> str:
+    """The risk that was asked for: the search tests that one. The bound, where the coverage was."""
+    return f"{point.risk:g}" if point.risk is not None else f"{point.bound:.4f}"
 
 
 def class_name(names: tuple[str, ...] | None, key: str) -> str:
@@ -110,5 +119,5 @@ def apply(args: argparse.Namespace, predictions: object) -> int:
         f"accepted {seen['accepted']:,} of {len(predictions):,} ({seen['coverage']:.1%}), error rate {seen['risk']:.4f}"
     )
     if point.bound is not None:
-        print(f"promised: at most {point.bound:.4f} with confidence {point.confidence:g}")
+        print(f"promised: at most {promise(point)} with confidence {point.confidence:g}")
     return 0

@@ -162,13 +162,7 @@ def _summary(found: list[Scores]) -> list[dict[str, Any]]:
     rows = []
     for scores in found:
         low, quarter, median, three, high = np.quantile(scores.values, (0, 0.25, 0.5, 0.75, 1))
-        # RMD averages zero on the data it was fitted on, up to rounding.
-        numbers = {
-            "mean": round(float(scores.values.mean()), 6),
-            "std": scores.values.std(),
-            "min": low,
-            "25 %": quarter,
-        }
+        numbers = {"mean": scores.mean, "std": scores.values.std(), "min": low, "25 %": quarter}
         rows.append({"method": scores.method, **numbers, "median": median, "75 %": three, "max": high})
     return rows
 

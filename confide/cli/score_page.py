@@ -76,12 +76,10 @@ def _score_histogram(scores: Scores) -> Drawing:
         f"Histogram of {scores.method}: most samples near {(edges[peak] + edges[peak + 1]) / 2:.3g}, "
         f"from {edges[0]:.3g} to {edges[-1]:.3g}."
     )
-    # RMD averages zero on the data it was fitted on, up to rounding.
-    mean = round(float(scores.values.mean()), 6)
     skew = "the tail at the right is the hard part" if _mean_above_median(scores.values) else "higher is harder"
     return Drawing(
         f"{scores.method}: {skew}",
-        f"{len(scores):,} samples by {scores.method}; mean {mean:.3g}, deviation {scores.values.std():.3g}",
+        f"{len(scores):,} samples by {scores.method}; mean {scores.mean:.3g}, deviation {scores.values.std():.3g}",
         _bars(counts, edges, PHONE, "← easier", "harder →").render(alt),
         _table(counts, edges),
     )

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     jobs = plan(args)
     answers = _on_several(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
-    show(answers, args.json)
+    show(answers, args.data, args.json)
     return 0
 
 
@@ -218,7 +218,7 @@ def _absolute(job: dict[str, Any]) -> dict[str, Any]:
     return {**job, "data": data, "scores": scores, "out": str(Path(job["out"]).resolve())}
 
 
-def show(answers: list[dict[str, Any]], as_json: bool) -> None:
+def show(answers: list[dict[str, Any]], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.tables import print_json, text_table
     from confide.training.distributed import leads
@@ -242,7 +242,7 @@ def show(answers: list[dict[str, Any]], as_json: bool) -> None:
         print(seconds + (f"; {notes}" if notes else ""))
     folder = Path(answers[0]["folder"])
     calibrator = f" --calibrator {folder / 'calibrator.json'}" if (folder / "calibrator.json").exists() else ""
-    print(f"next: confide predict {folder} DATA --split test{calibrator} --out predictions.parquet")
+    print(f"next: confide predict {folder} {data} --split test{calibrator} --out predictions.parquet")
 
 
 def _percent(value: float | None) -> str:

@@ -161,6 +161,12 @@ class Scores:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def mean(self) -> float:
+        """The mean value; exactly 0 where it is rounding beside the spread, as of RMD on the data it was fitted on."""
+        mean = float(self.values.mean())
+        return 0.0 if abs(mean) < 1e-5 * float(self.values.std()) else mean
+
     def of(self, ids: Ids) -> NDArray[np.float64]:
         """Values for these ids, in their order; an id without a score is an error."""
         return self.values[rows_of(ids, self.ids, "scores")]

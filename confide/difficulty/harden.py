@@ -38,7 +38,7 @@ class HardBenchmark:
             f"- options of the score: {dict(self.scores.options) or 'defaults'}",
             f"- near-duplicates left out: {self._duplicates()}",
             f"- scores here {chosen.min():.4g} to {chosen.max():.4g}, mean {chosen.mean():.4g}; "
-            f"in all {everything.min():.4g} to {everything.max():.4g}, mean {round(float(everything.mean()), 6):.4g}",
+            f"in all {everything.min():.4g} to {everything.max():.4g}, mean {self.scores.mean:.4g}",
             "- quantiles of all scores (5, 25, 50, 75, 95 %): "
             + ", ".join(f"{q:.4g}" for q in np.quantile(everything, (0.05, 0.25, 0.5, 0.75, 0.95))),
         ]

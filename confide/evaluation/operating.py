@@ -40,8 +40,9 @@ class Found:
 class OperatingPoint:
     """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
 
-    `bound` is the promise: with the stated confidence the error rate among accepted samples of the same distribution
-    is at most that. `classes` holds one such point per predicted class where that was asked for.
+    The promise is `risk`, or `bound` where a coverage was asked for: with the stated confidence the error rate among
+    accepted samples of the same distribution is at most that. `bound` beside a risk is that of the chosen threshold
+    alone, without regard to the search. `classes` holds one such point per predicted class where that was asked for.
     """
 
     score: str

@@ -94,7 +94,8 @@ def test_a_config_is_checked_before_any_work(tmp_path, capsys, changes, part):
 def test_a_config_that_is_not_yaml_and_one_that_is_not_there(tmp_path, capsys):
     (tmp_path / "c.yaml").write_text("data: [unclosed")
     refused(capsys, ["run", tmp_path / "c.yaml"], "must be YAML")
-    refused(capsys, ["run", tmp_path / "gone.yaml"], "must be a YAML file or a recipe")
+    refused(capsys, ["run", tmp_path / "gone.yaml"], "gone.yaml must be a YAML file, but it does not exist")
+    refused(capsys, ["run", "dema"], "must be a YAML file or a recipe, got 'dema'; did you mean 'demo'?")
 
 
 def test_a_directory_that_is_not_a_dataset(tmp_path, capsys):

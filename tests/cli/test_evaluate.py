@@ -117,9 +117,12 @@ def test_compare_names_the_better_one(folder, capsys):
 def test_operating_point_is_saved_and_applied(folder, capsys):
     point, accepted = folder / "point.json", folder / "accepted.csv"
     assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.3", "--out", str(point)]) == 0
-    assert "accept a prediction if msp >=" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "accept a prediction if msp >=" in told
+    assert "with confidence 0.95 the risk is at most 0.3," in told  # what was asked for, not the bound of one step
+    assert json.loads(point.read_text())["bound"] < 0.3
     assert main(["operating-point", str(folder / "fine.parquet"), "--apply", str(point), "--out", str(accepted)]) == 0
-    assert "promised: at most" in capsys.readouterr().out
+    assert "promised: at most 0.3 with confidence 0.95" in capsys.readouterr().out
     assert accepted.read_text().startswith("id,accepted")
     assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.001", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["threshold"] is None

@@ -32,7 +32,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "predictions.parquet")
     assert main(["train", images, "--loss", "focal", "--set", "loss_options.gamma=2", "--out", run, *SMALL]) == 0
-    assert "next: confide predict" in capsys.readouterr().out
+    assert f"next: confide predict {run} {images} --split test" in capsys.readouterr().out
     assert main(["predict", run, images, "--out", out, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     predictions = Predictions.load(out)

@@ -62,3 +62,10 @@ def test_scores_of_several_splits_are_joined_by_id():
         Scores.joined([train, Scores(np.array(["c"]), np.zeros(1), "md")])
     with pytest.raises(InputError, match="ids of joined scores must be unique"):
         Scores.joined([train, train])
+
+
+def test_a_mean_that_is_rounding_beside_the_spread_is_zero():
+    values = np.array([-8.0, 3.0, 5.0])
+    assert repr(Scores(np.arange(3), values - 1e-7, "rmd").mean) == "0.0"
+    assert Scores(np.arange(3), values + 0.01, "rmd").mean == pytest.approx(0.01)
+    assert Scores(np.arange(2), np.zeros(2), "rmd").mean == 0.0

@@ -1,0 +1,65 @@
+"""What a page tells to type is understood: every command of the pages and of the verbs' examples, every config."""
+
+import argparse
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from confide.cli.main import VERBS
+from confide.config import load_config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands_of(text):
+    """Lines that begin with `confide VERB`, continued lines joined, without what is said about them beside."""
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        if found := re.match(r"\s*confide ([a-z-]+)(.*)", line):
+            verb, rest = found.groups()
+            yield verb, re.split(r"\s#|\s{3,}(?=\S+ \S+ )", rest)[0]
+
+
+def understood(verb, rest):
+    assert verb in VERBS
+    module = import_module(f"confide.cli.{verb.replace('-', '_')}")
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    module.configure(parser)
+    for flag in ("--json", "--quiet"):
+        parser.add_argument(flag, action="store_true")
+    try:
+        parser.parse_args(shlex.split(rest))
+    except (SystemExit, argparse.ArgumentError) as error:
+        pytest.fail(f"confide {verb}{rest}: {error}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_is_understood(page):
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:\w*)\n(.*?)```", text, re.S) + re.findall(r"^(?: {4}.*\n)+", text, re.M)
+    # Within a sentence an option alone may be named; N stands for a number.
+    spoken = re.findall(r"`(confide [a-z-]+ [^-`][^`]*)`", text)
+    for verb, rest in commands_of("\n".join([*blocks, *(one for one in spoken if "..." not in one)])):
+        understood(verb, re.sub(r"\bN\b", "2", rest))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_example_of_a_verb_is_understood(verb):
+    example = import_module(f"confide.cli.{verb.replace('-', '_')}").EXAMPLE
+    found = list(commands_of(example))
+    assert found
+    for one, rest in found:
+        assert one == verb
+        understood(one, rest)
+
+
+def test_the_experiment_of_the_training_page_is_a_config():
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "training.md").read_text(encoding="utf-8"), re.S)
+    written = yaml.safe_load(text)
+    config = load_config(written)
+    assert set(written) == set(config.as_dict())
+    assert [loss.name for loss in config.losses] == ["cross_entropy", "focal 2"]
