@@ -21,7 +21,7 @@ ITEM = Item(
     title="accuracy and ECE of sample-difficulty-aware and other losses",
     source="Cui et al. (2023), Table 2",
     setting="ResNet-34, CIFAR-10, CIFAR-100 and ImageNet, five seeds, equal-mass ECE with 15 bins.",
-    here="ResNet-18, CIFAR-10 (five seeds) and Tiny-ImageNet-32 (three); difficulty by RMD on "
+    here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32; difficulty by RMD on "
     "EfficientNet-Lite0 features instead of CLIP, as ranks with T = 0.3, for raw RMD with T = 0.7 vanishes.",
     methods=METHODS,
     smoke=("cross_entropy", "entropy_regularization", "difficulty_entropy"),

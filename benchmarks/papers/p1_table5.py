@@ -32,7 +32,7 @@ ITEM = Item(
     title="accuracy and ECE under different strengths of the entropy term",
     source="Cui et al. (2023), Table 5",
     setting="ResNet-34, ImageNet, alpha from 0 to 0.3 for the constant and the difficulty weight.",
-    here="ResNet-18, CIFAR-10, two seeds; alpha 0.3, 0.6 and 1.0 with weights of mean 0.29, and constant "
+    here="ResNet-18, CIFAR-10; alpha 0.3, 0.6 and 1.0 with weights of mean 0.29, and constant "
     "weights of the same mean strength, 0.1 (0.09), 0.17 and 0.29.",
     methods=METHODS,
     datasets=("cifar10",),

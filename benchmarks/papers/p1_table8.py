@@ -12,8 +12,7 @@ ITEM = Item(
     title="three measures of difficulty",
     source="Cui et al. (2023), Table 8",
     setting="ResNet-34 on ImageNet, distances in CLIP-ViT-B's features.",
-    here="ResNet-18 on CIFAR-10, distances in EfficientNet-Lite0's features, all as ranks with T = 0.3, alpha "
-    "0.3; two seeds.",
+    here="ResNet-18 on CIFAR-10, distances in EfficientNet-Lite0's features, all as ranks with T = 0.3, alpha 0.3.",
     methods=METHODS,
     datasets=("cifar10",),
     values=clean(METHODS, ("accuracy", "ece_mass")),

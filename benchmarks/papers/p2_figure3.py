@@ -13,7 +13,7 @@ ITEM = Item(
     source="Zhou et al. (2025), Figure 3",
     setting="CIFAR-10, CIFAR-100 and Tiny-ImageNet; bars without printed numbers. In the released code the "
     "entropy score is degenerate: every confidence is 1.",
-    here="ResNet-18 on CIFAR-10, scores as the paper defines them; two seeds.",
+    here="ResNet-18 on CIFAR-10, scores as the paper defines them.",
     methods=METHODS,
     datasets=("cifar10",),
     values=clean(METHODS, ("accuracy", "ece")),

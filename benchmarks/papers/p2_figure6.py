@@ -25,8 +25,7 @@ ITEM = Item(
     title="validation performance over coverage and smoothness",
     source="Zhou et al. (2025), Figure 6",
     setting="PreResNet-56 on CIFAR-10; a map of colours without printed numbers.",
-    here="ResNet-18 on CIFAR-10, seed 0: coverage 0.25, 0.5, 0.75 with nu 0.01 and 0.1, beside the paper's 0.88 "
-    "with 0.1.",
+    here="ResNet-18 on CIFAR-10: coverage 0.25, 0.5, 0.75 with nu 0.01 and 0.1, beside the paper's 0.88 with 0.1.",
     methods=METHODS,
     datasets=("cifar10",),
     smoke=("cross_entropy", "selective_au"),

@@ -1,6 +1,7 @@
 """Figure 3 of Luo et al. (2021): histograms of the oracles' confidences."""
 
 from benchmarks.papers import trusted
+from benchmarks.papers.settings import LUO
 from confide.bench.claims import Better
 from confide.bench.item import Item, Study
 from confide.bench.values import Value
@@ -10,8 +11,9 @@ PREDICTORS = (*trusted.LOSSES, *trusted.BROADCAST)
 
 def values(study: Study) -> list[Value]:
     """Shares of right and wrong predictions per tenth of trust, and how far apart they lie."""
-    name, found = ("fashion-sample" if study.scale == "smoke" else "cifar10"), []
+    found = []
     for row in trusted.rows(study):
+        name = trusted.name_of(row)
         if row["domain"] != "clean" or row["predictor"] not in PREDICTORS:
             continue
         for kind in ("right", "wrong"):
@@ -44,4 +46,5 @@ ITEM = Item(
             True,
         ),
     ),
+    paper=LUO,
 )

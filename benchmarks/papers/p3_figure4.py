@@ -3,6 +3,7 @@
 import numpy as np
 
 from benchmarks.papers import trusted
+from benchmarks.papers.settings import LUO
 from confide.bench.claims import Better, Trend
 from confide.bench.item import Item, Study
 from confide.bench.values import Value
@@ -10,18 +11,18 @@ from confide.bench.values import Value
 
 def values(study: Study) -> list[Value]:
     """Risk per coverage by loss, and TPR and TNR along alpha-."""
-    name, found = ("fashion-sample" if study.scale == "smoke" else "cifar10"), []
-    for row in trusted.rows(study):
-        predictor, seed = row["predictor"], row["seed"]
-        if row["domain"] != "clean":
-            continue
+    found = []
+    for row in (one for one in trusted.rows(study) if one["domain"] == "clean"):
+        name, predictor, seed = trusted.name_of(row), row["predictor"], row["seed"]
         if predictor in ("mcp", *trusted.LOSSES):
             found += [Value(name, predictor, "risk", seed, 100 * v, (k + 1) / 10) for k, v in enumerate(row["risk"])]
             found.append(Value(name, predictor, "mean risk over coverages", seed, 100 * float(np.mean(row["risk"]))))
-        if ", alpha- " in predictor:
-            alpha = float(predictor.rpartition(" ")[2])
+    for row in trusted.rows(study, spoilt=True):
+        if row["domain"] == "clean" and ", alpha- " in row["predictor"]:
+            alpha = float(row["predictor"].rpartition(" ")[2])
             found += [
-                Value(name, "steep_slope", f"{k} along alpha-", seed, 100 * row[k], alpha) for k in ("tpr", "tnr")
+                Value(trusted.name_of(row), "steep_slope", f"{k} along alpha-", row["seed"], 100 * row[k], alpha)
+                for k in ("tpr", "tnr")
             ]
     return found
 
@@ -46,4 +47,5 @@ ITEM = Item(
         Trend("TNR rises with alpha-", ("steep_slope",), "tnr along alpha-"),
         Trend("TPR falls with alpha-", ("steep_slope",), "tpr along alpha-", -1),
     ),
+    paper=LUO,
 )

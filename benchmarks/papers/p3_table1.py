@@ -1,6 +1,7 @@
 """Table 1 of Luo et al. (2021): oracles trained with four losses."""
 
 from benchmarks.papers import trusted
+from benchmarks.papers.settings import LUO
 from confide.bench.claims import Better, Limit, Untestable
 from confide.bench.item import Item, reported
 
@@ -56,4 +57,5 @@ ITEM = Item(
         Limit("they do with the released code's broadcasting", CE, "tnr", high=1.0),
         Untestable("the numbers on ImageNet", "ImageNet and its ViT cannot be had here"),
     ),
+    paper=LUO,
 )

@@ -1,6 +1,7 @@
 """Table 2 of Luo et al. (2021): small data sets."""
 
 from benchmarks.papers import trusted
+from benchmarks.papers.settings import LUO_SMALL
 from confide.bench.claims import Better, Untestable
 from confide.bench.item import Item, reported
 
@@ -33,4 +34,5 @@ ITEM = Item(
         Better("steep slope has a higher TNR than TCP", "steep_slope", ("tcp",), "tnr", True),
         Untestable("the numbers on MNIST", "no cell trains on MNIST"),
     ),
+    paper=LUO_SMALL,
 )

@@ -1,6 +1,7 @@
 """Table 3 of Luo et al. (2021): oracles on images of other domains."""
 
 from benchmarks.papers import trusted
+from benchmarks.papers.settings import LUO
 from confide.bench.claims import Better
 from confide.bench.item import Item, reported
 
@@ -15,8 +16,8 @@ ITEM = Item(
     source="Luo et al. (2021), Table 3",
     setting="ViT on ImageNet; style transfer, functional adversarial attack, defocus blur at severity 5.",
     here="ResNet-18 on CIFAR-10; stylised by colour statistics, recolouring attack, defocus blur at severity 5.",
-    values=lambda study: trusted.table(study, ("stylised", "attacked", "defocus_blur"), PREDICTORS),
-    origin=trusted.origin,
+    values=lambda study: trusted.table(study, ("stylised", "attacked", "defocus_blur"), PREDICTORS, spoilt=True),
+    origin=trusted.origin_spoilt,
     datasets=("cifar10",),
     baseline="binary_cross_entropy",
     reported=(
@@ -55,4 +56,5 @@ ITEM = Item(
         Better("steep slope ranks best in every domain", "steep_slope", OTHERS, "auroc", True),
         Better("steep slope has the highest TNR in every domain", "steep_slope", OTHERS, "tnr", True),
     ),
+    paper=LUO,
 )

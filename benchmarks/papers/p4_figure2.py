@@ -31,7 +31,8 @@ ITEM = Item(
     title="confusion scores and errors",
     source="Albiero et al. (2022), Figure 2",
     setting="three ResNet-50, 100 epochs of ImageNet; scores of training and validation samples.",
-    here="three ResNet-18 on CIFAR-10; scores of the 5,000 validation samples in bits, ten bands of equal width.",
+    here="ResNet-18 on CIFAR-10; scores of the 5,000 validation samples over its seeds, in bits, ten bands "
+    "of equal width.",
     methods=("recorded",),
     models=("resnet18",),
     datasets=("cifar10",),

@@ -29,8 +29,8 @@ ITEM = Item(
     source="Albiero et al. (2022), Figure 3",
     setting="ImageNet; ResNet-50 against ResNet-152, RegNet and ViT; called very strong within and strong "
     "across families.",
-    here="CIFAR-10, three seeds of ResNet-18, a small convolutional network and PreResNet-56; 5,000 validation "
-    "samples.",
+    here="CIFAR-10; confusion over the seeds of ResNet-18, a small convolutional network and PreResNet-56; 5,000 "
+    "validation samples.",
     methods=("recorded",),
     models=confused.LITE,
     smoke_models=confused.SMOKE,

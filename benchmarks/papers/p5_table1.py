@@ -31,8 +31,7 @@ ITEM = Item(
     title="equal-mass ECE of AdaFocal and others",
     source="Ghosh et al. (2022), Table 1",
     setting="CIFAR-10, CIFAR-100, Tiny-ImageNet, ImageNet, 20 Newsgroups; five runs; T minimises the ECE.",
-    here="ResNet-18, CIFAR-10 (five seeds) and Tiny-ImageNet-32 (three); the loss is averaged, not "
-    "summed and clipped; T minimises the NLL.",
+    here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32; the loss is averaged, not summed and clipped; T minimises the NLL.",
     methods=METHODS,
     smoke=("cross_entropy", "flsd53", "adafocal"),
     values=together(clean(METHODS, ("ece_mass",), ("raw", "temperature")), temperatures),

@@ -91,6 +91,15 @@ GHOSH_ALL = (
     *(Setting("tiny-imagenet", model, GHOSH_TINY, 5, MANY_CLASSES) for model in ("resnet50", "resnet110")),
 )
 
+# Luo et al.: ResNet-50 on ImageNet (their ViT comes trained); VGG-16 on CIFAR-10 and a small network on MNIST, as
+# Corbiere et al. (2019) trained them.
+LUO = (Setting("imagenet", "resnet50_imagenet", IMAGENET, 3),)
+CORBIERE = {"epochs": 250, "batch_size": 128, "learning_rate": 0.1, "weight_decay": 5e-4, "augment": "crop_flip"}
+LUO_SMALL = (
+    Setting("cifar10", "timm:vgg16_bn", CORBIERE, 1),
+    Setting("mnist", "small_cnn", {**CORBIERE, "epochs": 100, "learning_rate": 0.01, "augment": "none"}, 1),
+)
+
 # The confusion score: three seeds of ResNet-50, 100 epochs on ImageNet; a larger one to compare with.
 CONFUSION = tuple(
     Setting("imagenet", model, {**IMAGENET, "epochs": 100}, 3) for model in ("resnet50_imagenet", "resnet34_imagenet")

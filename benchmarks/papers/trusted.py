@@ -1,7 +1,7 @@
 """Oracles of Luo et al. (2021) on one classifier: its features kept, four losses, clean and spoilt test images.
 
 A classifier is trained; oracles learn on validation data which of its predictions are right. What is measured is kept
-in OUT/trust/rows.json, so the tables and figures of that paper share one run.
+in OUT/trust, a file per training, so the tables and figures of that paper share them.
 """
 
 from __future__ import annotations
@@ -34,28 +34,49 @@ ALPHAS = (1.0, 2.0, 3.0, 4.0, 5.0)
 PREDICTORS = ("mcp", *LOSSES, *BROADCAST, *(f"steep_slope, alpha- {a:g}" for a in ALPHAS))
 
 
-def rows(study: Study) -> list[dict[str, Any]]:
-    """What was measured, by seed, domain and predictor; made where the data is at hand."""
+def rows(study: Study, *, spoilt: bool = False) -> list[dict[str, Any]]:
+    """What was measured, by seed, domain and predictor; made where the data is at hand.
+
+    Args:
+        spoilt: of trainings that were also shown spoilt images, and oracles with other alpha-; else also of those that
+            `benchmarks/papers/trust_table.py --collect` measured on clean ones.
+    """
     path = study.folder / "trust" / "rows.json"
-    if path.exists():
+    if study.scale == "lite" and not path.exists() and list(path.parent.glob("scores-*.npz")):
+        files.write_json(path, from_table(path.parent))
+    if study.scale == "lite" and not spoilt and path.exists():
         return list(files.read_json(path)["rows"])
-    if list(path.parent.glob("scores-*.npz")):
-        found = from_table(path.parent)
-        files.write_json(path, found)
-        return list(found["rows"])
-    if study.scale == "smoke":
-        dataset = Sources({}, study.results.prepared, SMOKE_SAMPLES).dataset("fashion-sample")
-        settings = [Settings(model="small_cnn", epochs=3, batch_size=64, learning_rate=0.05, seed=0)]
-    elif "cifar10" in study.data:
-        dataset = Sources(study.data, study.results.prepared).dataset("cifar10")
-        settings = [Settings.from_dict({**SHORT, "model": "resnet18", "seed": seed}) for seed in range(3)]
-    else:
-        return []
-    began = time.monotonic()
-    found = [row for one in settings for row in one_classifier(dataset, one)]
-    seconds = {"all": time.monotonic() - began}
-    files.write_json(path, {"origin": {**where(), "seconds": seconds}, "rows": found})
+    return [row for one in _spoilt_files(study) for row in files.read_json(one)["rows"]]
+
+
+def _spoilt_files(study: Study) -> list[Path]:
+    """A file per training, made where it is not there and the data is."""
+    found = []
+    for dataset, settings in _trainings(study):
+        model = settings.model.replace(":", "-")
+        path = study.folder / "trust" / f"spoilt-{dataset}-{model}-s{settings.seed}.json"
+        if not path.exists() and (dataset in study.data or study.scale == "smoke"):
+            began = time.monotonic()
+            limit = SMOKE_SAMPLES if study.scale == "smoke" else 0
+            read = Sources(study.data, study.results.prepared, limit).dataset(dataset)
+            made = [{"dataset": dataset, **row} for row in one_classifier(read, settings)]
+            origin = {**where(), "seconds": {"all": time.monotonic() - began}, "settings": settings.as_dict()}
+            files.write_json(path, {"origin": origin, "rows": made})
+        found += [path] if path.exists() else []
     return found
+
+
+def _trainings(study: Study) -> list[tuple[str, Settings]]:
+    """(dataset, settings) of every classifier of a study."""
+    if study.scale == "smoke":
+        return [("fashion-sample", Settings(model="small_cnn", epochs=3, batch_size=64, learning_rate=0.05, seed=0))]
+    if study.scale == "lite":
+        return [("cifar10", Settings.from_dict({**SHORT, "model": "resnet18", "seed": seed})) for seed in range(3)]
+    return [
+        (one.dataset, Settings.from_dict({**one.training, "model": one.model, "seed": seed}))
+        for one in study.paper
+        for seed in range(one.seeds)
+    ]
 
 
 def from_table(folder: Path) -> dict[str, Any]:
@@ -78,9 +99,16 @@ def from_table(folder: Path) -> dict[str, Any]:
 
 
 def origin(study: Study) -> list[Mapping[str, Any]]:
-    """Commit, hardware and time of the run."""
+    """Commit, hardware and time of the run whose clean images are shown."""
     path = study.folder / "trust" / "rows.json"
-    return [files.read_json(path)["origin"]] if path.exists() else []
+    if study.scale == "lite" and path.exists():
+        return [files.read_json(path)["origin"]]
+    return origin_spoilt(study)
+
+
+def origin_spoilt(study: Study) -> list[Mapping[str, Any]]:
+    """Commit, hardware and time of the trainings that were shown spoilt images."""
+    return [files.read_json(path)["origin"] for path in _spoilt_files(study)]
 
 
 def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]:
@@ -142,19 +170,20 @@ def domains(trained: Trained, test: Split) -> dict[str, Split]:
     return {name: Split(pixels.cpu().numpy(), test.labels, test.ids) for name, pixels in made.items()}
 
 
-def table(study: Study, wanted: tuple[str, ...], predictors: tuple[str, ...] = PREDICTORS) -> list[Value]:
+def name_of(row: Mapping[str, Any]) -> str:
+    """The dataset of a row, with its domain where the images are spoilt."""
+    dataset = str(row.get("dataset", "cifar10"))
+    return dataset if row["domain"] == "clean" else f"{dataset}, {row['domain']}"
+
+
+def table(
+    study: Study, wanted: tuple[str, ...], predictors: tuple[str, ...] = PREDICTORS, *, spoilt: bool = False
+) -> list[Value]:
     """The numbers of a table, in percent; the dataset's name carries the domain."""
-    name = "fashion-sample" if study.scale == "smoke" else "cifar10"
     quantities = ("accuracy", "fpr95", "aupr_error", "aupr_success", "auroc", "tpr", "tnr")
     return [
-        Value(
-            name if row["domain"] == "clean" else f"{name}, {row['domain']}",
-            row["predictor"],
-            word,
-            row["seed"],
-            100 * row[word],
-        )
-        for row in rows(study)
+        Value(name_of(row), row["predictor"], word, row["seed"], 100 * row[word])
+        for row in rows(study, spoilt=spoilt)
         if row["domain"] in wanted and row["predictor"] in predictors
         for word in quantities
         if row.get(word) is not None

@@ -46,13 +46,14 @@ class Reported:
 
 @dataclass(frozen=True)
 class Study:
-    """What an item computes its values from."""
+    """What an item computes its values from; `paper` are the paper's settings as they are run."""
 
     results: Results
     scale: str
     datasets: tuple[str, ...]
     folder: Path
     data: Mapping[str, str] = field(default_factory=dict)
+    paper: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True)

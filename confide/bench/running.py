@@ -15,21 +15,22 @@ from confide.bench.sources import RENAMED, Sources, prepare
 from confide.bench.task_scores import keep_task_scores
 from confide.bench.work import Place, run_grid
 from confide.bench.writing import write
-from confide.core.door import InputError
 from confide.training import Settings
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of an item is run: settings to change (such as epochs), methods and seeds to keep; all where empty."""
+    """What of an item is run: settings to change (as epochs); methods, seeds and networks to keep, all if empty."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
+    models: tuple[str, ...] = ()
 
     def of(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells of this part."""
         kept = [cell for cell in cells if not self.methods or cell.method.name in self.methods]
+        kept = [cell for cell in kept if not self.models or cell.model in self.models]
         return [cell for cell in kept if not self.seeds or cell.seed in self.seeds]
 
 
@@ -73,7 +74,7 @@ def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str
     if scale == "paper":
         datasets = tuple(dict.fromkeys(one.dataset for one in item.paper))
     models = item.models if scale == "lite" else ()
-    study = Study(Results((place.out,), place.prepared, models), scale, datasets, place.out, place.data)
+    study = Study(Results((place.out,), place.prepared, models), scale, datasets, place.out, place.data, item.paper)
     outcome = item.outcome(study)
     page = tables / f"{item.name}.md"
     if keep and not outcome.rows and page.exists() and "| here |" in page.read_text(encoding="utf-8"):
@@ -91,32 +92,34 @@ def smoke_place(place: Place) -> Place:
 
 
 def _paper(item: Item, place: Place, tables: Path, part: Part) -> Finished:
-    """The paper's own settings: every dataset is opened first, and one that is not there is told by name."""
-    plan = replace(item, paper=tuple(replace(one, training={**one.training, **part.changes}) for one in item.paper))
-    cells = part.of(plan.cells("paper"))
-    told = [f"{len(cells)} trainings in all", *map(_plan_line, plan.paper)]
+    """The paper's own settings, on the data that is named; without any a dry run that ends at the data check."""
     if not item.paper:
         return Finished(None, (), (f"{item.name} has no training of its own at paper scale: {item.setting}",))
-    ready = []
-    for name in dict.fromkeys(cell.dataset for cell in cells):
-        try:
-            found = data.load_dataset(place.data.get(name, name), name=name, rename=RENAMED.get(name))
-        except InputError as error:
-            told.append(f"{name} is not at hand: {error}")
-            continue
+    plan = replace(item, paper=tuple(replace(one, training={**one.training, **part.changes}) for one in item.paper))
+    cells = part.of(plan.cells("paper"))
+    told = [_plan_line(item, one) for one in plan.paper if not part.models or one.model in part.models]
+    names = dict.fromkeys(one.dataset for one in plan.paper)
+    absent = [name for name in names if name not in place.data]
+    for name in (name for name in names if name in place.data):
+        found = data.load_dataset(place.data[name], name=name, rename=RENAMED.get(name))
         told.append(f"{name}: {', '.join(f'{len(some)} {split}' for split, some in found.splits.items())}")
-        ready.append(name)
-    cells = [cell for cell in cells if cell.dataset in ready and cell.dataset in place.data]
-    if not cells:
-        return Finished(None, (), (*told, "nothing was trained: name the data by --data NAME=PATH"))
+    if absent:
+        told.append(f"not at hand: {', '.join(absent)}; name each by --data NAME=PATH")
+    if len(absent) == len(names):
+        return Finished(None, (), (*told[:-1], f"dry run, nothing was trained; {told[-1]}"))
+    cells = [cell for cell in cells if cell.dataset in place.data]
+    if not cells and item.methods:
+        return Finished(
+            None, (), (*told, "nothing was trained: no training fits --methods, --seeds and --model together")
+        )
     failed = run_grid(cells, replace(place, resumable=True)).failed
     told += [f"failed: {name}: {line}" for name, line in failed.items()]
     return _written(plan, "paper", place, tables, told)
 
 
-def _plan_line(setting: Any) -> str:
+def _plan_line(item: Item, setting: Any) -> str:
     training = setting.training
     return (
         f"{setting.model} on {setting.dataset}, {training.get('epochs')} epochs, batch {training.get('batch_size')}, "
-        f"{setting.seeds} seeds"
+        f"{setting.seeds} seeds of {len(item.methods) or 1} methods"
     )

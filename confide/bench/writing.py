@@ -97,7 +97,7 @@ def tables_of(item: Item, outcome: Outcome) -> list[Table]:
     if item.staged:
         return [_by_stage(name, [row for row in plain if row.dataset == name]) for name in _datasets(plain)]
     found = [_plain(item, plain)] if plain or item.reported or not points else []
-    return [*found, *([_curves(points)] if points else [])]
+    return [*found, *_curves(points)]
 
 
 def _plain(item: Item, rows: Sequence[Summary]) -> Table:
@@ -112,9 +112,19 @@ def _plain(item: Item, rows: Sequence[Summary]) -> Table:
     return Table("", ["from", "dataset", "method", *quantities], body)
 
 
-def _curves(rows: Sequence[Summary]) -> Table:
+def _curves(rows: Sequence[Summary]) -> list[Table]:
+    """A table for the quantities of each axis: what has the same places has the same axis."""
+    axes: dict[str, set[float | None]] = {}
+    for row in rows:
+        axes.setdefault(row.quantity, set()).add(row.x)
+    groups: dict[frozenset[float | None], list[str]] = {}
+    for quantity, places in axes.items():
+        groups.setdefault(frozenset(places), []).append(quantity)
+    return [_curve([row for row in rows if row.quantity in words], words) for words in groups.values()]
+
+
+def _curve(rows: Sequence[Summary], quantities: Sequence[str]) -> Table:
     """One row per place on the axis."""
-    quantities = list(dict.fromkeys(row.quantity for row in rows))
     places = _thinned([row.x for row in rows])
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
@@ -122,7 +132,7 @@ def _curves(rows: Sequence[Summary]) -> Table:
             place = ("here", shown_name(row.dataset), row.method, f"{row.x:g}")
             found.setdefault(place, {})[row.quantity] = shown(row)
     body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
-    return Table("Along x", ["from", "dataset", "method", "x", *quantities], body)
+    return Table(f"Along x: {', '.join(quantities)}", ["from", "dataset", "method", "x", *quantities], body)
 
 
 def _by_stage(dataset: str, rows: Sequence[Summary]) -> Table:

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
     parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
     parser.add_argument("--parts", default="", help="parts of the grid (default: all but task)")
-    parser.add_argument("--model", default="", help="one network instead of each setting's own")
+    parser.add_argument("--model", default="", help="one network instead of each setting's own; of a table: only these")
     parser.add_argument("--methods", default="", help="methods of the grid, by name (default: all)")
     parser.add_argument("--seeds", default="", help="seeds, such as 0,1,2 (default: each dataset's own)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a training setting")
@@ -97,7 +97,8 @@ def _item(args: argparse.Namespace) -> int:
     if args.name not in items:
         raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, items)}")
     changes = {name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()}
-    part = Part(changes, tuple(_words(args.methods)), tuple(int(word) for word in _words(args.seeds)))
+    seeds = tuple(int(word) for word in _words(args.seeds))
+    part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
     found = run_item(items[args.name], args.scale, _place(args), tables, part)
     if args.json:

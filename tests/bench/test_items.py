@@ -21,6 +21,7 @@ from confide.cli.bench import CHECKOUT, _items
 from confide.cli.main import main
 from confide.core import files
 from confide.core.door import InputError
+from confide.training import Settings
 
 WANTED = {
     1: {*(f"table{k}" for k in range(2, 11)), "figure1b", "figure2", "figure3", "figure4", "figure10", "figure11"},
@@ -168,13 +169,22 @@ def test_lite_without_cells_says_what_is_missing(tmp_path, capsys):
     assert "cifar10-resnet18-cross_entropy-s0" in said
 
 
+@pytest.mark.parametrize("item", [one for one in ITEMS.values() if one.paper], ids=lambda one: one.name)
+def test_every_papers_settings_can_be_built(item: Item):
+    for one in item.paper:
+        Settings.from_dict({**one.training, "model": one.model, "epochs": 1})
+    assert all(cell.key for cell in item.cells("paper"))
+
+
 def test_the_papers_settings_run_dry_up_to_the_data(tmp_path, monkeypatch):
     item = ITEMS["p2-figure6"]
     monkeypatch.setattr("confide.bench.running.data.load_dataset", _refuse)
     found = run_item(item, "paper", Place(tmp_path), tmp_path)
     assert found.outcome is None
     assert any("preresnet56 on cifar10, 200 epochs" in note for note in found.notes)
-    assert any("cifar10 is not at hand" in note for note in found.notes)
+    assert found.notes[-1] == "dry run, nothing was trained; not at hand: cifar10; name each by --data NAME=PATH"
+    with pytest.raises(InputError, match="elsewhere must be a dataset"):
+        run_item(item, "paper", Place(tmp_path, {"cifar10": "elsewhere"}), tmp_path)
 
 
 def _refuse(source, **options):

@@ -1,0 +1,139 @@
+"""One epoch at the papers' own settings, wherever CIFAR-10 is what they need; the others end at the data check.
+
+python -m benchmarks.paper_scale --cifar cifar-10-batches-bin --out OUT --paper p1  # p2 and p5 likewise, at once
+python -m benchmarks.paper_scale --out OUT --collect   # writes OUT/paper_scale.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from benchmarks.findings.cells import markdown
+from confide.bench.item import Item
+from confide.bench.running import Part, run_item
+from confide.bench.work import Place
+from confide.cli.bench import _items
+from confide.core import files
+from confide.core.door import InputError
+
+RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+    "p1": (
+        ("p1-table2", "label_smoothing", ()),
+        ("p1-figure11", "label_smoothing", ()),
+        ("p1-table7", "crl", ()),
+    ),
+    "p2": (
+        ("p2-table2", "flsd53", ()),
+        ("p2-table1", "flsd53", ()),
+        ("p2-table4", "flsd53", ()),
+        ("p2-figure2", "flsd53", ()),
+        ("p2-figure3", "selective_au_margin", ("preresnet56",)),
+        ("p2-figure6", "selective_au_0.5_0.1", ()),
+    ),
+    "p5": (
+        ("p5-table1", "flsd53", ()),
+        ("p5-table2", "flsd53", ()),
+        ("p5-figure4", "flsd53", ()),
+        ("p5-figure6", "flsd53", ()),
+        ("p5-figure5", "adafocal", ("resnet50",)),
+    ),
+}
+"""(item, method, networks or all) by paper: items of a paper share their trainings, each folder has one paper's."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cifar", default="", help="CIFAR-10's binary folder")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--paper", choices=tuple(RUNS), action="append", default=[], help="one paper (default: all)")
+    parser.add_argument("--limit", type=int, default=0, help="samples of every split, to try it out")
+    parser.add_argument("--model", action="append", default=[], help="only these networks")
+    parser.add_argument("--collect", action="store_true", help="only write the page")
+    args = parser.parse_args()
+    items = _items()
+    for paper in () if args.collect else args.paper or RUNS:
+        for name, method, models in RUNS[paper]:
+            chosen = tuple(args.model) or models
+            place = Place(args.out / paper, {"cifar10": args.cifar}, limit=args.limit)
+            part = Part({"epochs": 1}, (method,), (0,), chosen)
+            try:
+                told = run_item(items[name], "paper", place, args.out / paper / "tables", part).notes
+            except InputError as error:
+                told = (f"failed: {error}",)
+            print(f"{name}: {'; '.join(told)}", flush=True)
+    page = page_of(items, args.out)
+    files.write_text(args.out / "paper_scale.md", page)
+    print(f"wrote {args.out / 'paper_scale.md'}")
+
+
+def page_of(items: dict[str, Item], out: Path) -> str:
+    """What was trained for an epoch, and where every other item stops."""
+    found = [
+        (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
+    ]
+    lines = [_line(paper, one) for paper, one in found]
+    head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
+    covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
+    dry = []
+    for name, item in items.items():
+        if name not in covered:
+            told = run_item(item, "paper", Place(out), out).notes[-1].partition("; name each")[0]
+            here = any(one.dataset == "cifar10" for one in item.paper)
+            dry.append([name, "CIFAR-10 is at hand, but this was not trained here" if here else told])
+    one = found[0][1] if found else {}
+    told = (
+        f"{one.get('hardware', 'no')}; torch {one.get('torch', '-')}; {date.today()}; commit {one.get('commit', '-')}"
+    )
+    return "\n".join(
+        [
+            "# The papers' own settings, one epoch",
+            "",
+            f"{told}. Command: `python -m benchmarks.paper_scale --cifar cifar-10-batches-bin --out OUT --paper P`, P "
+            f"in {', '.join(RUNS)} at once, then `--collect`.",
+            "",
+            "Networks, batch sizes, rates, schedules, summed or averaged losses and clipping are the papers' "
+            "(`benchmarks/papers/settings.py`); only the number of epochs is cut to one, so the accuracies say that it "
+            "trains, no more. Numbers are of CIFAR-10's test images; the trainings shared the GPU.",
+            "",
+            markdown(head, lines),
+            "",
+            "## Where the other items stop",
+            "",
+            "The data they need is not at hand; this is what `confide bench NAME --scale paper` ends with.",
+            "",
+            markdown(["item", "the data check"], dry),
+            "",
+        ]
+    )
+
+
+def _has(found: list[tuple[str, dict[str, Any]]], paper: str, method: str) -> bool:
+    return any(folder == paper and one["cell"]["method"]["name"] == method for folder, one in found)
+
+
+def _line(paper: str, result: dict[str, Any]) -> list[str]:
+    cell, raw = result["cell"], result["measured"]["raw"]
+    method, model = cell["method"]["name"], cell["model"]
+    runs = [name for name, word, models in RUNS[paper] if word == method and (not models or model in models)]
+    settings, seconds = result["settings"], result["seconds"]
+    return [
+        ", ".join(runs),
+        model,
+        f"`{method}`",
+        str(settings["batch_size"]),
+        f"{settings['learning_rate']:g}",
+        f"{seconds['train']:.1f}",
+        f"{seconds['measure']:.1f}",
+        f"{100 * raw['accuracy']:.1f}",
+        f"{raw['nll']:.3f}",
+        f"{100 * raw['ece_mass']:.1f}",
+    ]
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("CONFIDE_COMMAND", "python -m benchmarks.paper_scale")
+    main()
