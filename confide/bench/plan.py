@@ -101,6 +101,12 @@ class Cell:
         decides = [self.dataset, training, method.difficulty, method.calibrator, method.scores]
         return hashlib.sha256(json.dumps(plain(decides), sort_keys=True).encode()).hexdigest()[:16]
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys under which the cell counts as made: whether the steps were compiled changes rounding, no more."""
+        twin = replace(self, settings={**self.settings, "compile": not self.settings.get("compile", False)})
+        return (self.key, twin.key) if self.key else ()
+
     def training(self) -> Settings:
         """The settings of the training, checked."""
         method = self.method.resolved()

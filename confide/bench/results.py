@@ -18,6 +18,9 @@ from confide.core.records import Scores
 SCALES = {"nll": 1.0, "aurc": 1000.0, "eaurc": 1000.0, "augrc": 1000.0, "calibration_p": 1.0, "temperature": 1.0}
 """Factor of a metric in tables; the others are percentages."""
 
+ROUNDING = ("compile", "graph")
+"""Settings that change the rounding of a training, no more."""
+
 Result = Mapping[str, Any]
 
 
@@ -49,11 +52,12 @@ class Results:
         seen: dict[tuple[str, str], tuple[str, Any]] = {}
         for name, (_, result) in self.cells.items():
             cell = result["cell"]
-            first, settings = seen.setdefault((cell["dataset"], cell["model"]), (name, cell["settings"]))
-            if cell["settings"] != settings:
+            own = {word: value for word, value in cell["settings"].items() if word not in ROUNDING}
+            first, settings = seen.setdefault((cell["dataset"], cell["model"]), (name, own))
+            if own != settings:
                 raise InputError(
-                    f"cells of one table must be trained alike, but '{first}' has {settings} and '{name}' "
-                    f"{cell['settings']}; make one of them again, or move it away"
+                    f"cells of one table must be trained alike, but '{first}' has {settings} and '{name}' {own}; make "
+                    "one of them again, or move it away"
                 )
 
     def of(self, dataset: str, method: str, model: str | None = None) -> dict[int, Result]:

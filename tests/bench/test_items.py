@@ -100,6 +100,25 @@ def test_cells_of_different_schedules_are_not_mixed(tmp_path):
         Results((tmp_path,), tmp_path).check_alike()
 
 
+def test_compiled_cells_stand_beside_others(tmp_path):
+    for seed, settings in enumerate(
+        ({"epochs": 16}, {"epochs": 16, "compile": True}, {"epochs": 16, "compile": False})
+    ):
+        cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": settings}
+        files.write_json(
+            tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
+        )
+    Results((tmp_path,), tmp_path).check_alike()
+
+
+def test_a_second_network_does_not_replace_the_first_in_a_table(tmp_path):
+    for model in ("resnet18", "resnet34"):
+        cell = {"dataset": "d", "model": model, "seed": 0, "method": {"name": "a"}, "settings": {}}
+        files.write_json(tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell})
+    assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a")[0]["name"] == "resnet18"
+    assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a", "resnet34")[0]["name"] == "resnet34"
+
+
 def test_latex_and_markdown_escape_what_they_must():
     assert escaped("a_b & 5 % #1 {x}") == r"a\_b \& 5 \% \#1 \{x\}"
     item, outcome = an_item([Value("a|b", "m", "q", 0, 1.0)])

@@ -92,6 +92,8 @@ def test_a_whole_cell_is_not_made_again_but_a_changed_one_is(place):
     before = path.stat().st_mtime_ns
     run_grid(grid, place)
     assert path.stat().st_mtime_ns == before
+    compiled = [replace(grid[0], settings={**grid[0].settings, "compile": True})]
+    assert standing(compiled, place.out).done == (grid[0].name,)
     changed = [replace(grid[0], settings={**grid[0].settings, "learning_rate": 0.01})]
     assert standing(changed, place.out).left == (grid[0].name,)
     run_grid(changed, place)
