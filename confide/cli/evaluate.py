@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         score=args.score,
         seed=args.seed,
         title=args.title or name,
-        commands=[f"confide evaluate {args.source}"],
+        commands=[args.command],
     )
     if doubted := doubt(predictions, args.source):
         evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))

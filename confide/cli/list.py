@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     families = [args.family] if args.family else list(FAMILIES)
-    rows = {family: [as_row(method) for method in registry_of(family)] for family in families}
+    rows = {family: sorted(map(as_row, registry_of(family)), key=lambda row: str(row["word"])) for family in families}
     if args.json:
         print_json(rows)
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from importlib import import_module
 
@@ -65,6 +66,7 @@ def _run_verb(verb: str, words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
     args = parser.parse_args(words)
+    args.command = shlex.join(["confide", verb, *(word for word in words if word not in ("--json", "--quiet"))])
     return _guarded(module.run, args)
 
 

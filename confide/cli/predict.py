@@ -86,7 +86,8 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
     if args.json:
         print_json(found)
         return
-    print(f"{len(predictions)} predictions of {members} model(s) on '{predictions.split}' in {args.out}")
+    models = "1 model" if members == 1 else f"{members} models"
+    print(f"{len(predictions):,} predictions of {models} on '{predictions.split}' in {args.out}")
     if not args.foreign:
         print(f"accuracy {100 * found['accuracy']:.1f} %, ECE {100 * found['ece']:.1f} %, NLL {found['nll']:.3f}")
         print(f"next: confide evaluate {args.out}")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from confide.core.files import plain
 
+NUMBER = re.compile(r"[<>±+−-]? ?\.?\d|-?$|nan|inf")
+
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned by width, the first to the left, the rest to the right."""
+    """Columns aligned by width: the first and columns of words to the left, numbers to the right."""
     widths = [max(len(str(row[k])) for row in [header, *rows]) for k in range(len(header))]
+    sides = ["<", *(">" if all(NUMBER.match(str(row[k])) for row in rows) else "<" for k in range(1, len(header)))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))]
-        return "  ".join(cells).rstrip()
+        return "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip()
 
     return "\n".join([line(header), line(["-" * w for w in widths]), *(line(row) for row in rows)])
 

@@ -58,7 +58,11 @@ def run(args: argparse.Namespace) -> int:
 
     evidence, options = read_evidence(args), read_options(args.set)
     trusts, scores, left_out = fit_all(args, evidence, options)
-    about: dict[str, Any] = {"title": "Trust predictors", "class_names": evidence.test.class_names}
+    about: dict[str, Any] = {
+        "title": "Trust predictors",
+        "class_names": evidence.test.class_names,
+        "commands": [args.command],
+    }
     found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, **about)
     # Without errors to learn from there is no oracle to sweep; the note above says so.
     wanted = args.sweep is not None and ("steep_slope" in trusts or args.only)

@@ -44,6 +44,9 @@ def test_evaluate_speaks_json_and_groups_by_a_column(folder, capsys):
     words = ["evaluate", str(folder / "fine.parquet"), "--json", "--no-intervals", "--metrics", "accuracy", "ece"]
     assert main([*words, "--by", "site", "--out", str(folder / "json")]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["about"]["commands"] == [
+        f"confide evaluate {folder}/fine.parquet --no-intervals --metrics accuracy ece --by site --out {folder}/json"
+    ]
     groups = {m["group"] for m in found["measurements"]}
     assert {"site=a", "site=b", "site=c"} <= groups
 

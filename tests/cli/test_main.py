@@ -7,6 +7,7 @@ import pytest
 
 from confide.cli.doctor import EXTRAS
 from confide.cli.main import VERBS, main
+from confide.cli.tables import text_table
 
 
 def test_help_is_quick_and_loads_no_torch():
@@ -69,3 +70,25 @@ def test_doctor_and_list_answer_machines(capsys):
     assert {"focal", "adafocal"} <= {row["word"] for row in rows}
     assert main(["list", "nonsense"]) == 1
     assert "no family named 'nonsense'" in capsys.readouterr().err
+
+
+def test_words_stand_left_and_numbers_right():
+    rows = [
+        ["focal", "raw", "0.12 ±0.01", "-"],
+        ["cross_entropy", "temperature", "11.5", "< 0.001"],
+        ["x", "", "", "+3"],
+    ]
+    assert text_table(["loss", "stage", "ECE", "p"], rows).splitlines() == [
+        "loss           stage               ECE        p",
+        "-------------  -----------  ----------  -------",
+        "focal          raw          0.12 ±0.01        -",
+        "cross_entropy  temperature        11.5  < 0.001",
+        "x                                            +3",
+    ]
+
+
+def test_methods_are_listed_by_the_alphabet(capsys):
+    assert main(["list", "losses"]) == 0
+    words = re.findall(r"^  (\w+)\(", capsys.readouterr().out, re.M)
+    assert len(words) > 20
+    assert words == sorted(words)
