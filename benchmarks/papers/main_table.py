@@ -32,9 +32,16 @@ ITEM = Item(
         shifted(SHIFTED, stage="temperature", curve=False),
     ),
     claims=(
-        Better("it is more accurate than cross-entropy", "confide", ("cross_entropy",), "accuracy", higher=True, on=ON),
+        Better(
+            "the recipe is more accurate than cross-entropy",
+            "confide",
+            ("cross_entropy",),
+            "accuracy",
+            higher=True,
+            on=ON,
+        ),
         Count(
-            "after temperature scaling the calibration test rejects at most one of five seeds",
+            "after temperature scaling the calibration test rejects at most one of five seeds of the recipe",
             "confide",
             "calibration_p, temperature",
             LEVEL,
@@ -42,9 +49,15 @@ ITEM = Item(
             5,
             on=ON,
         ),
-        Limit("nor does it reject all seeds together", "confide", "p of all seeds together, temperature", LEVEL, on=ON),
-        Better("it has the lowest NLL of all, after temperature scaling", "confide", OTHERS, "nll, temperature", on=ON),
-        Better("it has the lowest AURC of all", "confide", OTHERS, "aurc, temperature", on=ON),
+        Limit(
+            "it does not reject all seeds of the recipe together",
+            "confide",
+            "p of all seeds together, temperature",
+            LEVEL,
+            on=ON,
+        ),
+        Better("the recipe has the lowest NLL of all", "confide", OTHERS, "nll, temperature", on=ON),
+        Better("the recipe has the lowest AURC of all", "confide", OTHERS, "aurc, temperature", on=ON),
     ),
     words={"reproduced": "met", "partly": "open", "not": "missed", "not testable here": "not run"},
 )

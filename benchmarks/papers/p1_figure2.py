@@ -39,7 +39,7 @@ ITEM = Item(
     claims=(
         Trend("the error rises with RMD", ("cross_entropy",), "error by difficulty", least=0.95),
         Limit(
-            "of the hardest samples close to 90 % are misread",
+            "of the hardest samples close to 90 % (at least 80) are misread",
             "cross_entropy",
             "error by difficulty, hardest hundredth",
             80,

@@ -5,7 +5,7 @@ from benchmarks.papers.settings import LUO
 from confide.bench.claims import Better
 from confide.bench.item import Item, reported
 
-PREDICTORS = ("mcp", *trusted.LOSSES)
+PREDICTORS = ("mcp", *trusted.LOSSES, *trusted.BROADCAST)
 ORDER = "accuracy; fpr95; aupr_error; aupr_success; auroc; tpr; tnr"
 OTHERS = ("binary_cross_entropy", "binary_focal", "tcp")
 CE, FOCAL = trusted.BROADCAST

@@ -41,7 +41,12 @@ ITEM = Item(
     across=True,
     claims=(
         Trend("the error rises with confusion", ("resnet18",), "error"),
-        Limit("the correlation is strong", "resnet18", "Pearson of error and confusion", 0.8),
+        Limit(
+            "error and confusion correlate strongly (Pearson at least 0.8)",
+            "resnet18",
+            "Pearson of error and confusion",
+            0.8,
+        ),
         Limit("easy samples dominate", "resnet18", "share in the lower half", 50.0),
     ),
     paper=CONFUSION[:1],

@@ -39,8 +39,10 @@ ITEM = Item(
     baseline="",
     across=True,
     claims=(
-        Limit("two residual networks agree", "resnet18 and preresnet56", "Kendall's tau", 0.5),
-        Limit("a small network foretells a large one", "resnet18 and small_cnn", "Kendall's tau", 0.5),
+        Limit("two residual networks agree (tau at least 0.5)", "resnet18 and preresnet56", "Kendall's tau", 0.5),
+        Limit(
+            "a small network foretells a large one (tau at least 0.5)", "resnet18 and small_cnn", "Kendall's tau", 0.5
+        ),
     ),
     paper=CONFUSION,
 )

@@ -39,8 +39,8 @@ ITEM = Item(
     baseline="",
     across=True,
     claims=(
-        Trend("errors of larger networks rise with it", ("resnet18", "preresnet56"), "error"),
-        Limit("the correlation is strong", "resnet18", "Pearson of error and confusion", 0.8),
+        Trend("errors of larger networks rise with the confusion of a small one", ("resnet18", "preresnet56"), "error"),
+        Limit("they correlate strongly (Pearson at least 0.8)", "resnet18", "Pearson of error and confusion", 0.8),
     ),
     paper=CONFUSION,
 )

@@ -30,9 +30,10 @@ HOLDS, FAILS, OPEN = "holds", "fails", "open"
 
 @dataclass(frozen=True)
 class Look:
-    """A claim on one dataset: what was seen, in words, its p-value where it has one, whether the sign is right."""
+    """A claim on one dataset: whose number, what was seen, its p-value where it has one, whether the sign is right."""
 
     where: str
+    who: str
     words: str
     right: bool
     p_value: float = math.nan
@@ -75,7 +76,7 @@ class Better:
         for dataset in _datasets(values, self.on):
             own = places.get((dataset, self.method, self.quantity, None), {})
             if own and not any(map(math.isfinite, own.values())):
-                found.append(Look(dataset, f"{self.method} did not learn", False, tested=False))
+                found.append(Look(dataset, self.method, "did not learn", False, tested=False))
                 continue
             others = {other: places.get((dataset, other, self.quantity, None), {}) for other in self.than}
             tests = {other: paired(own, values) for other, values in others.items()}
@@ -83,12 +84,12 @@ class Better:
                 continue
             for other, test in tests.items():
                 gain = test.difference if self.higher else -test.difference
-                words = f"{self.method} less {other} {test.difference:+.3g}"
+                words = f"less {other} {test.difference:+.3g}"
                 if test.seeds:
-                    found.append(Look(dataset, words, gain > 0, test.p_value))
+                    found.append(Look(dataset, self.method, words, gain > 0, test.p_value))
                 elif not others[other]:
                     # What is not there cannot be beaten: the claim stays open.
-                    found.append(Look(dataset, f"no cells of {other}", True))
+                    found.append(Look(dataset, self.method, f"without cells of {other}", True))
         return found
 
 
@@ -119,7 +120,7 @@ class Trend:
                     xs = sorted(points)
                     rho = float(stats.spearmanr(xs, [np.mean(points[x]) for x in xs]).statistic)
                     right = math.isfinite(rho) and self.sign * rho >= self.least
-                    found.append(Look(dataset, f"{method}: rank correlation {rho:+.2f}", right, tested=False))
+                    found.append(Look(dataset, method, f"rank correlation {rho:+.2f}", right, tested=False))
         return found
 
 
@@ -144,11 +145,10 @@ class Limit:
             numbers = np.array([value for value in by_seed.values() if math.isfinite(value)])
             mean, deviation, low, high = spread_of(numbers)
             spread = f" ± {deviation:.2g}" if math.isfinite(deviation) else ""
-            words = f"{self.method}, {self.quantity} {mean:.3g}{spread}"
-            words = words if len(numbers) else f"{self.method} did not learn"
+            words = f"{self.quantity} {mean:.3g}{spread}" if len(numbers) else "did not learn"
             # NaN, of one number, compares false: then the mean alone decides.
             sure = not (low < self.low or high > self.high)
-            found.append(Look(dataset, words, self.low <= mean <= self.high, tested=False, sure=sure))
+            found.append(Look(dataset, self.method, words, self.low <= mean <= self.high, tested=False, sure=sure))
         return found
 
 
@@ -172,9 +172,9 @@ class Count:
             if by_seed:
                 met = sum(value > self.above for value in by_seed.values())
                 lost = len(by_seed) - met
-                words = f"{met} of {len(by_seed)} seeds"
+                words = f"{self.quantity} above {self.above:g} for {met} of {len(by_seed)} seeds"
                 sure = len(by_seed) >= self.of
-                found.append(Look(dataset, words, lost <= self.of - self.least, tested=False, sure=sure))
+                found.append(Look(dataset, self.method, words, lost <= self.of - self.least, tested=False, sure=sure))
         return found
 
 
@@ -230,13 +230,12 @@ def _verdict(claim: Claim, looks: list[Look], names: Mapping[str, str]) -> Verdi
 
 def _told(group: Sequence[tuple[Look, float]]) -> str:
     """What was seen on a dataset, what speaks for the claim first."""
-    said: dict[bool, list[str]] = {True: [], False: []}
+    said: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
     for look, p in group:
         shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (no test)" if look.tested else ""
-        said[look.right].append(look.words + shown)
-    if said[True] and said[False]:
-        return f"for it {', '.join(said[True])}, against it {', '.join(said[False])}"
-    return ", ".join(said[True] or said[False])
+        said[look.right].setdefault(look.who, []).append(look.words + shown)
+    right, wrong = (", ".join(f"{who} {', '.join(words)}" for who, words in said[one].items()) for one in (True, False))
+    return f"for it {right}, against it {wrong}" if right and wrong else right or wrong
 
 
 def named(where: str, names: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -85,7 +85,7 @@ def by_place(values: Iterable[Value]) -> dict[tuple[str, str, str, float | None]
 
 
 def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
-    """Every number of a table; with a baseline also its paired test, Holm-corrected over the table."""
+    """Every number of a table; with a baseline also its paired test, Holm-corrected over the methods of its column."""
     places = by_place(values)
     found = []
     for (dataset, method, quantity, x), by_seed in places.items():
@@ -109,8 +109,13 @@ def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
                 test.p_value,
             )
         )
-    corrected = holm([one.p_value for one in found])
-    return [Summary(**{**one.__dict__, "p_holm": p}) for one, p in zip(found, corrected, strict=True)]
+    columns: dict[tuple[str, str, float | None], list[Summary]] = {}
+    for one in found:
+        columns.setdefault((one.dataset, one.quantity, one.x), []).append(one)
+    corrected = {}
+    for several in columns.values():
+        corrected |= dict(zip(map(id, several), holm([one.p_value for one in several]), strict=True))
+    return [replace(one, p_holm=corrected[id(one)]) for one in found]
 
 
 def spread_of(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float, float]:

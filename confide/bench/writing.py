@@ -224,7 +224,7 @@ def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     parts = [_seeds_line(outcome), "Percentages, but AURC x 1000, NLL and entropy in nats."]
     if any(row.baseline for row in outcome.rows):
         parts.append(
-            f"* a paired t-test over seeds against {item.baseline}, Holm-corrected over the table, has p < 0.05."
+            f"* a paired t-test over seeds against {item.baseline}, Holm-corrected over the methods, has p < 0.05."
         )
     for word, name in (("Training", "schedule"), ("Hardware", "hardware"), ("Commit", "commit")):
         several = dict.fromkeys(

@@ -44,7 +44,7 @@ def test_what_is_missing_keeps_a_claim_open():
     claim = Better("new beats both", "new", ("old", "absent"), "ece")
     found = verdicts([claim], values({"a": CLEAR}))[0]
     assert found.verdict == "partly"
-    assert "no cells of absent" in found.why
+    assert "without cells of absent" in found.why
 
 
 def test_a_network_that_did_not_learn_wins_nothing():

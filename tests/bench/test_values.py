@@ -41,7 +41,7 @@ def test_the_interval_is_students():
     assert mean == pytest.approx(7 / 3)
 
 
-def test_p_values_are_corrected_over_the_table():
+def test_p_values_are_corrected_over_the_methods():
     values = [
         Value("data", method, "ece", seed, base + 0.01 * seed * sign)
         for method, base, sign in (("plain", 1.0, 1), ("good", 0.5, -1), ("other", 0.9, 2))
@@ -53,3 +53,8 @@ def test_p_values_are_corrected_over_the_table():
     assert rows["good"].p_holm == pytest.approx(2 * rows["good"].p_value)
     assert rows["other"].p_holm >= rows["other"].p_value
     assert rows["good"].seeds == 4
+    # Another column is another family.
+    wider = summaries([*values, *(Value("data", one.method, "nll", one.seed, one.value) for one in values)], "plain")
+    assert {row.method: row.p_holm for row in wider if row.quantity == "ece"} == pytest.approx(
+        {row.method: row.p_holm for row in rows.values()}, nan_ok=True
+    )
