@@ -112,7 +112,7 @@ def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
     columns: dict[tuple[str, str, float | None], list[Summary]] = {}
     for one in found:
         columns.setdefault((one.dataset, one.quantity, one.x), []).append(one)
-    corrected = {}
+    corrected: dict[int, float] = {}
     for several in columns.values():
         corrected |= dict(zip(map(id, several), holm([one.p_value for one in several]), strict=True))
     return [replace(one, p_holm=corrected[id(one)]) for one in found]
