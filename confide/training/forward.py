@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,10 @@ class CompiledForward:
     def __call__(self, inputs: Tensor) -> Tensor:
         if self.compiled is not None and len(inputs) == self.batch_size:
             try:
-                return self.compiled(inputs)
+                with warnings.catch_warnings():
+                    # The compiler tells of faster settings that the precision of the training rules out.
+                    warnings.simplefilter("ignore")
+                    return self.compiled(inputs)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
