@@ -29,9 +29,9 @@ def kde_xe(
 
     Args:
         weight: of the penalty. Default: CIFAR-10 of Zhou et al., 2025; CIFAR-100 there: 0.5.
-        bandwidth: of the kernels; chosen for each batch by leave-one-out likelihood where none is given. Those chosen are
-            small, about 0.001 to 0.007, and the penalty's gradient grows with their inverse: networks trained here from
-            scratch did not learn so. 0.1 is safe.
+        bandwidth: of the kernels; chosen for each batch by leave-one-out likelihood where none is given. Those chosen
+            are small, some 0.001 to 0.007, and the penalty's gradient grows with their inverse: networks trained here
+            from scratch did not learn so. 0.1 is safe.
         power: of the gap; no root is taken. Default: the paper's 1.
         form: `original` divides the likelihood by the bandwidth once more when choosing it, as the authors' code does;
             `released` gives the penalty no gradient, as one public reimplementation does.
