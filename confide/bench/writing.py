@@ -92,8 +92,10 @@ class Table:
 
 def tables_of(item: Item, outcome: Outcome) -> list[Table]:
     """The numbers of an item: those without a place on an axis beside the paper's, then the curves."""
-    plain = [row for row in outcome.rows if row.x is None]
-    points = [row for row in outcome.rows if row.x is not None]
+    # A quantity that no row knows, such as a correlation of too few points, gets no column.
+    known = {row.quantity for row in outcome.rows if math.isfinite(row.mean)}
+    plain = [row for row in outcome.rows if row.x is None and row.quantity in known]
+    points = [row for row in outcome.rows if row.x is not None and row.quantity in known]
     if item.staged:
         return [_by_stage(name, [row for row in plain if row.dataset == name]) for name in _datasets(plain)]
     found = [_plain(item, plain)] if plain or item.reported or not points else []
