@@ -120,13 +120,38 @@ def _p(value: float) -> str:
     return f" (p {value:.2g})" if math.isfinite(value) else " (no test)"
 
 
-def check_table(found: Sequence[Point]) -> str:
-    """The target as a table, with a sentence on how it stands."""
+def check_table(found: Sequence[Point], why: str = "") -> str:
+    """The target as a table, with a sentence on how it stands, and why where it is missed."""
     if not found:
         return ""
     lines = ["| asked | found | |", "| --- | --- | --- |"]
     lines += [f"| {one.asked} | {one.found} | **{one.state}** |" for one in found]
-    return "\n".join([*lines, "", sentence(found)])
+    missed = [why] if why and any(one.state == MISSED for one in found[1:3]) else []
+    return "\n".join([*lines, "", sentence(found), *missed])
+
+
+def where_the_gap_is(cells: Cells) -> str:
+    """How much of the confidence less accuracy that the calibrator leaves was there on val, in one sentence."""
+    own = cells.get(OWN, {})
+    if not own:
+        return ""
+    stage = str(next(iter(own.values()))["method"]["calibrator"])
+    val = {seed: one["validation"]["raw"] for seed, one in own.items()}
+    gaps = [
+        {seed: 100 * float(row[word]) for seed, row in rows.items()}
+        for rows in (val, {seed: one["measured"]["raw"] for seed, one in own.items()})
+        for word in ("accuracy", "confidence_gap")
+    ]
+    known, told, less, more = (float(np.mean(list(one.values()))) for one in gaps)
+    left = float(np.mean(list(_values(own, stage, "confidence_gap", 100.0).values())))
+    size = next(iter(own.values())).get("split", {}).get("sizes", {}).get("val", 5000)
+    error = 100 * math.sqrt(known / 100 * (1 - known / 100) / size)
+    return (
+        f"Where the gap is: without a calibrator confidence less accuracy is {told:+.2f} points on val and {more:+.2f} "
+        f"on test (accuracy {known:.2f} and {less:.2f} %). Of the {left:+.2f} points that the calibrator leaves on test, "
+        f"{more - told:+.2f} are this difference, which {size:,} validation images know to {error:.2f} points "
+        f"(standard error) and no calibrator fitted on them can remove; {left - more + told:+.2f} are its own."
+    )
 
 
 def sentence(found: Sequence[Point]) -> str:

@@ -51,7 +51,9 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
         found = read_cells(cells)
         made |= cell_tables(found)
         made |= recorded_tables(cells)
-        made["recipe-check"] = recipe.check_table(recipe.points(found, recipe.together_of(tables)))
+        made["recipe-check"] = recipe.check_table(
+            recipe.points(found, recipe.together_of(tables)), recipe.where_the_gap_is(found)
+        )
     page = path.read_text(encoding="utf-8")
     for name, table in made.items():
         page = filled(page, name, table)

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from benchmarks.findings.cells import cell_tables
-from benchmarks.findings.recipe import check_table, not_learnt, points, sentence
+from benchmarks.findings.recipe import check_table, not_learnt, points, sentence, where_the_gap_is
 from benchmarks.refresh import END, START, with_recipe
 
 
@@ -42,6 +42,22 @@ def test_a_target_that_is_missed_names_what_and_by_how_much():
     assert "0 of 5 above 0.05" in found[1].found
     assert "misses its target" in sentence(found)
     assert check_table(found).count("**missed**") == 5
+
+
+def test_a_missed_test_is_told_where_the_gap_is():
+    cells = grid(p=0.01)
+    for one in cells["confide"].values():
+        rows = {"accuracy": 0.94, "confidence_gap": 0.02}, {"accuracy": 0.93, "confidence_gap": 0.024}
+        one["validation"] = {"raw": rows[0]}
+        one["measured"] = {"raw": {**one["measured"]["raw"], **rows[1]}, "temperature": one["measured"]["temperature"]}
+        one["measured"]["temperature"] = {**one["measured"]["temperature"], "confidence_gap": 0.007}
+    why = where_the_gap_is(cells)
+    assert "+2.00 points on val and +2.40 on test (accuracy 94.00 and 93.00 %)" in why
+    assert "Of the +0.70 points that the calibrator leaves on test, +0.40 are this difference" in why
+    assert "know to 0.34 points (standard error)" in why
+    assert why.endswith("+0.30 are its own.")
+    assert check_table(points(cells, 0.001), why).endswith(why)
+    assert why not in check_table(points(grid(), 0.3), why)
 
 
 def test_fewer_seeds_than_asked_leave_it_open_while_it_can_be_met():
