@@ -148,8 +148,8 @@ def where_the_gap_is(cells: Cells) -> str:
     error = 100 * math.sqrt(known / 100 * (1 - known / 100) / size)
     return (
         f"Where the gap is: without a calibrator confidence less accuracy is {told:+.2f} points on val and {more:+.2f} "
-        f"on test (accuracy {known:.2f} and {less:.2f} %). Of the {left:+.2f} points that the calibrator leaves on test, "
-        f"{more - told:+.2f} are this difference, which {size:,} validation images know to {error:.2f} points "
+        f"on test (accuracy {known:.2f} and {less:.2f} %). Of the {left:+.2f} points that the calibrator leaves on "
+        f"test, {more - told:+.2f} are this difference, which {size:,} validation images know to {error:.2f} points "
         f"(standard error) and no calibrator fitted on them can remove; {left - more + told:+.2f} are its own."
     )
 
