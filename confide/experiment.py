@@ -24,9 +24,6 @@ from confide.core.records import Dataset, Features, Scores
 from confide.core.results import Evaluation
 from confide.store import RunFolder
 
-BANDS = "bands"
-"""Difficulty of train and val that does not know the label."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -51,8 +48,8 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         dataset = open_data(folder, plan)
         rows = {split: extract(folder, plan, dataset, split) for split in dataset.splits}
         scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
-        if any(training.needs_bands(one) for one in settings.values()):
-            scores[BANDS] = bands(folder, plan, rows)
+        for kind in {training.bands_of(one) for one in settings.values()} - {""}:
+            scores[kind] = bands(kind, folder, plan, rows)
         judged: dict[str, Judged] = {}
         for choice in plan.losses:
             said = train(folder, choice, settings[choice.name], dataset, scores)
@@ -130,14 +127,14 @@ def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: 
     )
 
 
-def bands(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
+def bands(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
     """The scores that bands are made of."""
     return folder.stage(
-        f"difficulty:{BANDS}",
+        f"difficulty:{kind}",
         uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
         after=("features:train", "features:val"),
-        file=f"scores/{BANDS}.parquet",
-        make=lambda: training.band_scores(plan.difficulty.word, rows, **plan.difficulty.options),
+        file=f"scores/{kind}.parquet",
+        make=lambda: training.band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options),
         write=Scores.save,
         read=Scores.load,
     )
@@ -148,7 +145,7 @@ def train(
 ) -> dict[str, Predictions]:
     """What a model trained with one loss says on every split but its own."""
     home = folder.path / "models" / choice.name
-    used = BANDS if training.needs_bands(settings) else "train"
+    used = training.bands_of(settings) or "train"
     history = training.SampleHistory(home / "history", dataset.split(settings.record).labels, settings.record)
     folder.stage(
         f"train:{choice.name}",

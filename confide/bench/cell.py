@@ -25,8 +25,8 @@ from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Scores
 from confide.store import surroundings
 from confide.training import Settings, Trained, fit, predict
+from confide.training.bands import BANDS, bands_of
 from confide.training.device import Device
-from confide.training.objective import validation_needs
 
 FORMAT = "bench-cell/1"
 RESCUE_NORM = 1.0
@@ -113,9 +113,8 @@ def train(
 
 
 def _kind(settings: Settings) -> str:
-    """The scores a loss wants: bands measured on val must not know the label, or misread samples look hard."""
-    banded = settings.group_by == "difficulty" and "groups" in validation_needs(settings.loss)
-    return "bands" if banded else "difficulty"
+    """The scores a loss wants: those of the prepared ones that know the label, or bands that do not."""
+    return "bands" if bands_of(settings) == BANDS else "difficulty"
 
 
 def _measured(

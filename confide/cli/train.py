@@ -165,16 +165,17 @@ def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
     from confide import features
     from confide.config import load_config
     from confide.core.records import Scores
-    from confide.training import band_scores, needs_bands
+    from confide.training import band_scores, bands_of
 
-    if not needs_bands(settings):
+    kind = bands_of(settings)
+    if not kind:
         return None
     kept, plan = out / "difficulty.parquet", load_config(recipe)
     if not kept.exists():
         word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
         splits = [split for split in ("train", "val") if split in dataset.splits]
         rows = {split: features.extract(word, dataset, split, **plan.features.options) for split in splits}
-        band_scores(plan.difficulty.word, rows, **plan.difficulty.options).save(kept)
+        band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options).save(kept)
     return Scores.load(kept)
 
 

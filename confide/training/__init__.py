@@ -1,6 +1,6 @@
 """Training: one readable loop, exactly resumable; prediction; ensembles; presets."""
 
-from confide.training.bands import band_scores, needs_bands
+from confide.training.bands import band_scores, bands_of
 from confide.training.cross_fit import cross_fit
 from confide.training.ensemble import fit_members, member_folders, predict_members
 from confide.training.extractor import read_checkpoint
@@ -20,12 +20,12 @@ __all__ = [
     "Settings",
     "Trained",
     "band_scores",
+    "bands_of",
     "cross_fit",
     "fit",
     "fit_members",
     "fit_oracle",
     "member_folders",
-    "needs_bands",
     "penultimate",
     "predict",
     "predict_members",

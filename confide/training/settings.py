@@ -36,6 +36,7 @@ class Settings:
         weight_options: of `difficulty.weights`: normalize, temperature, c.
         weigh: multiply each sample's loss by its difficulty weight, for losses that do not ask for weights.
         group_by: what makes the groups of group losses: `difficulty` (quantiles), `label`, or a column.
+        label_bands: where a recipe or an experiment scores difficulty for bands measured on val, it may see the labels.
         sampling: shuffle, or groups (every group equally often, with replacement).
         record: split whose predictions a recorder gets each epoch.
         precision: of the forward pass; auto is bfloat16 on a GPU and float32 elsewhere.
@@ -69,6 +70,7 @@ class Settings:
     weight_options: Mapping[str, Any] = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
     weigh: bool = False
     group_by: str = "difficulty"
+    label_bands: bool = False
     sampling: str = "shuffle"
     record: str = "val"
     device: str = "auto"

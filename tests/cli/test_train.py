@@ -42,8 +42,9 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_recipe_brings_loss_averages_and_calibrator(
-    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("confide.features.usual", lambda dataset: "pixels")  # the usual ones need weights
     run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
     assert main(["train", images, "--recipe", "confide", "--out", run, *SMALL]) == 0
     assert f"--calibrator {run}/calibrator.json --out" in capsys.readouterr().out
@@ -65,9 +66,12 @@ def test_scores_of_two_splits_make_the_bands(images: str, tmp_path: Path) -> Non
     assert "doubt4" in Trained.load(tmp_path / "run").log
 
 
-def test_a_recipe_whose_loss_needs_bands_scores_the_data_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label_bands", [True, False])
+def test_a_recipe_whose_loss_needs_bands_scores_the_data_itself(tmp_path: Path, label_bands: bool) -> None:
     recipe = tmp_path / "banded.yaml"
-    recipe.write_text("features: auto\nlosses: [adaptive_difficulty]\n", encoding="utf-8")
+    knows = "true" if label_bands else "false"
+    lines = f"features: auto\nlosses: [adaptive_difficulty]\ntraining: {{label_bands: {knows}}}\n"
+    recipe.write_text(lines, encoding="utf-8")
     generator = np.random.default_rng(0)
     labels = np.arange(300) % 3
     rows = (np.eye(3, 6)[labels] * 3 + generator.normal(size=(300, 6))).astype(np.float32)
@@ -75,7 +79,13 @@ def test_a_recipe_whose_loss_needs_bands_scores_the_data_itself(tmp_path: Path) 
     run = tmp_path / "run"
     words = ["--recipe", str(recipe), "--model", "mlp", "--epochs", "1", "--device", "cpu"]
     assert main(["train", str(tmp_path / "rows.npz"), *words, "--out", str(run)]) == 0
-    assert len(Scores.load(run / "difficulty.parquet")) == 300 - len(confide.load_dataset(tmp_path / "rows.npz").test)
+    dataset, found = confide.load_dataset(tmp_path / "rows.npz"), Scores.load(run / "difficulty.parquet")
+    assert len(found) == 300 - len(dataset.test)
+    # The difficulty to the label's class is never below that to the likeliest one.
+    fitted = confide.difficulty.fit("rmd", dataset.train.inputs, dataset.train.labels)
+    free = fitted.score(dataset.train.inputs, "predicted").values
+    mine = found.values[: len(free)]
+    assert (mine > free + 1e-3).any() == label_bands
     assert (run / "calibrator.json").exists()
 
 
