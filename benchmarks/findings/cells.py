@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.bench.results import is_stale
 from confide.bench.values import LEVEL, paired
 from confide.core import files
 from confide.evaluation.compare import holm
@@ -38,7 +39,14 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     ),
     "dual": ("cross_entropy", "focal", "dual_focal", "dual_focal_released"),
     "adafocal": ("cross_entropy", "adafocal", "adafocal_steps"),
-    "recipe": ("cross_entropy", "confide", "adaptive_difficulty", "adafocal", "difficulty_entropy"),
+    "recipe": (
+        "cross_entropy",
+        "cross_entropy_averaged",
+        "confide",
+        "adaptive_difficulty",
+        "adafocal",
+        "difficulty_entropy",
+    ),
 }
 """Methods of the table of each question, by the names of the grid."""
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -59,6 +67,11 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "dual": (("dual_focal", "dual_focal_released"), ("dual_focal", "focal"), ("dual_focal_released", "focal")),
     "adafocal": (("adafocal_steps", "adafocal"),),
+    "recipe": (
+        ("confide", "cross_entropy"),
+        ("confide", "cross_entropy_averaged"),
+        ("cross_entropy_averaged", "cross_entropy"),
+    ),
 }
 """What each question compares: first less second, seed by seed."""
 COLUMNS = (
@@ -85,7 +98,7 @@ def read_cells(folder: Path, dataset: str = "cifar10", model: str = "resnet18") 
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for path in sorted((folder / "cells").glob("*.json")):
         one = files.read_json(path)
-        if (one["cell"]["dataset"], one["cell"]["model"]) == (dataset, model):
+        if (one["cell"]["dataset"], one["cell"]["model"]) == (dataset, model) and not is_stale(one):
             found.setdefault(str(one["cell"]["method"]["name"]), {})[int(one["cell"]["seed"])] = one
     return found
 

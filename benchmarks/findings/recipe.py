@@ -123,7 +123,7 @@ def _p(value: float) -> str:
 def check_table(found: Sequence[Point], why: str = "") -> str:
     """The target as a table, with a sentence on how it stands, and why where it is missed."""
     if not found:
-        return ""
+        return sentence(found)
     lines = ["| asked | found | |", "| --- | --- | --- |"]
     lines += [f"| {one.asked} | {one.found} | **{one.state}** |" for one in found]
     missed = [why] if why and any(one.state == MISSED for one in found[1:3]) else []

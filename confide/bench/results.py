@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from confide.bench.cell import FORMAT, read_predictions
+from confide.bench.plan import Cell
+from confide.bench.scales import lite_cells
 from confide.bench.values import Value
 from confide.core import files
 from confide.core.door import InputError
@@ -37,14 +39,15 @@ class Results:
 
     @cached_property
     def cells(self) -> dict[str, tuple[Path, Result]]:
-        """Every cell by name, with its folder; a later folder wins."""
+        """Every cell by name, with its folder; a later folder wins, and stale cells count as not there."""
         found: dict[str, tuple[Path, Result]] = {}
         for folder in self.folders:
             for path in sorted((folder / "cells").glob("*.json")):
                 result = files.read_json(path)
                 if not isinstance(result, dict) or result.get("format") != FORMAT:
                     raise InputError(f"{path} must be a cell of format '{FORMAT}'; make it again")
-                found[str(result["name"])] = (folder, result)
+                if not is_stale(result):
+                    found[str(result["name"])] = (folder, result)
         return found
 
     def check_alike(self) -> None:
@@ -87,6 +90,20 @@ class Results:
         """Difficulty scores, where they are there."""
         path = self.prepared / f"{dataset}-{kind}.parquet"
         return Scores.load(path) if path.exists() else None
+
+
+@lru_cache
+def _planned() -> dict[str, Cell]:
+    return {cell.name: cell for cell in lite_cells()}
+
+
+def is_stale(result: Result) -> bool:
+    """Whether a cell of the grid was made when its method was another: its loss, options, scores or calibrator."""
+    cell = _planned().get(str(result.get("name")))
+    if cell is None or "key" not in result:
+        return False
+    same = replace(cell, settings=result["cell"]["settings"])
+    return bool(same.keys) and result["key"] not in same.keys
 
 
 def scaled(metric: str, value: float) -> float:

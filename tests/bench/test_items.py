@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from confide.bench.item import Item, Outcome, reported
 from confide.bench.methods import method
 from confide.bench.results import Results
 from confide.bench.running import run_item
+from confide.bench.scales import lite_cells
 from confide.bench.values import Value, summaries
 from confide.bench.work import Place
 from confide.bench.writing import escaped, markdown, write
@@ -117,6 +119,15 @@ def test_a_second_network_does_not_replace_the_first_in_a_table(tmp_path):
         files.write_json(tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell})
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a")[0]["name"] == "resnet18"
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a", "resnet34")[0]["name"] == "resnet34"
+
+
+def test_a_cell_of_a_method_that_changed_since_is_not_there(tmp_path):
+    cell = next(one for one in lite_cells() if one.name == "cifar10-resnet18-focal-s0")
+    short = replace(cell, settings={**cell.settings, "epochs": 8})
+    for one, there in ((cell, True), (short, True), (replace(cell, method=replace(cell.method, options={})), False)):
+        result = {"format": "bench-cell/1", "name": one.name, "key": one.key, "cell": one.as_dict()}
+        files.write_json(tmp_path / "cells" / "one.json", result)
+        assert (cell.name in Results((tmp_path,), tmp_path).cells) == there
 
 
 def test_latex_and_markdown_escape_what_they_must():
