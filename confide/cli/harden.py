@@ -17,7 +17,7 @@ EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", nargs="?", help="dataset word or path, to export its hard samples")
     parser.add_argument("--scores", required=True, help="scores of `confide score`")
-    parser.add_argument("--split", default="train", help="split that was scored (default: train)")
+    parser.add_argument("--split", default="train", help="split that was scored, or all (default: train)")
     parser.add_argument("--fraction", type=float, default=0.1, help="share of the samples to keep (default: 0.1)")
     parser.add_argument("--stratify", action="store_true", help="the same share of every class")
     parser.add_argument(
@@ -61,13 +61,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
-    from confide import data, difficulty
+    from confide import difficulty
     from confide.cli.harden_export import export
+    from confide.cli.score_sources import load_split
     from confide.core.door import InputError
 
     if not args.data:
         raise InputError("exporting hard samples needs the data they come from; give DATA before the options")
-    dataset = data.load_dataset(args.data)
+    dataset = load_split(args.data, args.split)
     rows = _features(args, dataset)
     hard = difficulty.harden(
         scores, fraction=args.fraction, stratify=args.stratify, features=rows, similarity=args.similarity

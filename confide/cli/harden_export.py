@@ -22,6 +22,12 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
     """Write the chosen samples; the card comes last, so its presence means the benchmark is whole."""
     part = dataset.split(split)
     ids = hard.scores.ids[hard.rows]
+    absent = ~np.isin(ids.astype(np.str_), part.ids.astype(np.str_))
+    if absent.any():
+        raise InputError(
+            f"{absent.sum()} of {len(ids)} hard samples are not in the split '{split}', first {str(ids[absent][0])!r}; "
+            "name the split that was scored with --split, or --split all"
+        )
     rows = rows_of(ids, part.ids, f"split '{split}' of the data")
     values = hard.scores.values[hard.rows]
     if out.suffix == ".parquet":

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="dataset word or path; or features: .npz, .parquet, shard folder")
     parser.add_argument("--method", action="append", help="difficulty word, several allowed (default: rmd)")
     parser.add_argument("--features", default=None, help="extractor word (default: cached, else efficientnet_lite0)")
-    parser.add_argument("--split", default="train", help="split to score (default: train)")
+    parser.add_argument("--split", default="train", help="split to score, or all of them (default: train)")
     parser.add_argument("--fit-split", default=None, help="split to fit on (default: the one scored)")
     parser.add_argument("--labels", default="given", choices=("given", "predicted", "min"), help="class to measure to")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the method")

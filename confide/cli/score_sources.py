@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from confide import data, difficulty, features
 from confide.cli.given import load_predictions
-from confide.core.door import InputError, OptionError, did_you_mean
+from confide.core.door import InputError, MissingExtra, OptionError, did_you_mean
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Ids, Split
 from confide.core.registry import Method
+
+MOST_PIXELS, POOLED = 3072, 16
 
 
 @dataclass(eq=False)
@@ -130,18 +133,35 @@ class Sources:
         if word.startswith("model:"):
             from confide import training  # noqa: F401  (reads checkpoints)
         cache = Path(self.args.cache) if self.args.cache else Path(self.args.out).with_suffix(".features")
-        return features.extract(
-            word,
-            self.dataset,
-            split,
-            out=cache / f"{split}-{role}" if augment is not None else cache / split,
-            batch_size=self.args.batch_size,
-            device=self.args.device,
-            workers=self.args.workers,
-            dtype="float16",
-            augment=augment,
-            **plain_options(self.args.feature_option),
-        )
+        try:
+            return features.extract(
+                word,
+                self.dataset,
+                split,
+                out=cache / f"{split}-{role}" if augment is not None else cache / split,
+                batch_size=self.args.batch_size,
+                device=self.args.device,
+                workers=self.args.workers,
+                dtype="float16",
+                augment=augment,
+                **self._feature_options(word, split),
+            )
+        except MissingExtra as error:
+            if self.args.features or self.dataset.kind != "image":
+                raise
+            raise InputError(f"{error}; or take the pixels alone, which tell less: --features pixels") from None
+
+    def _feature_options(self, word: str, split: str) -> dict[str, Any]:
+        """Options of the extractor; the covariance of very many pixels would take hours, so they are pooled."""
+        options = plain_options(self.args.feature_option)
+        assert self.dataset is not None
+        if word != "pixels" or "size" in options or self.dataset.kind != "image":
+            return options
+        if math.prod(self.dataset.split(split).inputs.shape[1:]) <= MOST_PIXELS:
+            return options
+        note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
+        self.notes += [] if note in self.notes else [note]
+        return {**options, "size": POOLED}
 
 
 def open_sources(args: argparse.Namespace) -> Sources:
@@ -152,9 +172,40 @@ def open_sources(args: argparse.Namespace) -> Sources:
         if (given.labels < 0).all():
             raise InputError(f"{path} must have labels beside its features; add a column 'label'")
         return Sources(args, None, given)
-    dataset = data.load_dataset(args.data)
-    notes = [f"{len(dataset.set_aside)} inputs could not be read and were set aside"] if dataset.set_aside else []
-    return Sources(args, dataset, None, notes)
+    dataset = load_split(args.data, args.split)
+    return Sources(args, dataset, None, [*_set_aside(dataset), *_cut_off(dataset, args.split)])
+
+
+def load_split(source: str, split: str) -> Dataset:
+    """The dataset; for the split `all` its samples as one, where it has no splits of its own."""
+    if split != "all":
+        return data.load_dataset(source)
+    dataset = data.load_dataset(source, val_fraction=0, test_fraction=0)
+    own = [name for name, part in dataset.splits.items() if len(part)]
+    if own != ["train"]:
+        raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
+    return replace(dataset, splits={"all": dataset.train})
+
+
+def _set_aside(dataset: Dataset) -> list[str]:
+    names = [name for name, _ in dataset.set_aside]
+    if not names:
+        return []
+    inputs = "1 input" if len(names) == 1 else f"{len(names):,} inputs"
+    return [f"{inputs} could not be read: {', '.join(names[:3])}{', ...' * (len(names) > 3)}"]
+
+
+def _cut_off(dataset: Dataset, split: str) -> list[str]:
+    """Whoever scores a folder of their own wants every sample, and may not know that some were cut off."""
+    made = dataset.provenance.get("splits", {})
+    others = [name for name, how in made.items() if name != split and str(how).startswith("cut from")]
+    if split not in made or not others:
+        return []
+    n, total = len(dataset.split(split)), sum(len(part) for part in dataset.splits.values())
+    return [
+        f"{n:,} of {total:,} samples were scored: {' and '.join(others)} were cut off for evaluation; "
+        "--split all scores every one"
+    ]
 
 
 def is_features(path: Path) -> bool:

@@ -143,13 +143,14 @@ def _rows_of(shard: int, n: int, size: int) -> NDArray[np.intp]:
 def _check_same(folder: Path, facts: dict[str, Any]) -> None:
     """A folder belongs to one extraction; another one must not be mixed into it."""
     plan = folder / "plan.json"
-    if plan.exists():
+    # A plan without rows is what a failed start leaves, such as one without the extractor's package.
+    if plan.exists() and any(folder.glob("rows-*.npy")):
         found = files.read_json(plan)
         for name, value in facts.items():
             if found.get(name) != value:
                 raise InputError(
                     f"{folder} holds another extraction: {name} is {found.get(name)!r} there and {value!r} here; "
-                    "choose another folder"
+                    "choose another folder (--cache on the command line), or remove this one"
                 )
     else:
         files.write_json(plan, facts)

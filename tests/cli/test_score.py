@@ -1,7 +1,9 @@
 import json
+import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from confide.cli.main import main
 from confide.core import files
@@ -215,3 +217,50 @@ def test_harden_shows_errors_by_band_and_writes_groups(made, capsys):
 def test_a_cluster_refuses_what_looks_at_single_samples(tmp_path, capsys, flags):
     assert main(["score", str(tmp_path), "--engine", "ray", *flags, "-o", str(tmp_path / "out")]) == 1
     assert f"takes no {flags[0]}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Sixty coloured pictures of two classes, two of them in the other's folder, and one that cannot be read."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for number in range(60):
+        pixels = draw.integers(0, 80, (40, 40, 3), dtype=np.uint8)
+        pixels[:, :20] += np.uint8(150 * (number % 2))
+        folder = tmp_path / "photos" / ("left", "right")[number % 2 if number not in (7, 20) else 1 - number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"my picture {number}.png")
+    (tmp_path / "photos" / "left" / "broken.png").write_bytes(b"nonsense")
+    return tmp_path
+
+
+def test_a_folder_of_ones_own_is_scored_whole_when_asked(photos, capsys):
+    command = ["score", "photos", "--features", "pixels", "--gallery", "none"]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "note: 48 of 60 samples were scored: val and test were cut off for evaluation; --split all" in told
+    assert "note: 1 input could not be read: left/broken.png" in told
+    assert "note: images were pooled to 16 x 16 pixels; --feature-option size=N keeps more" in told
+    assert main([*command, "--split", "all", "--find-label-errors", "suspects.csv", "-o", "all.parquet"]) == 0
+    assert "samples were scored" not in capsys.readouterr().out
+    assert len(Scores.load(photos / "all.parquet")) == 60
+    suspects, _ = files.read_table(photos / "suspects.csv")
+    assert {str(one) for one in suspects["id"]} == {"left/my picture 7.png", "right/my picture 20.png"}
+    assert main(["harden", "photos", "--scores", "all.parquet", "--fraction", "0.5", "-o", "hard"]) == 1
+    assert "hard samples are not in the split 'train'" in capsys.readouterr().err
+    assert (
+        main(["harden", "photos", "--split", "all", "--scores", "all.parquet", "--fraction", "0.5", "-o", "hard"]) == 0
+    )
+    assert main(["score", "fashion-sample", "--split", "all"]) == 1
+    assert "splits of its own" in capsys.readouterr().err
+
+
+def test_without_the_usual_extractor_pixels_are_named_and_its_folder_stays_free(photos, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    assert main(["score", "photos"]) == 1
+    error = capsys.readouterr().err
+    assert "efficientnet_lite_pytorch" in error
+    assert error.rstrip().endswith("or take the pixels alone, which tell less: --features pixels")
+    assert main(["score", "photos", "--features", "efficientnet_lite0"]) == 1
+    assert "--features pixels" not in capsys.readouterr().err
+    assert main(["score", "photos", "--features", "pixels", "--gallery", "none"]) == 0
