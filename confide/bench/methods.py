@@ -67,13 +67,12 @@ QUESTIONS = (
     Method("difficulty_md", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="md"),
     Method("difficulty_kmeans", "difficulty_entropy", {"alpha": 0.3}, difficulty=True, scores="kmeans"),
     Method("group_dro", "group_dro", {"num_groups": 2}, difficulty=True),
-    Method("cross_entropy_averaged", training={"average": 1.0, "mirror": True}, shifted=True),
     Method("kde_xe_fixed", "kde_xe", {"weight": 0.3, "bandwidth": 0.1}),
 )
 """Variants that answer a question: normalisation and strength of difficulty weights, constant weights of the same
 mean strength (0.17 and 0.29 are those of ranks with T = 0.3 and alpha 0.6 and 1.0), AdaFocal's updates, the score of
 selective AU and its weights without a gradient, the measure of difficulty, the worst of two groups of difficulty,
-cross-entropy with the averages of the recipe, KDE-XE without a bandwidth chosen anew for every batch."""
+KDE-XE without a bandwidth chosen anew for every batch."""
 
 SWEEP = tuple(
     Method(f"selective_au_{coverage}_{smoothing}", "selective_au", {"coverage": coverage, "smoothing": smoothing})
