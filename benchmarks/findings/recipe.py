@@ -18,7 +18,8 @@ from confide.core import files
 Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """Results by method and seed."""
 
-OWN, PLAIN = "confide", "cross_entropy"
+OWN, FIRST, PLAIN = "confide", "cross_entropy_averaged", "cross_entropy"
+"""The recipe, the recipe as the first round of the rule left it, and what both must not fall behind."""
 SEEDS, LEAST = 5, 4
 """Of so many seeds the calibration test must leave so many standing."""
 MET, MISSED, OPEN = "met", "missed", "open"
@@ -33,18 +34,21 @@ class Point:
     state: str
 
 
-def points(cells: Cells, together: float = math.nan) -> list[Point]:
+def points(cells: Cells, together: float = math.nan, method: str = OWN) -> list[Point]:
     """The target, point by point; none where the recipe has no cells.
 
     Args:
         together: the calibration test's p on all seeds of the recipe together, NaN where it is not known.
+        method: whose cells are the recipe's; the first round's is not ranked beside what came after it.
     """
-    own = cells.get(OWN, {})
+    cells = {name: some for name, some in cells.items() if name != OWN or method == OWN}
+    own = cells.get(method, {})
     if not own:
         return []
     stage = str(next(iter(own.values()))["method"]["calibrator"])
     found = [_accuracy(own, cells.get(PLAIN, {})), _each_seed(own, stage), _all_seeds(own, together)]
-    found += [_rank(cells, stage, "nll", "NLL", 1.0, 4), _rank(cells, stage, "aurc", "AURC x 1000", 1000.0, 2)]
+    for word, title, scale, digits in (("nll", "NLL", 1.0, 4), ("aurc", "AURC x 1000", 1000.0, 2)):
+        found.append(_rank(cells, method, stage, word, title, scale, digits))
     return found
 
 
@@ -85,19 +89,19 @@ def _all_seeds(own: Mapping[int, Any], together: float) -> Point:
     return Point(asked, f"p {together:.3f} over {len(own)} seeds", state)
 
 
-def _rank(cells: Cells, stage: str, word: str, title: str, scale: float, digits: int) -> Point:
+def _rank(cells: Cells, method: str, stage: str, word: str, title: str, scale: float, digits: int) -> Point:
     """Rank of the recipe's mean among the main table's methods; every other one shows the better of its two stages."""
     means = {}
     for name, some in ((one.name, cells[one.name]) for one in METHODS if one.name in cells):
-        stages = (stage,) if name == OWN else ("raw", "temperature")
+        stages = (stage,) if name == method else ("raw", "temperature")
         several = [_values(some, one, word, scale) for one in stages]
         means[name] = min((np.mean(list(one.values())), one) for one in several)[1]
     order = sorted(means, key=lambda name: float(np.mean(list(means[name].values()))))
-    rank = order.index(OWN) + 1
-    told = f"rank {rank} of {len(order)}: {_spread(means[OWN], digits)}"
+    rank = order.index(method) + 1
+    told = f"rank {rank} of {len(order)}: {_spread(means[method], digits)}"
     rival = order[0] if rank > 1 else order[1] if len(order) > 1 else None
     if rival is not None:
-        test = paired(means[OWN], means[rival])
+        test = paired(means[method], means[rival])
         which = "the best is" if rank > 1 else "the next is"
         told += f"; {which} `{rival}` with {_spread(means[rival], digits)}"
         if test.seeds:
@@ -120,19 +124,19 @@ def _p(value: float) -> str:
     return f" (p {value:.2g})" if math.isfinite(value) else " (no test)"
 
 
-def check_table(found: Sequence[Point], why: str = "") -> str:
+def check_table(found: Sequence[Point], why: str = "", name: str = f"The recipe `{OWN}`") -> str:
     """The target as a table, with a sentence on how it stands, and why where it is missed."""
     if not found:
-        return sentence(found)
+        return sentence(found, name)
     lines = ["| asked | found | |", "| --- | --- | --- |"]
     lines += [f"| {one.asked} | {one.found} | **{one.state}** |" for one in found]
     missed = [why] if why and any(one.state == MISSED for one in found[1:3]) else []
-    return "\n".join([*lines, "", sentence(found), *missed])
+    return "\n".join([*lines, "", sentence(found, name), *missed])
 
 
-def where_the_gap_is(cells: Cells) -> str:
+def where_the_gap_is(cells: Cells, method: str = OWN) -> str:
     """How much of the confidence less accuracy that the calibrator leaves was there on val, in one sentence."""
-    own = cells.get(OWN, {})
+    own = cells.get(method, {})
     if not own:
         return ""
     stage = str(next(iter(own.values()))["method"]["calibrator"])
@@ -154,16 +158,16 @@ def where_the_gap_is(cells: Cells) -> str:
     )
 
 
-def sentence(found: Sequence[Point]) -> str:
+def sentence(found: Sequence[Point], name: str = f"The recipe `{OWN}`") -> str:
     """How the target stands."""
     if not found:
-        return "The recipe `confide` has not been run on the grid yet."
+        return f"{name} has not been run on the grid yet."
     by_state = {state: [one.asked for one in found if one.state == state] for state in (MET, MISSED, OPEN)}
     if not by_state[MISSED] and not by_state[OPEN]:
-        return f"The recipe `confide` meets its target on CIFAR-10: {'; '.join(by_state[MET])}."
+        return f"{name} meets its target on CIFAR-10: {'; '.join(by_state[MET])}."
     said = "misses its target" if by_state[MISSED] else "has not shown its target yet"
     parts = [f"{state}: {'; '.join(asked)}" for state, asked in by_state.items() if asked]
-    return f"The recipe `confide` {said} on CIFAR-10. {'. '.join(part[0].upper() + part[1:] for part in parts)}."
+    return f"{name} {said} on CIFAR-10. {'. '.join(part[0].upper() + part[1:] for part in parts)}."
 
 
 def not_learnt(cells: Cells, dataset: str = "cifar10") -> list[str]:
@@ -177,12 +181,12 @@ def not_learnt(cells: Cells, dataset: str = "cifar10") -> list[str]:
     return found
 
 
-def together_of(tables: Path) -> float:
+def together_of(tables: Path, method: str = OWN) -> float:
     """The p of all seeds together, from the main table; NaN where it is not there."""
     path = tables / "main.parquet"
     if not path.exists():
         return math.nan
     columns, _ = files.read_table(path)
-    at = (columns["dataset"] == "cifar10") & (columns["method"] == OWN)
+    at = (columns["dataset"] == "cifar10") & (columns["method"] == method)
     at &= columns["quantity"] == "p of all seeds together, temperature"
     return float(columns["mean"][at][0]) if at.any() else math.nan

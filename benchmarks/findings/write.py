@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.findings import recipe
-from benchmarks.findings.cells import cell_tables, markdown, read_cells
+from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.trials import rows_of
 from confide import calibrators
@@ -51,13 +51,19 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
         found = read_cells(cells)
         made |= cell_tables(found)
         made |= recorded_tables(cells)
-        made["recipe-check"] = recipe.check_table(
-            recipe.points(found, recipe.together_of(tables)), recipe.where_the_gap_is(found)
-        )
+        made["recipe-check"] = _check(found, tables, recipe.OWN, f"The recipe `{recipe.OWN}`")
+        first = "The recipe of the first round"
+        made["recipe-check-first"] = _check(found, tables, recipe.FIRST, first) if recipe.FIRST in found else ""
     page = path.read_text(encoding="utf-8")
     for name, table in made.items():
         page = filled(page, name, table)
     files.write_text(path, page)
+
+
+def _check(cells: Cells, tables: Path, method: str, name: str) -> str:
+    """How a recipe stands to the target."""
+    found = recipe.points(cells, recipe.together_of(tables, method), method)
+    return recipe.check_table(found, recipe.where_the_gap_is(cells, method), name)
 
 
 def filled(page: str, name: str, table: str) -> str:
