@@ -87,7 +87,7 @@ def _error(view: View) -> Tile | None:
             f"A perfectly calibrated model tested on {count(error.n)} {view.unit} shows {points(error.chance)} "
             f"by chance, up to {points(error.chance_high)} (grey)."
         )
-        inside = error.value < error.chance_high
+        inside = error.value <= error.chance_high * (1 + 1e-9)  # of a single sample both are the same number
         meaning += " What is left cannot be told from chance." if inside else " The error is more than chance explains."
     return Tile(
         f"Calibration error {when(view.final)}",

@@ -68,11 +68,12 @@ def _only_label(view: View) -> str | None:
 
 
 def _one_class(view: View, accuracy: Measurement, label: str) -> Verdict:
+    who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
     if math.isfinite(accuracy.low) and math.isfinite(accuracy.high):
         interval = f" ({fixed(100 * accuracy.low, 0)} to {fixed(100 * accuracy.high, 0)})"
     return Verdict(
-        f"All {count(accuracy.n)} test labels are '{label}', so calibration cannot be judged; accuracy is "
+        f"{who} '{label}', so calibration cannot be judged; accuracy is "
         f"{percent(accuracy.value)}{interval}, and a test set with every class is needed."
     )
 

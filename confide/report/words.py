@@ -106,14 +106,14 @@ def tip(word: str, meaning: str) -> Markup:
     return Markup(markup).format(word, meaning)
 
 
-def share_words(share: float) -> str:
-    """A share as `one image in seven` would need: the nearest `one in n`, or per cent."""
+def share_words(share: float, unit: str) -> str:
+    """A share of samples: the nearest `one in seven samples`, or `28.6 % of the samples`."""
     if share <= 0:
-        return percent(share, 1)
+        return f"{percent(share, 1)} of the {unit}"
     whole = round(1 / share)
     names = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
     near = abs(share * whole - 1) < 0.05
-    return f"one in {names[whole]}" if near and whole in names else percent(share, 1)
+    return f"one in {names[whole]} {unit}" if near and whole in names else f"{percent(share, 1)} of the {unit}"
 
 
 def score_name(score: str) -> str:

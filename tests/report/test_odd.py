@@ -12,6 +12,7 @@ from confide.core.results import Curve, Evaluation, Measurement, Sample
 from confide.report import render_report
 from confide.report.sections.diagram import bins_of, finding
 from confide.report.view import View
+from confide.report.words import share_words
 
 
 def words(html: str) -> str:
@@ -175,3 +176,19 @@ def test_several_calibrators_are_all_in_the_table(evaluation):
         about={**evaluation.about, "chosen_stage": "isotonic", "focus": "adafocal"},
     )
     assert (View(chosen).after, View(chosen).focus) == ("isotonic", "adafocal")
+
+
+def test_a_single_sample_claims_nothing():
+    from confide import Predictions, evaluate
+
+    text = check(evaluate(Predictions([[2.0, 1.0, 0.0]], [1])))
+    assert "The only test label is" in text
+    assert "What is left cannot be told from chance." in text
+    assert "more than chance explains" not in text
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.14, "one in seven samples"), (0.286, "28.6 % of the samples"), (0.0, "0.0 % of the samples")]
+)
+def test_a_share_is_told_as_a_sentence_needs_it(share, told):
+    assert share_words(share, "samples").replace("\u202f", " ") == told

@@ -123,7 +123,7 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     halving = view.find("halving_rejection", stage=focus.stage)
     title = "Error rate by accepted share"
     if halving:
-        title = f"Setting aside {share_words(halving.value)} {view.unit} halves the error rate"
+        title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
     keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
     rows = [
