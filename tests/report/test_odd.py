@@ -11,6 +11,7 @@ import pytest
 from confide.core.results import Curve, Evaluation, Measurement, Sample
 from confide.report import render_report
 from confide.report.sections.diagram import bins_of, finding
+from confide.report.sections.made import made_section
 from confide.report.view import View
 from confide.report.words import share_words
 
@@ -192,3 +193,20 @@ def test_a_single_sample_claims_nothing():
 )
 def test_a_share_is_told_as_a_sentence_needs_it(share, told):
     assert share_words(share, "samples").replace("\u202f", " ") == told
+
+
+def test_data_are_told_by_name_sizes_and_origin():
+    data = {
+        "name": "photos",
+        "where": "my/photos",
+        "options": {"size": 32},
+        "counts": {"train": 8000, "val": 1000},
+        "splits": {"train": "as given", "val": "cut from 'train', stratified, fraction 0.1"},
+        "metadata": {"source": "my camera", "script": "tool.py"},
+        "fingerprint": "2f4b",
+    }
+    facts = dict(made_section(View(Evaluation((), about={"data": data}))).facts)
+    assert facts["Data"] == (
+        "photos; my/photos; 8,000 train, 1,000 val; val cut from 'train', stratified, fraction 0.1; my camera; 2f4b"
+    )
+    assert dict(made_section(View(Evaluation((), about={"data": "cifar10"}))).facts)["Data"] == "cifar10"

@@ -62,7 +62,8 @@ def made_section(view: View) -> Made:
     known = [*(k for k in NAMES if k in about), *(k for k in about if k not in NAMES and k not in SHOWN_APART)]
     if isinstance(about.get("commit"), str):
         about["commit"] = about["commit"][:12]
-    facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), _words(about[k])) for k in known]
+    shape = {"data": _data}
+    facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), shape.get(k, _words)(about[k])) for k in known]
     facts.append(("Classes", _classes(about.get("class_names") or ())))
     facts.append(("Versions", _words(about.get("versions"))))
     facts.append(("Timings", _timings(about.get("timings"))))
@@ -70,6 +71,19 @@ def made_section(view: View) -> Made:
     empty = Empty("No commands were recorded", "The evaluation was made from Python, or by hand.")
     shown = tuple((name, words) for name, words in facts if words)
     return Made(tuple(str(c) for c in commands), shown, _yaml(config) if config else "", empty)
+
+
+def _data(value: Any) -> str:
+    """Name, place, sizes, how splits were made, where from, fingerprint; the rest stands in evaluation.json."""
+    if not isinstance(value, Mapping) or "name" not in value:
+        return _words(value)
+    counts, splits = value.get("counts"), value.get("splits")
+    sizes = ", ".join(f"{count(n)} {split}" for split, n in counts.items()) if isinstance(counts, Mapping) else ""
+    made = isinstance(splits, Mapping) and {k: v for k, v in splits.items() if v != "as given"}
+    metadata = value.get("metadata")
+    origin = metadata.get("source") if isinstance(metadata, Mapping) else None
+    told = [value["name"], value.get("where"), sizes, made or None, origin, value.get("fingerprint")]
+    return "; ".join(words for part in told if (words := _words(part)))
 
 
 def _classes(names: Any) -> str:

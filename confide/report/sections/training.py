@@ -18,6 +18,7 @@ TITLES = {
     "train_loss": ("Training loss", "Nats", 1),
     "val_loss": ("Validation loss", "Nats", 1),
     "val_nll": ("Validation NLL", "Nats", 1),
+    "val_brier": ("Validation Brier", "Sum over classes", 1),
     "val_ece": ("Validation ECE", "Points", 100),
     "ece": ("Validation ECE", "Points", 100),
     "val_accuracy": ("Validation accuracy", "Per cent", 100),
