@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
-from itertools import chain
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class WeightAverage:
     """Mean of the weights, a <- a + s (w - a): the plain mean of the first steps, then with a memory of `reach` steps.
 
-    Running statistics of batch norms are averaged as weights are; counters are copied.
+    `settle` must be called before the mean predicts: it measures the statistics of batch norms anew. Those of the steps
+    belong to other weights; their variances are too large for weights whose noise has averaged out (a mean over three
+    epochs of a ResNet-18 kept 63 % on CIFAR-10 with them, where the weights themselves had 92 %).
     """
 
     def __init__(self, model: nn.Module, reach: float) -> None:
@@ -27,15 +30,30 @@ class WeightAverage:
         """Take in the weights of one more step; all on the device, where a captured graph can repeat it."""
         self.steps += 1
         share = (1 / self.steps).clamp_min(self.share)
-        live = list(chain(model.parameters(), model.buffers()))
-        own = list(chain(self.model.parameters(), self.model.buffers()))
-        moving = [i for i, value in enumerate(own) if value.is_floating_point()]
-        difference = torch._foreach_sub([live[i].detach() for i in moving], [own[i] for i in moving])
+        own: list[Tensor] = list(self.model.parameters())
+        live = [weights.detach() for weights in model.parameters()]
+        difference = list(torch._foreach_sub(live, own))
         torch._foreach_mul_(difference, share)
-        torch._foreach_add_([own[i] for i in moving], difference)
-        for i, value in enumerate(own):
-            if not value.is_floating_point():
-                value.copy_(live[i])
+        torch._foreach_add_(own, difference)
+        for value, latest in zip(self.model.buffers(), model.buffers(), strict=True):
+            value.copy_(latest)
+
+    @torch.no_grad()
+    def settle(self, batches: Iterable[Tensor]) -> None:
+        """Batch-norm statistics of the averaged weights themselves, as a mean over these batches."""
+        norms = [one for one in self.model.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
+        if not norms:
+            return
+        usual = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the plain mean of all batches
+            norm.train()
+        for inputs in batches:
+            self.model(inputs)
+        for norm, momentum in zip(norms, usual, strict=True):
+            norm.momentum = momentum
+            norm.eval()
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name, for a checkpoint."""

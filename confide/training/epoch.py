@@ -16,7 +16,7 @@ from confide.training import resume
 from confide.training.graph import GraphStep
 from confide.training.run import Run
 from confide.training.step import forward_backward, note_bad, set_rate, train_step
-from confide.training.validation import learn_from_validation
+from confide.training.validation import learn_from_validation, settle_average
 
 STEPS_BETWEEN_LOOKS = 20
 """Steps after which several processes ask the leading one whether a checkpoint is due."""
@@ -80,6 +80,7 @@ def after_step(run: Run, progress: Progress) -> None:
     state.step += 1
     inside = state.step < run.order.steps
     if inside and every and state.step % every == 0 and run.val_feed is not None:
+        settle_average(state, run.feed)
         learn_from_validation(state, run.val_feed, adapt=True)
     progress.step(1, _note(run))
     if inside:

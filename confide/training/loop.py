@@ -24,7 +24,7 @@ from confide.training.identity import first_difference, refuse_other
 from confide.training.run import Run, start
 from confide.training.settings import Settings
 from confide.training.trained import Trained, build_model
-from confide.training.validation import forward_all, learn_from_validation, summary
+from confide.training.validation import forward_all, learn_from_validation, settle_average, summary
 
 BETTER_HIGH = ("accuracy",)
 
@@ -100,6 +100,7 @@ def end_epoch(
         "train_loss": loss / count,
         "train_accuracy": hits / count,
     }
+    settle_average(state, run.feed)
     val_logits = None
     if run.val_feed is not None:
         val_logits = learn_from_validation(state, run.val_feed, adapt=not state.objective.update_every)

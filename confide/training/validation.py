@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,8 @@ from confide.training.feed import Feed
 from confide.training.state import State
 
 BINS = 15
+SETTLING = 4000
+"""Training samples from which batch norms of averaged weights take their statistics."""
 
 
 def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -36,6 +40,16 @@ def logits_of(
             parts.append((said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said)
     model.train(was_training)
     return torch.cat(parts)
+
+
+def settle_average(state: State, feed: Feed) -> None:
+    """Make the running mean of the weights, where one is kept, ready to predict: some training samples pass through."""
+    if state.average is None:
+        return
+    rows = np.unique(np.linspace(0, len(feed) - 1, min(len(feed), SETTLING)).astype(np.int64))
+    parts = np.array_split(rows, math.ceil(len(rows) / state.device.forward_batch))
+    with state.device.autocast():
+        state.average.settle(inputs for inputs, _ in feed.batches(parts))
 
 
 def forward_all(state: State, feed: Feed) -> Tensor:

@@ -36,9 +36,35 @@ def test_the_first_steps_are_a_plain_mean_and_later_ones_fade() -> None:
         assert_close(average.model[0].weight, torch.full((2, 2), wanted))
     batch_norm, own = model[1], average.model[1]
     assert int(own.num_batches_tracked) == int(batch_norm.num_batches_tracked) == 8
-    assert not torch.equal(own.running_mean, batch_norm.running_mean)
+    assert torch.equal(own.running_mean, batch_norm.running_mean)
     assert not own.training
     assert not any(p.requires_grad for p in average.model.parameters())
+
+
+def test_statistics_are_those_of_the_averaged_weights() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    average = WeightAverage(model, reach=2.0)
+    with torch.no_grad():
+        for sign in (1.0, -1.0):
+            model[0].weight.fill_(sign)
+            average.update(model)
+    batches = [torch.randn(50, 3), torch.randn(50, 3) + 1]
+    average.settle(batches)
+    norm, outputs = average.model[1], [average.model[0](batch) for batch in batches]
+    assert_close(norm.running_mean, torch.stack([out.mean(dim=0) for out in outputs]).mean(dim=0))
+    assert_close(norm.running_var, torch.stack([out.var(dim=0) for out in outputs]).mean(dim=0))
+    assert norm.momentum == 0.1
+    assert not any(one.training for one in average.model.modules())
+
+
+def test_a_training_measures_the_statistics_of_its_mean(bars: Dataset) -> None:
+    options = {**QUICK, "model": "preresnet56", "model_options": {}, "epochs": 1, "batch_size": 120, "average": 1.0}
+    trained = fit(bars, Settings(**options))
+    first = next(one for one in trained.model.modules() if isinstance(one, nn.BatchNorm2d))
+    seen: list[torch.Tensor] = []
+    first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    predict(trained, replace(bars.train), batch_size=120)
+    assert_close(first.running_mean, torch.stack([x.mean(dim=(0, 2, 3)) for x in seen]).mean(dim=0))
 
 
 def test_the_mean_is_what_is_validated_and_kept(bars: Dataset) -> None:
