@@ -127,6 +127,12 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        """One line for a console."""
+        split = f" on '{self.split}'" if self.split else ""
+        kind = "probabilities" if self.from_probabilities else "top-1 confidences" if self.top1 else "logits"
+        return f"<Predictions{split}: {len(self):,} samples, {self.num_classes} classes, {kind}>"
+
     @property
     def num_classes(self) -> int:
         """Number of classes; for top-1 records, as many as labels and predictions show."""

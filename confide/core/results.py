@@ -155,6 +155,16 @@ class Evaluation:
     where they are not over the samples), sections (those of the report, where it is not about everything)."""
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """One line for a console, of the first model; the whole would be tens of thousands of characters."""
+        first: dict[str, Measurement] = {}
+        for m in self.measurements:
+            if m.group is None:
+                first.setdefault(m.metric, m)
+        shown = [f"{word} {first[word].value:.4g}" for word in ("accuracy", "nll", "ece", "aurc") if word in first]
+        counts = [f"{len(getattr(self, name))} {name}" for name in ("measurements", "curves", "comparisons")]
+        return f"<Evaluation: {', '.join([*shown, *counts])}; write_report and .save keep it>"
+
     def find(self, metric: str, **where: Any) -> Measurement:
         """The first measurement of that metric whose fields are as given."""
         for m in self.measurements:

@@ -313,3 +313,12 @@ def test_real_data_frames(package):
     site = frames.Series(["a", "b"] * (len(labels) // 2))
     rows = confide.evaluate(found, by={"site": site}, score=frames.Series(logits.max(axis=1)), intervals=False)
     assert {"site=a", "site=b"} <= {row.group for row in rows.measurements}
+
+
+def test_a_console_shows_records_in_one_line():
+    predictions = Predictions([[2.0, 1.0], [0.0, 3.0], [1.0, 0.5]], [0, 1, 1], split="val")
+    assert repr(predictions) == "<Predictions on 'val': 3 samples, 2 classes, logits>"
+    assert "top-1 confidences" in repr(Predictions.from_top1([0, 1], [0, 0], [0.9, 0.6]))
+    told = repr(confide.evaluate(predictions))
+    assert told.startswith("<Evaluation: accuracy 0.6667, nll ")
+    assert len(told) < 200
