@@ -83,6 +83,11 @@ class Dataset:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     set_aside: tuple[tuple[str, str], ...] = ()
 
+    def __repr__(self) -> str:
+        """One line for a console."""
+        sizes = ", ".join(f"{name} {len(part):,}" for name, part in self.splits.items())
+        return f"<Dataset '{self.name}': {self.kind}, {self.num_classes} classes; {sizes}>"
+
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
@@ -160,6 +165,11 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __repr__(self) -> str:
+        """One line for a console."""
+        low, high = (self.values.min(), self.values.max()) if len(self) else (0.0, 0.0)
+        return f"<Scores by '{self.method}': {len(self):,} samples, {low:.4g} (easy) to {high:.4g} (hard)>"
 
     @property
     def mean(self) -> float:

@@ -69,3 +69,10 @@ def test_a_mean_that_is_rounding_beside_the_spread_is_zero():
     assert repr(Scores(np.arange(3), values - 1e-7, "rmd").mean) == "0.0"
     assert Scores(np.arange(3), values + 0.01, "rmd").mean == pytest.approx(0.01)
     assert Scores(np.arange(2), np.zeros(2), "rmd").mean == 0.0
+
+
+def test_a_console_shows_datasets_and_scores_in_one_line():
+    part = Split(np.zeros((3, 2)), np.array([0, 1, 0]), np.arange(3))
+    assert repr(Dataset("mine", "rows", {"train": part}, ("a", "b"))) == "<Dataset 'mine': rows, 2 classes; train 3>"
+    scores = Scores(np.arange(2), np.array([-1.5, 20.0]), "rmd")
+    assert repr(scores) == "<Scores by 'rmd': 2 samples, -1.5 (easy) to 20 (hard)>"
