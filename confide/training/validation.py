@@ -48,6 +48,8 @@ def settle_average(state: State, feed: Feed) -> None:
         return
     rows = np.unique(np.linspace(0, len(feed) - 1, min(len(feed), SETTLING)).astype(np.int64))
     parts = np.array_split(rows, math.ceil(len(rows) / state.device.forward_batch))
+    # Several processes share batches and statistics here as they do in a step.
+    parts = [part[state.world.own(len(part))] for part in parts]
     with state.device.autocast():
         state.average.settle(inputs for inputs, _ in feed.batches(parts))
 
