@@ -98,7 +98,7 @@ def gpu_report() -> list[str]:
         base = graph_milliseconds(found["torch"], leaf)
         for name in ("torch", *PER_SAMPLE):
             graph = base if name == "torch" else graph_milliseconds(found[name], leaf)
-            eager, ratio = eager_milliseconds(found[name], found["torch"], leaf, 15 if n == 256 else 3)
+            eager, ratio = eager_milliseconds(found[name], found["torch"], leaf, 45 if n == 256 else 3)
             times = f"{graph:.4f} | {graph / floor:.2f} | {graph / base:.2f} | {eager:.3f} | {ratio:.2f}"
             lines.append(f"| {name} | {times} |")
             print(size_line(n, num_classes, dtype), lines[-1], flush=True)
