@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 from confide import __version__
@@ -50,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 0
+    if verb[:1] != "-" and (near := get_close_matches(verb, VERBS, n=1)):
+        parser.error(f"no verb '{verb}'; did you mean '{near[0]}'?")
     parser.parse_args(words[:1])
     return 2
 

@@ -97,6 +97,7 @@ class Kept:
         self.labels: list[torch.Tensor] = []
         self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
         self.table: ClassTable | None = None
+        self.starts: set[str] = set()  # first id of each shard
         self.first: Predictions | None = None
 
     def add(self, shard: Predictions) -> None:
@@ -111,6 +112,7 @@ class Kept:
                 f"all shards must name the same classes in one order, got {shard.class_names} in shard {self.count} "
                 f"after {self.first.class_names}; give class indices"
             )
+        self._check_apart(shard)
         if shard.top1 is None and shard.given is None:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table
@@ -127,6 +129,21 @@ class Kept:
             self.others["ids"].append(shard.ids)
         if self.first is None:
             self.first = shard.take(np.arange(min(1, len(shard))))
+
+    def _check_apart(self, shard: Predictions) -> None:
+        """A folder may hold predictions of several splits or models: these are no shards of one set."""
+        if self.first is not None and shard.split != self.first.split:
+            raise InputError(
+                f"all shards must be of one split, got '{shard.split}' in shard {self.count} after "
+                f"'{self.first.split}'; name one file, or what they are together with --split"
+            )
+        # Ids that are words name a sample; those that are numbers may count rows of a shard.
+        if shard.ids.dtype.kind == "U" and str(shard.ids[0]) in self.starts:
+            raise InputError(
+                f"shards must hold different samples, got '{shard.ids[0]}' again in shard {self.count}; "
+                "is that another model? name one file"
+            )
+        self.starts.add(str(shard.ids[0]))
 
     def record(self) -> Predictions:
         """All shards as one record of facts."""

@@ -28,6 +28,8 @@ def load(path: str | Path) -> Evaluation:
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be an evaluation or a run folder, but it does not exist; check the path")
+    if path.suffix in (".parquet", ".npz", ".csv"):
+        raise InputError(f"{path} holds a table, not an evaluation; measure predictions first: confide evaluate {path}")
     if not path.is_dir():
         return _read(path)
     if (path / WHOLE).exists():

@@ -141,6 +141,7 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
         (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "columns 'id' and 'score'"),
         (["compare", "{}/fine.parquet", "{}/other.parquet"], "ids of 'other' differ"),
         (["compare", "{}/fine.parquet"], "at least two"),
+        (["report", "{}/fine.parquet"], "measure predictions first: confide evaluate"),
         (["operating-point", "{}/fine.parquet"], "give either --risk"),
         (["operating-point", "{}/fine.parquet", "--risk", "0.1", "--coverage", "0.5"], "give either --risk"),
     ],
@@ -150,3 +151,18 @@ def test_bad_input_is_one_line_and_status_one(folder, capsys, words, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("splits", "ids", "message"),
+    [
+        (("val", "test"), ("a", "b"), "all shards must be of one split, got 'val'"),
+        (("test", "test"), ("a", "a"), "'a0' again"),
+    ],
+)
+def test_a_folder_of_several_splits_or_models_is_no_set_of_shards(tmp_path, capsys, splits, ids, message):
+    for name, split, prefix in zip("xy", splits[::-1], ids, strict=True):
+        named = np.array([f"{prefix}{k}" for k in range(20)])
+        Predictions(torch.randn(20, 3), torch.arange(20) % 3, named, split).save(tmp_path / f"{name}.parquet")
+    assert main(["evaluate", str(tmp_path), "--no-intervals"]) == 1
+    assert message in capsys.readouterr().err

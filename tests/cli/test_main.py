@@ -92,3 +92,10 @@ def test_methods_are_listed_by_the_alphabet(capsys):
     words = re.findall(r"^  (\w+)\(", capsys.readouterr().out, re.M)
     assert len(words) > 20
     assert words == sorted(words)
+
+
+def test_a_verb_that_is_misspelt_is_guessed(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["evalute", "x"])
+    assert stopped.value.code == 2
+    assert "no verb 'evalute'; did you mean 'evaluate'?" in capsys.readouterr().err
