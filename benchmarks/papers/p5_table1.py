@@ -6,7 +6,7 @@ from confide.bench.figures import cells_of, clean, together
 from confide.bench.item import Item, Study, reported
 from confide.bench.values import Value
 
-OTHERS = ("cross_entropy", "brier", "mmce_weighted", "label_smoothing", "flsd53")
+OTHERS = ("cross_entropy", "brier", "mmce_weighted_released", "label_smoothing", "flsd53")
 METHODS = (*OTHERS, "adafocal")
 ORDER = "ece_mass; ece_mass, temperature; temperature"
 

@@ -153,7 +153,8 @@ def accuracy(dataset: Dataset, args: argparse.Namespace) -> None:
         train = float(trained.timings["train_seconds"].sum())
         print(
             f"resnet18, cross_entropy, {epochs} epochs of batch 512, seed {seed}: "
-            f"accuracy {100 * found['accuracy']:.2f} %, ECE {100 * found['ece']:.2f} %; training {train:.1f} s, with validation and set-up {wall:.1f} s"
+            f"accuracy {100 * found['accuracy']:.2f} %, ECE {100 * found['ece']:.2f} %; "
+            f"training {train:.1f} s, with validation and set-up {wall:.1f} s"
         )
 
 
