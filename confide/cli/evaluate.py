@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     check_not_shifted(args)
     from confide.core.records import Scores
     from confide.evaluation.evaluate import evaluate
-    from confide.evaluation.streaming import gather
+    from confide.evaluation.streaming import from_folder, gather
     from confide.report import write_report
 
     columns = [word for word in args.by or () if word not in ("class", "difficulty")]
@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
         title=args.title or name,
         commands=[args.command],
     )
-    if doubted := doubt(predictions, args.source):
+    # Of a folder of shards only facts are kept, so its first part is looked at once more.
+    first = next(from_folder(Path(args.source), args.split)) if Path(args.source).is_dir() else predictions
+    if doubted := doubt(first, args.source):
         evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")

@@ -59,6 +59,10 @@ def test_probabilities_that_are_called_logits_are_doubted(tmp_path, capsys, colu
     assert ("warning: every row of the logits in " in capsys.readouterr().out) == warned
     kept = Evaluation.load(tmp_path / "said-evaluation" / "evaluation.json").warnings
     assert any("call the column 'probs'" in one for one in kept) == warned
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "said.npz").rename(tmp_path / "shards" / "said.npz")
+    assert main(["evaluate", str(tmp_path / "shards"), "--metrics", "accuracy", "ece", "--no-intervals"]) == 0
+    assert ("warning: every row of the logits in " in capsys.readouterr().out) == warned
 
 
 def test_a_single_column_of_probabilities_called_logit_is_doubted(tmp_path, capsys):
