@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.cli.tables import print_json
-from confide.core.door import InputError, did_you_mean
-from confide.core.registry import Method, Registry
+
+if TYPE_CHECKING:
+    from confide.core.registry import Method, Registry
 
 EXAMPLE = "  confide list\n  confide list losses\n  confide list metrics --json"
 
@@ -30,6 +31,9 @@ FAMILIES = {
 
 def registry_of(family: str) -> Registry:
     """The registry of a family, filled by importing its room."""
+    from confide.core.door import InputError, did_you_mean
+    from confide.core.registry import Registry
+
     if family not in FAMILIES:
         raise InputError(f"no family named '{family}'; {did_you_mean(family, FAMILIES)}")
     module, name = FAMILIES[family]

@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from confide.cli.tables import print_json
-from confide.core.door import InputError
 
 EXAMPLE = """\
   confide run experiment.yaml --out runs/first
@@ -28,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
     from confide.cli.outcome import show_outcome
     from confide.config import load_config
+    from confide.core.door import InputError
     from confide.experiment import run as run_experiment
 
     if (args.config is None) == (args.recipe is None):
@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
 def with_changes(data: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     """The config with `field=value` or `field.inner=value` changed; values are read as YAML."""
     import yaml
+
+    from confide.core.door import InputError
 
     for change in changes:
         path, sign, text = change.partition("=")

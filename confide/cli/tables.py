@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from confide.core.files import plain
-
 NUMBER = re.compile(r"[<>±+−-]? ?\.?\d|-?$|nan|inf")
 
 
@@ -25,4 +23,6 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
+    from confide.core.files import plain  # brings torch, and --help needs none
+
     print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))

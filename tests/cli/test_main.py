@@ -94,6 +94,18 @@ def test_methods_are_listed_by_the_alphabet(capsys):
     assert words == sorted(words)
 
 
+def test_no_verb_needs_torch_to_explain_itself():
+    code = (
+        "import contextlib, io, sys; from confide.cli.main import VERBS, main\n"
+        "for verb in VERBS:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        main([verb, '--help'])\n"
+        "    assert 'torch' not in sys.modules, verb"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_verb_that_is_misspelt_is_guessed(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["evalute", "x"])
