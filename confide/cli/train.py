@@ -18,22 +18,22 @@ EXAMPLE = """\
   confide train fashion-sample --grid loss=cross_entropy,focal --grid seed=0,1,2 --workers 2 --out runs/grid
   torchrun --nproc-per-node 2 -m confide train fashion-sample --out runs/two"""
 
-# Flag -> (field of the settings, kind).
-FLAGS: dict[str, tuple[str, Any]] = {
-    "model": ("model", str),
-    "loss": ("loss", str),
-    "epochs": ("epochs", int),
-    "batch-size": ("batch_size", int),
-    "optimizer": ("optimizer", str),
-    "learning-rate": ("learning_rate", float),
-    "weight-decay": ("weight_decay", float),
-    "schedule": ("schedule", str),
-    "augment": ("augment", str),
-    "label-noise": ("label_noise", float),
-    "choose": ("choose", str),
-    "seed": ("seed", int),
-    "device": ("device", str),
-    "precision": ("precision", str),
+# Flag -> (field of the settings, kind, what it is; its value in the preset `quick`).
+FLAGS: dict[str, tuple[str, Any, str]] = {
+    "model": ("model", str, "network: confide list models (small_cnn)"),
+    "loss": ("loss", str, "confide list losses (cross_entropy)"),
+    "epochs": ("epochs", int, "passes over the training samples (10)"),
+    "batch-size": ("batch_size", int, "samples a step (128)"),
+    "optimizer": ("optimizer", str, "sgd, adamw or adam (sgd)"),
+    "learning-rate": ("learning_rate", float, "the highest of the schedule (0.1)"),
+    "weight-decay": ("weight_decay", float, "pull of all weights to zero (0.0005)"),
+    "schedule": ("schedule", str, "of the learning rate: constant, step, cosine, one_cycle (one_cycle)"),
+    "augment": ("augment", str, "of images: none, flip, crop or crop_flip (none)"),
+    "label-noise": ("label_noise", float, "share of training labels replaced by another class (0)"),
+    "choose": ("choose", str, "weights kept: last epoch, or the best on val by nll, brier, accuracy (last)"),
+    "seed": ("seed", int, "of everything random (0)"),
+    "device": ("device", str, "cpu or cuda (auto: a GPU where there is one)"),
+    "precision": ("precision", str, "of the forward pass: float32, bfloat16, float16 (auto: bfloat16 on a GPU)"),
 }
 
 
@@ -46,8 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe", default=None, help="loss, difficulty, averages and calibrator of a built-in recipe: confide"
     )
-    for flag, (field, kind) in FLAGS.items():
-        parser.add_argument(f"--{flag}", type=kind, default=None, help=f"setting '{field}'")
+    for flag, (_, kind, meaning) in FLAGS.items():
+        parser.add_argument(f"--{flag}", type=kind, default=None, help=meaning)
     parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3"
@@ -118,7 +118,7 @@ def _recipe_settings(name: str) -> dict[str, Any]:
 
 def _flagged(args: argparse.Namespace) -> dict[str, Any]:
     """The settings given by flags of their own."""
-    given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _) in FLAGS.items()}
+    given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _, _) in FLAGS.items()}
     given |= {"deterministic": args.deterministic or None, "record": args.record}
     return {field: value for field, value in given.items() if value is not None}
 

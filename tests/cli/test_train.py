@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +142,14 @@ def test_a_grid_in_local_processes(images: str, tmp_path: Path, capsys: pytest.C
     answers = json.loads(capsys.readouterr().out)
     assert len(answers) == 4
     assert (tmp_path / "loss=focal_seed=1" / "model.safetensors").exists()
+
+
+def test_the_help_tells_the_values_of_the_settings() -> None:
+    from confide.cli.train import FLAGS
+    from confide.training.presets import preset
+
+    usual = preset("quick")
+    for field, kind, meaning in FLAGS.values():
+        told = re.findall(r"\((auto|[^():]+)[^()]*\)$", meaning)
+        assert told, meaning
+        assert kind(told[0]) == getattr(usual, field), meaning
