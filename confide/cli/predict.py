@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
     parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
 
 

@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="benchmark (15), corruptions (16, default), corruptions19, domain, attacks, all, or none",
     )
     parser.add_argument("--words", nargs="+", default=None, help="single shifts and attacks instead of a kind")
-    parser.add_argument("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
     parser.add_argument(
         "--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224"
     )
@@ -53,8 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
     parser.add_argument("--rmd", action="store_true", help="difficulty by severity and by label noise")
     parser.add_argument("--samples", type=int, default=0, help="only so many test samples (default: all)")
-    parser.add_argument("--batch-size", type=int, default=1000)
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch-size", type=int, default=1000, help="images at once (default: 1000)")
+    parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
     parser.add_argument("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
     parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap")
     parser.add_argument("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")

@@ -1,6 +1,8 @@
+import argparse
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,11 @@ def test_a_verb_that_is_misspelt_is_guessed(capsys):
         main(["evalute", "x"])
     assert stopped.value.code == 2
     assert "no verb 'evalute'; did you mean 'evaluate'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_is_explained(verb):
+    parser = argparse.ArgumentParser()
+    import_module(f"confide.cli.{verb.replace('-', '_')}").configure(parser)
+    silent = [action.option_strings or action.dest for action in parser._actions if not action.help]
+    assert silent == []
