@@ -1,9 +1,4 @@
-"""Launches of the Triton kernels of `simplex`: what to ask of them, tiles, and a short way to launch them again.
-
-Triton's own launch binds and hashes some forty arguments on every call, which takes longer than the kernels themselves
-at small sizes; so a compiled kernel is kept under the few things that decide which one it is. It is given addresses,
-not tensors: for those the launcher would ask the driver about each.
-"""
+"""Launches of the Triton kernels of `simplex`: what to ask of them, and their tiles."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ from torch import Tensor
 
 from confide.core import simplex_parts as parts
 from confide.core.simplex_gradient_kernel import backward_kernel
+from confide.core.simplex_kept import KEPT, aligned, keep
 from confide.core.simplex_kernel import forward_kernel
 from confide.core.simplex_plain import accumulator, device_flag
 from confide.core.simplex_tiles import alignment, backward_tile, forward_tile
@@ -72,7 +68,6 @@ _BITS = {
     "excess": _PLACE | _EXCESS,
 }
 """What the forward kernel must find for a statistic, or for a formula."""
-_KEPT: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
 
 class Formula(NamedTuple):
@@ -124,13 +119,6 @@ def _elsewhere(logits: Tensor) -> bool:
     return logits.is_cuda and logits.device.index != torch.cuda.current_device()
 
 
-def _aligned(pointers: list[int | None]) -> bool | tuple[bool | None, ...]:
-    """True if all begin at a multiple of 16 bytes, else which do: they compile to other code."""
-    if functools.reduce(operator.or_, (pointer or 0 for pointer in pointers)) % 16 == 0:
-        return True
-    return tuple(None if pointer is None else pointer % 16 == 0 for pointer in pointers)
-
-
 def forward(
     logits: Tensor,
     labels: Tensor | None,
@@ -157,11 +145,11 @@ def forward(
     tensors = (logits, labels, out, rows, index, device_flag(device), vector, table)
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kinds = (None if vector is None else vector.dtype, None if table is None else table.dtype)
-    key = (n, num_classes, logits.stride(0), logits.dtype, device, formula, kinds, _aligned(pointers))
-    kept = _KEPT.get(key)
+    key = (n, num_classes, logits.stride(0), logits.dtype, device, formula, kinds, aligned(pointers))
+    kept = KEPT.get(key)
     if kept is None:
         constants = _forward_constants(logits, labels, formula, vector, table, acc)
-        _keep(key, forward_kernel, (*tensors, n, *numbers), *constants)
+        keep(key, forward_kernel, (*tensors, n, *numbers), *constants)
     else:
         kept[0](*pointers, n, *numbers, *kept[1])
     return out, rows, index
@@ -237,11 +225,11 @@ def backward(
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kind = None if grad is None else grad.dtype
     # A grad of stride 0 or 1 compiles to other code than any other.
-    key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, shared, _aligned(pointers))
-    kept = _KEPT.get(key)
+    key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, shared, aligned(pointers))
+    kept = KEPT.get(key)
     if kept is None:
         constants = _backward_constants(logits, layout, grad is not None, shared, rows.dtype)
-        _keep(key, backward_kernel, (*tensors, n, grad_stride, margin), *constants)
+        keep(key, backward_kernel, (*tensors, n, grad_stride, margin), *constants)
     else:
         kept[0](*pointers, n, grad_stride, margin, *kept[1])
     return out
@@ -279,14 +267,3 @@ def _backward_constants(
         "stride": logits.stride(0),
     }
     return (triton.cdiv(n, tile_rows), triton.cdiv(num_classes + align - 1, block), 1), constants, warps
-
-
-def _keep(
-    key: Any, function: Any, args: tuple[Any, ...], grid: tuple[int, int, int], constants: dict[str, Any], warps: int
-) -> None:
-    """Launch by Triton's own way, and keep the compiled kernel for the next call like this one."""
-    compiled = function[grid](*args, **constants, num_warps=warps)
-    if compiled is not None and hasattr(compiled, "__getitem__"):
-        if len(_KEPT) >= 4096:
-            _KEPT.clear()
-        _KEPT[key] = (compiled[grid], tuple(constants.values()))

@@ -15,13 +15,24 @@ import triton
 from torch import Tensor
 
 from confide.core.simplex_cuda import pull_of, with_mean
+from confide.core.simplex_kept import launch
 from confide.core.simplex_launch import Formula, Layout, backward, forward
 from confide.core.simplex_plain import accumulator, refuse_second_derivative
-from confide.core.simplex_weights_kernel import DIGITS, digit_kernel, distribution_kernel, rank_kernel
+from confide.core.simplex_weights_kernel import (
+    DIGITS,
+    counted_rank_kernel,
+    digit_kernel,
+    distribution_kernel,
+    rank_kernel,
+)
 
 LOG_P, ENTROPY, P_MAX, P_SECOND = 0, 2, 3, 4
 SCORE_STATISTICS = {"msp": (), "margin": ("p_second",), "entropy": ("entropy",)}
 LARGEST_BINS = 256
+LARGEST_COUNTED = 8192
+"""Samples up to which each counts those below it, n^2 comparisons in one kernel, rather than a sort of many."""
+LARGEST_COUNTED_BY_ALL = 1024
+"""The same where every block of samples needs the order of all."""
 
 
 class _Weighted(torch.autograd.Function):
@@ -59,8 +70,12 @@ def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int
         ranking = found[P_MAX]
         if score != "msp":
             ranking = found[P_MAX] - found[P_SECOND] if score == "margin" else -found[ENTROPY]
-        order = ranking.argsort(stable=True)
-        rank_kernel[(triton.cdiv(n, 256),)](found[LOG_P], order, weights_of(n), values, rows, n, BLOCK=256, num_warps=2)
+        if n <= LARGEST_COUNTED:
+            tensors = (found[LOG_P], ranking, weights_of(n), values, rows)
+            launch(counted_rank_kernel, triton.cdiv(n, 32), tensors, n, (), {"BLOCK": 32, "OTHERS": 128}, 4)
+            return
+        tensors = (found[LOG_P], ranking.argsort(stable=True), weights_of(n), values, rows)
+        launch(rank_kernel, triton.cdiv(n, 256), tensors, n, (), {"BLOCK": 256}, 2)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
     return with_mean(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
@@ -75,16 +90,17 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
         n, scores = len(values), found[P_MAX]
         position = coverage * (n - 1)
         below, above = math.floor(position), math.ceil(position)
-        counts = torch.zeros(512 * DIGITS + bins, dtype=torch.int32, device=values.device)
-        for level in range(DIGITS):
-            digit_kernel[(triton.cdiv(n, 512),)](
-                scores, counts, n, below, above, LEVEL=level, BINS=bins, BLOCK=512, num_warps=4
-            )
-        bounds = 1 / (size + 1), size / (size + 1)
-        numbers = (n, below, above, position - below, smoothing, *bounds)
-        distribution_kernel[(triton.cdiv(n, 128),)](
-            scores, found[LOG_P], counts, values, rows, *numbers, BINS=bins, BLOCK=128, num_warps=8
-        )
+        counted = triton.next_power_of_2(max(n, 16)) if n <= LARGEST_COUNTED_BY_ALL else 0
+        counts = scores
+        if not counted:
+            counts = torch.zeros(512 * DIGITS + bins, dtype=torch.int32, device=values.device)
+            for level in range(DIGITS):
+                constants = {"LEVEL": level, "BINS": bins, "BLOCK": 512}
+                launch(digit_kernel, triton.cdiv(n, 512), (scores, counts), n, (below, above), constants, 4)
+        numbers = (below, above, position - below, smoothing, 1 / (size + 1), size / (size + 1))
+        constants = {"BINS": bins, "BLOCK": 128, "SIZE": counted}
+        tensors = (scores, found[LOG_P], counts, values, rows)
+        launch(distribution_kernel, triton.cdiv(n, 128), tensors, n, numbers, constants, 8)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
     return with_mean(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))

@@ -32,6 +32,34 @@ def rank_kernel(  # type: ignore[no-untyped-def]
     rank = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     alive = rank < n
     sample = tl.load(order_ptr + rank, mask=alive, other=0)
+    _weigh(sample, rank, alive, log_p_ptr, weight_ptr, out_ptr, rows_ptr, n)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def counted_rank_kernel(  # type: ignore[no-untyped-def]
+    log_p_ptr, score_ptr, weight_ptr, out_ptr, rows_ptr, n, BLOCK: tl.constexpr, OTHERS: tl.constexpr
+):
+    """Every sample counts the samples below it, of equal ones those before it, and takes the weight of that rank."""
+    sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    alive = sample < n
+    rank = _counted(tl.load(score_ptr + sample, mask=alive, other=0.0), sample, score_ptr, n, BLOCK, OTHERS)
+    _weigh(sample, rank, alive, log_p_ptr, weight_ptr, out_ptr, rows_ptr, n)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _counted(score, sample, score_ptr, n, BLOCK: tl.constexpr, OTHERS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """How many of all scores stand below each of these."""
+    rank = tl.zeros((BLOCK,), dtype=tl.int32)
+    for start in range(0, n, OTHERS):
+        other = start + tl.arange(0, OTHERS)
+        theirs = tl.load(score_ptr + other, mask=other < n, other=float("inf"))[None, :]
+        before = (theirs == score[:, None]) & (other[None, :] < sample[:, None])
+        rank += tl.sum(((theirs < score[:, None]) | before).to(tl.int32), axis=1)
+    return rank
+
+
+@triton.jit
+def _weigh(sample, rank, alive, log_p_ptr, weight_ptr, out_ptr, rows_ptr, n):  # type: ignore[no-untyped-def]
     log_p = tl.load(log_p_ptr + sample, mask=alive, other=0.0)
     weight = tl.load(weight_ptr + rank, mask=alive, other=0.0).to(log_p.dtype)
     tl.store(out_ptr + sample, -weight * log_p, mask=alive)
@@ -102,21 +130,35 @@ def distribution_kernel(  # type: ignore[no-untyped-def]
     high: tl.float64,
     BINS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
-    """Weigh by -ln(1 - G(min(s, t))): G the smoothed distribution of the scores s, t the value `between` two ranks."""
+    """Weigh by -ln(1 - G(min(s, t))): G the smoothed distribution of the scores s, t the value `between` two ranks.
+
+    Both come from `digit_kernel`, or for a batch of at most SIZE samples, SIZE > 0, every block finds them itself.
+    """
     sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     alive = sample < n
     score = tl.load(score_ptr + sample, mask=alive, other=0.0)
     log_p = tl.load(log_p_ptr + sample, mask=alive, other=0.0)
-    first, _ = _found(counts_ptr, 0, below, 3)
-    second, _ = _found(counts_ptr, 1, above, 3)
+    bins = tl.arange(0, BINS)
+    if SIZE > 0:
+        everyone = tl.arange(0, SIZE)
+        theirs = tl.load(score_ptr + everyone, mask=everyone < n, other=0.0)
+        theirs = tl.where(theirs < 1.0, theirs, 1.0)  # NaN counts as the largest
+        rank = tl.where(everyone < n, _counted(theirs, everyone, score_ptr, n, SIZE, 16), n)
+        first = tl.sum(tl.where(rank == below, theirs, 0.0), axis=0)
+        second = tl.sum(tl.where(rank == above, theirs, 0.0), axis=0)
+        place = tl.minimum(theirs * BINS, BINS - 1.0).to(tl.int32)
+        counts = tl.histogram(place, BINS, mask=everyone < n)
+    else:
+        below_key, _ = _found(counts_ptr, 0, below, 3)
+        above_key, _ = _found(counts_ptr, 1, above, 3)
+        first, second = below_key.to(tl.float32) / 16777216.0, above_key.to(tl.float32) / 16777216.0
+        counts = tl.load(counts_ptr + 1536 + bins)
     part = tl.full((BLOCK,), between, dtype=tl.float32)
-    first, second = first.to(tl.float32) / 16777216.0, second.to(tl.float32) / 16777216.0
     limit = first + part * (second - first)
     width = tl.full((BLOCK,), smoothing, dtype=tl.float32)
-    bins = tl.arange(0, BINS)
-    count = tl.maximum(tl.load(counts_ptr + 1536 + bins).to(tl.float32), 1e-12)
-    share = count / (n * 1.0)
+    share = tl.maximum(counts.to(tl.float32), 1e-12) / (n * 1.0)
     inside = score < limit
     capped = tl.where(inside, score, limit)
     lean = (capped[:, None] - ((bins.to(tl.float32) + 0.5) / BINS)[None, :]) / width[:, None]

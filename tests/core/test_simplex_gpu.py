@@ -134,7 +134,10 @@ def test_every_loss_agrees_with_float64_on_the_cpu(word: str, options: dict[str,
         ((61, 1000), torch.bfloat16, 5e-3),
         ((6, 21843), torch.float32, 1e-5),
         ((16, 21843), torch.bfloat16, 5e-3),
+        ((9001, 10), torch.float32, 1e-5),
     ):
+        if shape[0] > 9000 and word not in ("aurc", "selective_au"):
+            continue  # only these two take another way in a large batch
         if dtype == torch.bfloat16 and word in ("mdca", "kde_xe"):
             limit = 2e-2  # their sums pass through autograd in bfloat16
         logits, labels = batch(*shape, dtype)
