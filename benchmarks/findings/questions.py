@@ -44,6 +44,7 @@ NEEDS_DIFFICULTY: dict[str, dict[str, Any]] = {
     "small_every_gap": {"loss": ADAPTIVE, "loss_options": {**SMALL, "noise": 0.0}, **MEAN},
 }
 NEEDS_NONE: dict[str, dict[str, Any]] = {
+    "plain": MEAN,
     "plain_seed1": {**MEAN, "seed": 1},
     "plain_average3": {"average": 3.0, "mirror": True},
     "entropy_017_mean": {"loss": "entropy_regularization", "loss_options": {"alpha": 0.17}, **MEAN},

@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "benchmarks" / "results" / "findings"
 PAGE = ROOT / "docs" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
-REFERENCE = {0: "cross_entropy_average1", 1: "plain_seed1"}
+REFERENCE = {0: ("plain", "cross_entropy_average1"), 1: ("plain_seed1",)}
 """What differences of a seed are taken to."""
 
 
@@ -124,10 +124,11 @@ def rule_text() -> str:
     """What point 4 of the rule says of the variants of seed 0, in one sentence."""
     rows, losses = kept_rows()
     found = {row["variant"]: row for row in rows if row["settings"]["seed"] == 0 and row["variant"] in losses}
-    if REFERENCE[0] not in found:
+    plain = reference(0, found)
+    if not plain:
         return ""
     best = min(found, key=lambda name: found[name]["judge_mirror"]["temperature"]["nll"])
-    least = found[REFERENCE[0]]["judge_mirror"]["none"]["accuracy"] - 0.002
+    least = found[plain]["judge_mirror"]["none"]["accuracy"] - 0.002
     near = []
     for name, row in found.items():
         each = losses[name].astype(np.float64) - losses[best].astype(np.float64)
@@ -143,16 +144,27 @@ def rule_text() -> str:
 
 
 def kept_rows() -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All lines, and the NLL of every judging sample by variant."""
+    """All lines, and the NLL of every judging sample by variant.
+
+    Once there are averaged weights with statistics of their own, those without them are left out.
+    """
     rows = [row for folder in sorted(KEPT.glob("*")) for row in rows_of(folder)]
+    if any(row.get("settled") for row in rows):
+        rows = [row for row in rows if row.get("settled") or not row["settings"].get("average")]
     losses = {k: v for path in sorted(KEPT.glob("*/nll.npz")) for k, v in files.read_table(path)[0].items()}
-    return rows, losses
+    here = {row["variant"] for row in rows}
+    return rows, {name: values for name, values in losses.items() if name in here}
+
+
+def reference(seed: int, known: Container[str]) -> str:
+    """Cross-entropy with averages, of that seed."""
+    return next((name for name in REFERENCE.get(seed, ()) if name in known), "")
 
 
 def difference(losses: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """Mean and standard error of the paired difference in NLL to cross-entropy of the same seed, mirrored."""
-    other = REFERENCE.get(row["settings"]["seed"], "")
-    if other not in losses or row["variant"] not in losses or other == row["variant"]:
+    other = reference(row["settings"]["seed"], losses)
+    if not other or row["variant"] not in losses or other == row["variant"]:
         return "-"
     each = losses[row["variant"]].astype(np.float64) - losses[other].astype(np.float64)
     return f"{each.mean():+.4f} ± {each.std(ddof=1) / np.sqrt(len(each)):.4f}"

@@ -19,8 +19,7 @@ from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Ids, Split
 from confide.core.registry import Method
-
-MOST_PIXELS, POOLED = 3072, 16
+from confide.features.pixels import MOST_PIXELS, POOLED
 
 
 @dataclass(eq=False)
@@ -130,6 +129,8 @@ class Sources:
         word = self._word()
         if word == "cached":
             return features.extract(word, self.dataset, split, augment=augment)
+        if word == "pixels":
+            self._note_pooling(split)
         if word.startswith("model:"):
             from confide import training  # noqa: F401  (reads checkpoints)
         cache = Path(self.args.cache) if self.args.cache else Path(self.args.out).with_suffix(".features")
@@ -144,24 +145,22 @@ class Sources:
                 workers=self.args.workers,
                 dtype="float16",
                 augment=augment,
-                **self._feature_options(word, split),
+                **plain_options(self.args.feature_option),
             )
         except MissingExtra as error:
             if self.args.features or self.dataset.kind != "image":
                 raise
             raise InputError(f"{error}; or take the pixels alone, which tell less: --features pixels") from None
 
-    def _feature_options(self, word: str, split: str) -> dict[str, Any]:
-        """Options of the extractor; the covariance of very many pixels would take hours, so they are pooled."""
-        options = plain_options(self.args.feature_option)
+    def _note_pooling(self, split: str) -> None:
+        """Say it where `pixels` looks at less than the images hold."""
         assert self.dataset is not None
-        if word != "pixels" or "size" in options or self.dataset.kind != "image":
-            return options
-        if math.prod(self.dataset.split(split).inputs.shape[1:]) <= MOST_PIXELS:
-            return options
-        note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
-        self.notes += [] if note in self.notes else [note]
-        return {**options, "size": POOLED}
+        given = plain_options(self.args.feature_option)
+        if "size" in given or self.dataset.kind != "image":
+            return
+        if math.prod(self.dataset.split(split).inputs.shape[1:]) > MOST_PIXELS:
+            note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
+            self.notes += [] if note in self.notes else [note]
 
 
 def open_sources(args: argparse.Namespace) -> Sources:

@@ -124,3 +124,14 @@ def test_arrays_resized_on_the_gpu_give_the_rows_of_the_cpu(monkeypatch):
         there = features.extract(extractor, split, device="cuda", amp=False, batch_size=8).values
         here = features.extract(extractor, split, device="cpu", batch_size=8).values
         np.testing.assert_allclose(there, here, atol=1e-4)
+
+
+def test_pixels_of_large_images_are_pooled_unless_all_are_asked_for():
+    pictures = np.random.default_rng(0).integers(0, 255, (4, 3, 40, 48), dtype=np.uint8)
+    split = Split(pictures, np.arange(4) % 2, np.arange(4))
+    assert features.extract("pixels", split).values.shape == (4, 3 * 16 * 16)
+    assert features.extract("pixels", split, size=0).values.shape == (4, 3 * 40 * 48)
+    assert features.extract("pixels", Split(pictures[:, :, :32, :32], split.labels, split.ids)).values.shape == (
+        4,
+        3072,
+    )
