@@ -235,7 +235,8 @@ def matched(word: str, wants: str, predictions: Predictions, features: Any, name
         return None
     n = len(predictions)
     if isinstance(features, Features):
-        if len(features) != n:
+        # Words name samples, so more rows than predictions do no harm; numbers may count rows of another split.
+        if len(features) != n and features.ids.dtype.kind != "U":
             raise InputError(f"{name} must be of the {n} predicted samples, got {len(features)}; pass the same split")
         # Arrays without ids of their own count positions, as predictions without ids do.
         at = rows_of(predictions.ids, features.ids, name)

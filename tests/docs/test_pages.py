@@ -89,3 +89,15 @@ assert "mine" in confide.losses.names()
     subprocess.run(
         [sys.executable, str(tmp_path / "own.py")], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page):
+    for place, anchor in re.findall(r"\]\(([^)#\s]+)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", place):
+            continue
+        target = page.parent / place
+        assert target.exists(), place
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, (place, anchor)

@@ -32,6 +32,18 @@ def test_features_are_matched_by_id_not_by_place():
     assert torch.equal(trust(predictions, shuffled), trust(predictions, values))
 
 
+def test_features_of_more_samples_are_taken_where_words_name_them():
+    ids = [f"s{i}" for i in range(60)]
+    predictions, values = small(ids)
+    part = predictions.take(np.arange(10, 40))
+    trust = fit("rmd", part, record(values, ids, predictions.labels))
+    assert torch.equal(trust(part, values[10:40]), trust(predictions, values)[10:40])
+    counted = predictions.take(np.arange(30))
+    counted = confide.Predictions(counted.logits, counted.labels)
+    with pytest.raises(InputError, match="must be of the 30 predicted samples, got 60"):
+        fit("rmd", counted, record(values, np.arange(60), predictions.labels))
+
+
 def test_features_with_other_ids_are_one_clear_line():
     predictions, values = small([f"s{i}" for i in range(60)])
     other = record(values, [f"t{i}" for i in range(60)], predictions.labels)
