@@ -164,8 +164,7 @@ def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
-        what = "it holds Python objects, which are never unpickled; save words as dtype=str"
-        raise InputError(f"{path} must be a readable npz file, but {what}") from None
+        raise ValueError("it holds Python objects, which are never unpickled; save words as dtype=str") from None
     metadata = columns.pop("metadata", None)
     return columns, json.loads(str(metadata)) if metadata is not None else {}
 
