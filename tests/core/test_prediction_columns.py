@@ -44,7 +44,7 @@ def test_a_csv_holds_a_column_of_probabilities_for_every_class(tmp_path, prefix)
 
 
 @pytest.mark.parametrize(("prefix", "values"), [("logit_", LOGITS), ("prob_", PROBS)])
-@pytest.mark.parametrize("labels", [WORDS, LABELS, np.char.add(" ", WORDS)])
+@pytest.mark.parametrize("labels", [WORDS, LABELS, np.array([f" {word}" for word in WORDS])])
 def test_columns_named_by_class_give_the_names_and_read_words_as_labels(tmp_path, prefix, values, labels):
     columns = {"id": range(12), **a_column_each(values, prefix, NAMES), "label": labels, "site": ["here"] * 12}
     found = Predictions.load(write(tmp_path / "a.csv", columns))
