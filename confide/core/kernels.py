@@ -5,7 +5,9 @@ All take probabilities or confidences and give a scalar with its gradient.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +141,7 @@ class _DirichletError(torch.autograd.Function):
     """mean_i sum_k |E_ik - p_ik|^power, E by leave-one-out Dirichlet kernels: one n x n matrix each way, in place."""
 
     @staticmethod
-    def forward(ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float, power: float) -> Tensor:
+    def forward(ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float | Tensor, power: float) -> Tensor:
         n = len(probs)
         log_probs = probs.log()
         with _full_precision(probs):
@@ -171,7 +173,7 @@ class _DirichletError(torch.autograd.Function):
         return out.sub_(slope), None, None, None
 
 
-def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float, power: float = 1.0) -> Scalar:
+def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float | Tensor, power: float = 1.0) -> Scalar:
     """Canonical calibration error by leave-one-out Dirichlet kernels, mean_i sum_k |E[y|p_i]_k - p_ik|^power.
 
     The kernel of sample j has parameters p_j / bandwidth + 1; its logarithm at p_i is one entry of a matrix product, so
@@ -183,7 +185,7 @@ def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float, 
     return apply(probs, labels, bandwidth, power)
 
 
-def _log_beta(probs: Tensor, bandwidth: float) -> Tensor:
+def _log_beta(probs: Tensor, bandwidth: float | Tensor) -> Tensor:
     """Logarithm of the Dirichlet's normalising constant for parameters p / bandwidth + 1, in float64.
 
     It is in the thousands where c is, and only its differences between samples matter: float32 keeps them to 4e-4.
@@ -194,15 +196,16 @@ def _log_beta(probs: Tensor, bandwidth: float) -> Tensor:
 
 
 @torch.no_grad()
-def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> float:
-    """The candidate bandwidth under which the leave-one-out density of the batch is most likely.
+def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> Tensor:
+    """The candidate bandwidth under which the leave-one-out density of the batch is most likely; never waits.
 
     Args:
         extra_factor: divide the density by the bandwidth once more, as the original code of KDE-XE does.
     """
     n = len(probs)
+    candidates = _candidates(probs.device)
     if n < 2:
-        return 0.1
+        return candidates[-1]
     with _full_precision(probs):
         product = probs @ probs.log().T
     scores = []
@@ -210,5 +213,11 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> float:
         log_beta = _log_beta(probs, bandwidth)
         log_kernel = product / bandwidth - (log_beta - log_beta[0]).to(probs.dtype)[:, None]
         likelihood = log_kernel.fill_diagonal_(-torch.inf).logsumexp(dim=0).sum(dtype=torch.float64) - n * log_beta[0]
-        scores.append(likelihood - (n * torch.log(likelihood.new_tensor(bandwidth)) if extra_factor else 0.0))
-    return float(BANDWIDTHS[int(torch.stack(scores).nan_to_num(-torch.inf).argmax())])
+        scores.append(likelihood - (n * math.log(bandwidth) if extra_factor else 0.0))
+    return candidates.take(torch.stack(scores).nan_to_num(-torch.inf).argmax())
+
+
+@functools.cache
+def _candidates(device: torch.device) -> Tensor:
+    # Kept: a copy to the device would wait, and could not be captured in a graph.
+    return torch.tensor(BANDWIDTHS, dtype=torch.float64, device=device)

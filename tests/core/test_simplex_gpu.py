@@ -239,7 +239,9 @@ def test_forward_and_backward_never_wait_for_the_device(word: str, options: dict
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize(("word", "options"), [*FUSED, ("aurc", {}), ("selective_au", {}), ("mmce", {})], ids=str)
+@pytest.mark.parametrize(
+    ("word", "options"), [*FUSED, ("aurc", {}), ("selective_au", {}), ("mmce", {}), ("kde_xe", {})], ids=str
+)
 def test_a_captured_graph_replays_with_new_logits(word: str, options: dict[str, Any]) -> None:
     logits, labels = batch(64, 10)
     needs = {name: value.cuda() for name, value in needs_of(word, 64, 10).items()}
