@@ -90,7 +90,8 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
         n, scores = len(values), found[P_MAX]
         position = coverage * (n - 1)
         below, above = math.floor(position), math.ceil(position)
-        counted = triton.next_power_of_2(max(n, 16)) if n <= LARGEST_COUNTED_BY_ALL else 0
+        # At least one sample for each of the block's threads: a histogram might count copies twice.
+        counted = triton.next_power_of_2(max(n, 256)) if n <= LARGEST_COUNTED_BY_ALL else 0
         counts = scores
         if not counted:
             counts = torch.zeros(512 * DIGITS + bins, dtype=torch.int32, device=values.device)

@@ -35,12 +35,12 @@ class WeightAverage:
         difference = list(torch._foreach_sub(live, own))
         torch._foreach_mul_(difference, share)
         torch._foreach_add_(own, difference)
-        for value, latest in zip(self.model.buffers(), model.buffers(), strict=True):
-            value.copy_(latest)
 
     @torch.no_grad()
-    def settle(self, batches: Iterable[Tensor]) -> None:
-        """Batch-norm statistics of the averaged weights themselves, as a mean over these batches."""
+    def settle(self, model: nn.Module, batches: Iterable[Tensor]) -> None:
+        """Buffers of the model, but batch-norm statistics of the averaged weights themselves: a mean over batches."""
+        for value, latest in zip(self.model.buffers(), model.buffers(), strict=True):
+            value.copy_(latest)
         norms = [one for one in self.model.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
         if not norms:
             return

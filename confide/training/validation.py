@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from confide.core.binning import bin_of, width_edges
 from confide.core.facts import facts_of
 from confide.training.device import Device
+from confide.training.distributed import bare
 from confide.training.feed import Feed
 from confide.training.state import State
 
@@ -51,7 +52,7 @@ def settle_average(state: State, feed: Feed) -> None:
     # Several processes share batches and statistics here as they do in a step.
     parts = [part[state.world.own(len(part))] for part in parts]
     with state.device.autocast():
-        state.average.settle(inputs for inputs, _ in feed.batches(parts))
+        state.average.settle(bare(state.model), (inputs for inputs, _ in feed.batches(parts)))
 
 
 def forward_all(state: State, feed: Feed) -> Tensor:
