@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -134,7 +135,7 @@ def create(
     return module
 
 
-class LossModule(nn.Module):
+class LossModule(nn.Module, ABC):
     """A loss in someone's training loop; subclasses say what one value per sample is."""
 
     word: str = ""
@@ -147,9 +148,9 @@ class LossModule(nn.Module):
         super().__init__()
         self.register_buffer("class_weights", None)
 
+    @abstractmethod
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
         """One value per sample; logits and labels have passed the door."""
-        raise NotImplementedError
 
     def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
         method = LOSSES.get(self.word)

@@ -15,8 +15,8 @@ class WeightAverage:
     """Mean of the weights, a <- a + s (w - a): the plain mean of the first steps, then with a memory of `reach` steps.
 
     `settle` must be called before the mean predicts: it measures the statistics of batch norms anew. Those of the steps
-    belong to other weights; their variances are too large for weights whose noise has averaged out (a mean over three
-    epochs of a ResNet-18 kept 63 % on CIFAR-10 with them, where the weights themselves had 92 %).
+    belong to other weights; their variances are too large for weights whose noise has averaged out (with them a mean
+    over three epochs of a ResNet-18 had 63 % on CIFAR-10, one over a single epoch 92 %).
     """
 
     def __init__(self, model: nn.Module, reach: float) -> None:
