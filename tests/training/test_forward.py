@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from confide.core.door import InputError
-from confide.training import Settings
+from confide.core.records import Dataset
+from confide.training import Settings, fit
 from confide.training.forward import CompiledForward
 
 
@@ -45,6 +46,15 @@ def test_too_little_memory_is_not_taken_for_a_failed_compilation(monkeypatch: py
     forward, _ = with_compiler(monkeypatch, failing)
     with pytest.raises(torch.OutOfMemoryError):
         forward(torch.zeros(4))
+
+
+def test_nothing_is_compiled_on_a_cpu(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("compiled on a CPU")
+
+    monkeypatch.setattr(torch, "compile", refused)
+    settings = Settings(epochs=1, batch_size=32, model_options={"width": 4}, device="cpu", compile=True)
+    assert not fit(bars, settings).notes
 
 
 def test_compiled_and_deterministic_exclude_each_other() -> None:
