@@ -16,7 +16,7 @@ from confide.training.feed import Feed
 from confide.training.state import State
 
 BINS = 15
-SETTLING = 4000
+SETTLING = 2000
 """Training samples from which batch norms of averaged weights take their statistics."""
 
 
