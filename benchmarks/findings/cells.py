@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from confide.bench.results import is_stale
+from confide.bench.sources import RESAMPLED
 from confide.bench.values import LEVEL, paired
 from confide.core import files
 from confide.evaluation.compare import holm
@@ -118,6 +119,28 @@ def _table(cells: Cells, methods: Sequence[str]) -> str:
             lines.append(_line(method, stage, own))
     if all(line[3] == "-" for line in lines):
         head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
+    return markdown(head, lines) if lines else ""
+
+
+def resampled_table(cells: Cells) -> str:
+    """Test images beside those that another filter shrunk: accuracy, and ECE before and after temperature scaling."""
+    head = ["method", "seeds"]
+    asked = (
+        ("accuracy", "raw", "accuracy %"),
+        ("ece_mass", "raw", "ECE %"),
+        ("ece_mass", "temperature", "ECE after T %"),
+    )
+    for _, _, title in asked:
+        head += [title, f"{title}, other filter"]
+    lines = []
+    for method, own in cells.items():
+        both = [one for one in own.values() if RESAMPLED in one]
+        line = [f"`{method}`", str(len(both))]
+        for word, stage, _ in asked if both else ():
+            for place in ("measured", RESAMPLED):
+                values = 100 * np.array([one[place][stage][word] for one in both])
+                line.append(f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""))
+        lines += [line] if both else []
     return markdown(head, lines) if lines else ""
 
 

@@ -78,7 +78,6 @@ def run_variants(
             used = scores.labelled if "labelled" in name else scores.free
         trained = fit(dataset, settings, scores=used)
         row = {"variant": name, "settings": settings.as_dict(), **spoken(trained, dataset, out / f"{name}.npz")}
-        row["settled"] = True  # averaged weights have batch-norm statistics of their own
         row |= {"seconds": time.monotonic() - started, "log": {k: v.tolist() for k, v in trained.log.items()}}
         data.append(out / file, row)
         print(line_of(row), flush=True)

@@ -11,14 +11,14 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.findings import recipe
-from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells
+from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.trials import rows_of
 from confide import calibrators
@@ -29,8 +29,17 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "benchmarks" / "results" / "findings"
 PAGE = ROOT / "docs" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
-REFERENCE = {0: ("plain", "cross_entropy_average1"), 1: ("plain_seed1",)}
-"""What differences of a seed are taken to."""
+ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
+"""Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
+REFERENCE = {
+    (1, 0): (1, "cross_entropy_average1"),
+    (2, 0): (1, "cross_entropy_average1"),
+    (2, 1): (2, "plain_seed1"),
+    (3, 0): (3, "plain"),
+}
+"""What differences are taken to, by round and seed: cross-entropy with averages."""
+Name = tuple[int, str]
+"""A variant of a round."""
 
 
 def main() -> None:
@@ -51,6 +60,7 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
         found = read_cells(cells)
         made |= cell_tables(found)
         made |= recorded_tables(cells)
+        made["resampled"] = resampled_table(read_cells(cells, "tiny32"))
         made["recipe-check"] = _check(found, tables, recipe.OWN, f"The recipe `{recipe.OWN}`")
         first = "The recipe of the first round"
         made["recipe-check-first"] = _check(found, tables, recipe.FIRST, first) if recipe.FIRST in found else ""
@@ -94,7 +104,9 @@ def trials_table() -> str:
     """A row per variant of tune.py and questions.py, on the judging images, with the difference to cross-entropy."""
     rows, losses = kept_rows()
     lines = []
-    for row in sorted(rows, key=lambda row: row["judge_mirror"]["temperature"]["nll"]):
+    for (turn, _), row in sorted(
+        rows.items(), key=lambda one: (-one[0][0], one[1]["judge_mirror"]["temperature"]["nll"])
+    ):
         plain, mirrored, raw = (
             row["judge"]["temperature"],
             row["judge_mirror"]["temperature"],
@@ -103,71 +115,76 @@ def trials_table() -> str:
         doubts = [values[-1] for name, values in row["log"].items() if name.startswith("doubt")]
         lines.append(
             (
+                str(turn),
                 f"`{row['variant']}`",
                 str(row["settings"]["seed"]),
                 f"{100 * raw['accuracy']:.2f}",
                 f"{100 * raw['gap']:+.2f}",
                 f"{plain['nll']:.4f}",
                 f"{mirrored['nll']:.4f}",
-                difference(losses, row),
+                difference(losses, turn, row),
                 f"{1e3 * mirrored['aurc']:.2f}",
                 f"{mirrored['calibration_p']:.2f}",
                 " ".join(f"{value:.2f}" for value in doubts) or "-",
             )
         )
-    head = ("variant", "seed", "accuracy %", "gap raw %", "NLL", "NLL mirror", "to cross-entropy", "AURC x1000", "p",
-            "doubts")  # fmt: skip
+    head = ("round", "variant", "seed", "accuracy %", "gap raw %", "NLL", "NLL mirror", "to cross-entropy",
+            "AURC x1000", "p", "doubts")  # fmt: skip
     return markdown(head, lines)
 
 
 def rule_text() -> str:
     """What point 4 of the rule says of the variants of seed 0, in one sentence."""
     rows, losses = kept_rows()
-    found = {row["variant"]: row for row in rows if row["settings"]["seed"] == 0 and row["variant"] in losses}
-    plain = reference(0, found)
-    if not plain:
+    found = {
+        name: row
+        for name, row in rows.items()
+        if row["settings"]["seed"] == 0 and (name[0] == 3 or not row["settings"].get("average"))
+    }
+    if REFERENCE[3, 0] not in found:
         return ""
     best = min(found, key=lambda name: found[name]["judge_mirror"]["temperature"]["nll"])
-    least = found[plain]["judge_mirror"]["none"]["accuracy"] - 0.002
+    least = found[REFERENCE[3, 0]]["judge_mirror"]["none"]["accuracy"] - 0.002
     near = []
     for name, row in found.items():
-        each = losses[name].astype(np.float64) - losses[best].astype(np.float64)
-        within = each.mean() <= 2 * each.std(ddof=1) / np.sqrt(len(each))
-        if within and row["judge_mirror"]["none"]["accuracy"] >= least:
+        mean, error = apart(losses, name, best)
+        if mean <= 2 * error and row["judge_mirror"]["none"]["accuracy"] >= least:
             near.append(name)
     chosen = min(near, key=lambda name: abs(found[name]["judge_mirror"]["none"]["gap"]))
-    listed = ", ".join(f"`{name}`" for name in near)
+    listed = ", ".join(_told(name) for name in near)
     return (
-        f"Lowest NLL: `{best}`. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
-        f"accuracy with `{chosen}`."
+        f"Lowest NLL: {_told(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
+        f"accuracy with {_told(chosen)}."
     )
 
 
-def kept_rows() -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All lines, and the NLL of every judging sample by variant.
-
-    Once there are averaged weights with statistics of their own, those without them are left out.
-    """
-    rows = [row for folder in sorted(KEPT.glob("*")) for row in rows_of(folder)]
-    if any(row.get("settled") for row in rows):
-        rows = [row for row in rows if row.get("settled") or not row["settings"].get("average")]
-    losses = {k: v for path in sorted(KEPT.glob("*/nll.npz")) for k, v in files.read_table(path)[0].items()}
-    here = {row["variant"] for row in rows}
-    return rows, {name: values for name, values in losses.items() if name in here}
+def _told(name: Name) -> str:
+    return f"`{name[1]}` (round {name[0]})"
 
 
-def reference(seed: int, known: Container[str]) -> str:
-    """Cross-entropy with averages, of that seed."""
-    return next((name for name in REFERENCE.get(seed, ()) if name in known), "")
+def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
+    """All lines, and the NLL of every judging sample, by round and variant."""
+    rows, losses = {}, {}
+    for folder, turn in ROUNDS.items():
+        rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
+        path = KEPT / folder / "nll.npz"
+        losses |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
+    return rows, losses
 
 
-def difference(losses: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Mean and standard error of the paired difference in NLL to cross-entropy of the same seed, mirrored."""
-    other = reference(row["settings"]["seed"], losses)
-    if not other or row["variant"] not in losses or other == row["variant"]:
+def apart(losses: Mapping[Name, Any], name: Name, other: Name) -> tuple[float, float]:
+    """Mean and standard error of the paired difference in NLL of two variants, mirrored."""
+    each = losses[name].astype(np.float64) - losses[other].astype(np.float64)
+    return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
+
+
+def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) -> str:
+    """The difference in NLL to cross-entropy of the same seed, for a table."""
+    name, other = (turn, row["variant"]), REFERENCE.get((turn, row["settings"]["seed"]))
+    if other is None or name not in losses or other not in losses or other == name:
         return "-"
-    each = losses[row["variant"]].astype(np.float64) - losses[other].astype(np.float64)
-    return f"{each.mean():+.4f} ± {each.std(ddof=1) / np.sqrt(len(each)):.4f}"
+    mean, error = apart(losses, name, other)
+    return f"{mean:+.4f} ± {error:.4f}"
 
 
 def confusion_table() -> str:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 import confide
+from confide.bench.cell import where
 from confide.core import files
 from confide.core.records import Features, Split, rows_of
 from confide.evaluation.trust import TrustValues, compare_trust, rate_at_same
@@ -86,7 +87,12 @@ def command(args: argparse.Namespace) -> str:
 
 def machine() -> dict[str, str]:
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    return {"device": name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": str(where()["commit"]),
+    }
 
 
 def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
@@ -331,7 +337,8 @@ def markdown(args: argparse.Namespace, about: dict[str, str], rows: list[dict[st
         f"# Trust predictors of a {about['model']} on {Path(args.data).name}",
         "",
         f"Accuracy {', '.join(f'{100 * a:.2f}' for a in accuracy)} %; mean and standard deviation over {len(accuracy)} "
-        f"seeds; {about['device']}, torch {about['torch']}, {about['date']}. Rates in %, AURC and E-AURC x 1000.",
+        f"seeds; {about['device']}, torch {about['torch']}, {about['date']}, "
+        f"commit {about.get('commit')}. Rates in %, AURC and E-AURC x 1000.",
         f"Command: `{about['command']}`",
         "",
         "| " + " | ".join(head) + " |",

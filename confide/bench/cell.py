@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from confide import calibrators, difficulty
 from confide.bench.measuring import by_stage, on_foreign, tested, under_shift
 from confide.bench.plan import Cell
-from confide.bench.sources import Sources
+from confide.bench.sources import RESAMPLED, Sources
 from confide.core import files
 from confide.core.door import InputError
 from confide.core.predictions import Predictions
@@ -127,6 +127,8 @@ def _measured(
         "measured": by_stage(said["test"], stages),
         "validation": {"raw": tested(said["val"])},
     }
+    if RESAMPLED in dataset.splits:
+        found[RESAMPLED] = by_stage(predict(trained, dataset, RESAMPLED), stages)
     foreign = sources.foreign(cell.dataset)
     if foreign:
         found["foreign"] = on_foreign(trained, said["test"], foreign)

@@ -22,6 +22,11 @@ from confide.store import lock_file
 RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
 """Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
 
+RESAMPLED = "resampled"
+HELD_OUT: Mapping[str, float] = {"tiny32": 1 / 9}
+"""Share of the training images that is the test where the official one was shrunk by another filter (2 to 3 times the
+power at high frequencies): that one is measured as the split `resampled`, as a shift."""
+
 KINDS: Mapping[str, tuple[str, str | None]] = {
     "difficulty": ("rmd", None),
     "bands": ("rmd", "predicted"),
@@ -38,9 +43,6 @@ SHIFTED = 2000
 
 SEVERITY_IMAGES = 300
 """Test images that are corrupted for the difficulty scores."""
-
-SPLITS = ("train", "val", "test")
-"""Splits of a decoded copy, each a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +103,16 @@ class Sources:
         return _shortened(found, self.limit) if self.limit else found
 
     def _load(self, name: str) -> Dataset:
-        return data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
+        found = data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
+        return _held_out(found, HELD_OUT[name]) if name in HELD_OUT else found
 
     def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
         if name == "cifar10" and ("tiny32" in self.paths or has_copy(self.prepared, "tiny32")):
             pair = shift.pair_of(name, "tinyimagenet32")
-            yield "tiny32", _unlabelled(shift.foreign_split(self.dataset("tiny32"), pair))
+            tiny = self.dataset("tiny32")
+            official = replace(tiny, splits={"test": tiny.split(RESAMPLED)})
+            yield "tiny32", _unlabelled(shift.foreign_split(official, pair))
         if name == "fashion-sample":
             yield "shuffled", _unlabelled(_shuffled(self.dataset(name).test))
         if "textures" in self.paths:
@@ -116,6 +121,14 @@ class Sources:
             small = torch.nn.functional.interpolate(images, shape[1:], mode="area").round().to(torch.uint8).numpy()
             n = len(small)
             yield "textures", Split(small, np.zeros(n, dtype=np.int64), np.array([f"textures-{i}" for i in range(n)]))
+
+
+def _held_out(dataset: Dataset, share: float) -> Dataset:
+    """A test from the training images; the official one becomes the split `resampled`."""
+    parts = data.cut(dataset.train, dataset.num_classes, {"test": share}, 0)
+    splits = {"train": parts["train"], "val": dataset.val, "test": parts["test"], RESAMPLED: dataset.test}
+    told = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
+    return replace(dataset, splits=splits, provenance=told)
 
 
 def _unlabelled(split: Split) -> Split:
@@ -154,14 +167,20 @@ def _alone(path: Path) -> Iterator[None]:
 
 def has_copy(folder: Path, name: str) -> bool:
     """Whether a whole decoded copy of a dataset is there."""
-    return all((folder / f"{name}-data-{split}.npz").exists() for split in SPLITS)
+    note = folder / f"{name}-data.json"
+    splits = files.read_json(note).get("splits", ()) if note.exists() else ()
+    return len(splits) > 0 and all(_split_file(folder, name, one).exists() for one in splits)
+
+
+def _split_file(folder: Path, name: str, split: str) -> Path:
+    return folder / f"{name}-data-{split}.npz"
 
 
 def _copy(folder: Path, name: str) -> Dataset:
     note = files.read_json(folder / f"{name}-data.json")
     splits = {}
-    for split in SPLITS:
-        with np.load(folder / f"{name}-data-{split}.npz", allow_pickle=False) as columns:
+    for split in note["splits"]:
+        with np.load(_split_file(folder, name, split), allow_pickle=False) as columns:
             splits[split] = Split(columns["inputs"], columns["labels"], columns["ids"])
     return Dataset(name, "image", splits, tuple(note["class_names"]), note["provenance"])
 
@@ -260,10 +279,14 @@ def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
     """The dataset, decoded, as a file per split."""
     files.write_json(
         folder / f"{name}-data.json",
-        {"class_names": list(dataset.class_names), "provenance": dict(dataset.provenance)},
+        {
+            "class_names": list(dataset.class_names),
+            "provenance": dict(dataset.provenance),
+            "splits": list(dataset.splits),
+        },
     )
     for split, part in dataset.splits.items():
-        with files.atomic(folder / f"{name}-data-{split}.npz") as temporary, open(temporary, "wb") as file:
+        with files.atomic(_split_file(folder, name, split)) as temporary, open(temporary, "wb") as file:
             np.savez(file, inputs=np.asarray(part.inputs), labels=part.labels, ids=part.ids)
 
 

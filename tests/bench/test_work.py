@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from confide.bench import Method, lite_cells, run_grid, standing
-from confide.bench.cell import read_predictions
+from confide.bench.cell import read_predictions, run_cell
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
 from confide.bench.sources import Sources
@@ -128,6 +128,27 @@ def test_the_first_process_to_read_a_dataset_leaves_a_copy_for_the_others(tmp_pa
         assert np.array_equal(first.split(split).ids, second.split(split).ids)
     Sources(paths, tmp_path / "other", 100).dataset("cifar10")
     assert not (tmp_path / "other").exists()
+
+
+def test_tiny32_tests_on_held_out_training_images_and_measures_the_official_ones_beside(tmp_path, monkeypatch):
+    source = load_dataset("fashion-sample")
+    monkeypatch.setattr("confide.bench.sources.data.load_dataset", lambda *a, **k: source)
+    sources = Sources({"tiny32": "somewhere"}, tmp_path / "prepared", shared=True)
+    found = sources.dataset("tiny32")
+    assert np.array_equal(found.split("resampled").ids, source.test.ids)
+    assert np.array_equal(found.val.ids, source.val.ids)
+    assert len(found.test) == pytest.approx(len(source.train) / 9, abs=10)
+    assert set(found.train.ids) | set(found.test.ids) == set(source.train.ids)
+    assert not set(found.train.ids) & set(found.test.ids)
+    copied = Sources({"tiny32": "somewhere"}, tmp_path / "prepared", shared=True).dataset("tiny32")
+    assert np.array_equal(copied.split("resampled").inputs, source.test.inputs)
+    settings = {"epochs": 1, "batch_size": 256, "learning_rate": 0.05}
+    cell = Cell(Method("cross_entropy"), "tiny32", "small_cnn", 0, settings)
+    measured = run_cell(cell, sources, tmp_path)
+    assert measured["resampled"]["raw"]["accuracy"] != measured["measured"]["raw"]["accuracy"]
+    assert set(measured["resampled"]) == set(measured["measured"])
+    monkeypatch.setattr("confide.bench.plan.DRAWN_ANEW", {})
+    assert cell.key != measured["key"]  # cells of the official split do not count
 
 
 def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
