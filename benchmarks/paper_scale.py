@@ -1,6 +1,6 @@
 """One epoch at the papers' own settings, wherever CIFAR-10 is what they need; the others end at the data check.
 
-python -m benchmarks.paper_scale --cifar cifar-10-batches-bin --out OUT --paper p1  # p2 and p5 likewise, at once
+python -m benchmarks.paper_scale --cifar cifar-10-batches-bin --out OUT --paper p1  # p2, p3 and p5 likewise, at once
 python -m benchmarks.paper_scale --out OUT --collect   # writes OUT/paper_scale.md
 """
 
@@ -34,6 +34,7 @@ RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("p2-figure3", "selective_au_margin", ("preresnet56",)),
         ("p2-figure6", "selective_au_0.5_0.1", ()),
     ),
+    "p3": (("p3-table2", "", ()),),
     "p5": (
         ("p5-table1", "flsd53", ()),
         ("p5-table2", "flsd53", ()),
@@ -42,7 +43,8 @@ RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("p5-figure5", "adafocal", ("resnet50",)),
     ),
 }
-"""(item, method, networks or all) by paper: items of a paper share their trainings, each folder has one paper's."""
+"""(item, method, networks or all) by paper: items of a paper share their trainings, each folder has one paper's. Those
+of p3 have no method: a classifier and its oracles."""
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def main() -> None:
         for name, method, models in RUNS[paper]:
             chosen = tuple(args.model) or models
             place = Place(args.out / paper, {"cifar10": args.cifar}, limit=args.limit)
-            part = Part({"epochs": 1}, (method,), (0,), chosen)
+            part = Part({"epochs": 1}, (method,) if method else (), (0,), chosen)
             try:
                 told = run_item(items[name], "paper", place, args.out / paper / "tables", part).notes
             except InputError as error:
@@ -76,8 +78,11 @@ def page_of(items: dict[str, Item], out: Path) -> str:
         (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
     ]
     lines = [_line(paper, one) for paper, one in found]
+    oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
+    lines += [_oracle_line(one) for one in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
     covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
+    covered |= {name for name, _, _ in RUNS["p3"] if oracles}
     dry = []
     for name, item in items.items():
         if name not in covered:
@@ -131,6 +136,24 @@ def _line(paper: str, result: dict[str, Any]) -> list[str]:
         f"{100 * raw['accuracy']:.1f}",
         f"{raw['nll']:.3f}",
         f"{100 * raw['ece_mass']:.1f}",
+    ]
+
+
+def _oracle_line(made: dict[str, Any]) -> list[str]:
+    """A classifier with its oracles; accuracy is the classifier's."""
+    settings = made["origin"]["settings"]
+    clean = next(row for row in made["rows"] if (row["domain"], row["predictor"]) == ("clean", "mcp"))
+    return [
+        ", ".join(name for name, _, _ in RUNS["p3"]),
+        str(settings["model"]),
+        "`cross_entropy`, then the oracles",
+        str(settings["batch_size"]),
+        f"{settings['learning_rate']:g}",
+        f"{made['origin']['seconds']['all']:.1f} in all",
+        "-",
+        f"{100 * clean['accuracy']:.1f}",
+        "-",
+        "-",
     ]
 
 

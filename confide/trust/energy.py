@@ -16,7 +16,9 @@ def negative_energy(predictions: Predictions, temperature: float = 1.0) -> PerSa
     logits = need_real_logits(predictions, "energy")
     if temperature == 1.0:
         return predictions.facts.need("energy")
-    return temperature * torch.logsumexp(logits / temperature, dim=1)
+    # Half precision has no room for a logit of 700 over a temperature of 0.01.
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return temperature * torch.logsumexp(wide / temperature, dim=1)
 
 
 @TRUST.add(

@@ -263,7 +263,9 @@ def _members(word: str, predictions: Predictions, features: Any) -> Tensor:
     n, c = len(predictions), predictions.num_classes
     if members.ndim != 3 or tuple(members.shape[1:]) != (n, c) or members.shape[0] < 2:
         raise InputError(f"members' logits must be s x {n} x {c} with s of 2 or more, got {tuple(members.shape)}")
-    return members if members.is_floating_point() else members.to(torch.float32)
+    check_finite(members.transpose(0, 1), "members' logits")
+    # Means and entropies in half precision would tie most samples.
+    return members.to(torch.promote_types(members.dtype, torch.float32))
 
 
 def check_right_and_wrong(word: str, predictions: Predictions) -> None:
