@@ -69,6 +69,17 @@ def _numbers_of(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dty
     return flat.reshape(array.shape)
 
 
+def numbers(values: Any, name: str) -> Tensor:
+    """Tensors as they are, with their graph; lists and arrays of numbers as tensors."""
+    if isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        got = type(values).__name__
+        raise InputError(f"{name} must be a tensor, or an array or list of numbers, got {got}; convert them") from None
+
+
 def check_logits(logits: Tensor, name: str = "logits") -> Tensor:
     """Logits must be floating and n x c with at least two classes; integers are promoted to float32."""
     if logits.ndim != 2:
@@ -153,6 +164,22 @@ def check_range(
     if not inside:
         left, right = "(" if low_open or low == -np.inf else "[", ")" if high_open or high == np.inf else "]"
         raise InputError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def check_number(value: Any, name: str, default: Any, low: float, high: float) -> Any:
+    """A number in [low, high] as a plain Python one: whole where the default is, None only where the default is."""
+    if value is None and default is None:
+        return None
+    if not isinstance(value, (int, float)) and isinstance(value, (np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    check_range(value, name, low, high)
+    if not isinstance(default, int):
+        return value
+    if value != int(value):
+        raise InputError(f"{name} must be a whole number, got {value!r}")
+    return int(value)
 
 
 def check_options(word: str, family: str, given: Mapping[str, Any], known: Iterable[str]) -> None:

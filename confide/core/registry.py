@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confide.core.door import InputError, check_options, did_you_mean
+from confide.core.door import (
+    InputError,
+    OptionError,
+    check_choice,
+    check_number,
+    check_options,
+    did_you_mean,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +57,36 @@ class Method:
             for p in inspect.signature(self.function).parameters.values()
             if p.kind is p.KEYWORD_ONLY and p.default is p.empty
         )
+
+    def named(self, positional: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by name; those given by position are taken in the order of the signature."""
+        if len(positional) > len(self.options):
+            known = ", ".join(self.options) or "none"
+            raise OptionError(
+                f"{self.family} '{self.word}' takes these options by position: {known}; got {len(positional)} of them"
+            )
+        placed = dict(zip(self.options, positional, strict=False))
+        for name in placed:
+            if name in options:
+                raise OptionError(f"{self.family} '{self.word}' got its option '{name}' twice; give it by name only")
+        return {**placed, **options}
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as plain Python values; refuses unknown names and values outside `ranges` and `choices`."""
+        aliases = self.facts.get("aliases", {})
+        options = {aliases.get(name, name): value for name, value in given.items()} if aliases else dict(given)
+        self.check_options(options)
+        ranges, choices = self.facts.get("ranges", {}), self.facts.get("choices", {})
+        for name, value in options.items():
+            where = f"{name} of {self.family} '{self.word}'"
+            if name in ranges:
+                options[name] = check_number(value, where, self.options[name], *ranges[name])
+            elif isinstance(self.options.get(name), bool):
+                check_choice(value, (True, False), where)
+                options[name] = bool(value)
+            if name in choices:
+                check_choice(value, choices[name], where)
+        return options
 
     def check_options(self, given: Mapping[str, Any]) -> None:
         """Refuse option names that this method does not have."""

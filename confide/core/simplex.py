@@ -25,7 +25,7 @@ from torch import Tensor
 
 from confide.core.door import InputError, did_you_mean
 from confide.core.shapes import Labels, Logits, PerSample, Scalar
-from confide.core.simplex_cpu import BlockPass
+from confide.core.simplex_cpu import BlockPass, check_rows, check_statistics
 from confide.core.simplex_plain import STATISTICS, Request, plain_statistics, read_flags
 
 __all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "mean_of", "one_minus_p", "simplex_statistics"]
@@ -76,8 +76,13 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
         if cuda is not None and not torch.compiler.is_compiling():
             outputs: tuple[Tensor, ...] = cuda.statistics(logits, labels, request)
             return outputs
-    if soft or logits.device.type != "cpu" or torch.compiler.is_compiling() or request.order not in (1.0, 2.0):
+    if soft or logits.device.type != "cpu" or torch.compiler.is_compiling():
         return plain_statistics(logits, labels, request)
+    if request.order not in (1.0, 2.0):
+        check_rows(logits, labels)
+        found = plain_statistics(logits, labels, request)
+        check_statistics(logits, dict(zip(request.names, found, strict=True)))
+        return found
     block_pass: Callable[..., tuple[Tensor, ...]] = BlockPass.apply
     return block_pass(logits, labels, request)
 

@@ -22,6 +22,7 @@ from confide.core.simplex_plain import Request, accumulator
 
 _BLOCK_SUMS = ("entropy", "mean_log_p", "excess", "sum_squares", "norm")
 _AT_TRUTH = ("log_p_true", "p_true")
+_INFINITE_AT_MINUS_INFINITY = ("log_p_true", "entropy", "mean_log_p", "norm", "excess")
 
 
 class BlockPass(torch.autograd.Function):
@@ -66,6 +67,21 @@ def check_rows(logits: Tensor, labels: Tensor | None) -> None:
         )
 
 
+def check_statistics(logits: Tensor, found: dict[str, Tensor], *others: Tensor) -> None:
+    """Raise for the first row whose statistics are not finite; needs no look at the logits unless there is one."""
+    for value in (*others, *(found[name] for name in _INFINITE_AT_MINUS_INFINITY if name in found)):
+        if bool(torch.isfinite(value).all()):
+            continue
+        row = int((~torch.isfinite(value)).nonzero()[0])
+        values = logits[row]
+        worst = values[~torch.isfinite(values)]
+        got = f"{worst[0].item()}" if len(worst) else "values too far apart for this dtype"
+        raise InputError(
+            f"logits must be finite, got {got} at sample {row} of {len(logits)}; "
+            "drop that sample or mend the model that made it"
+        )
+
+
 class _Forward:
     """Buffers and results of one forward pass: heavy work by blocks, work on n numbers once at the end."""
 
@@ -95,7 +111,7 @@ class _Forward:
             self._block(z.to(self.dtype).contiguous() if wide else z, part)
         self.log_scale.log_().neg_()
         found = {name: getattr(self, f"_{name}")() for name in self.request.names}
-        self._check(found)
+        check_statistics(self.logits, found, (self.top + self.log_scale).squeeze(1))
         return found
 
     def _block(self, z: Tensor, part: slice) -> None:
@@ -191,19 +207,3 @@ class _Forward:
 
     def _excess(self) -> Tensor:
         return self.sums["excess"] / self.logits.shape[1]
-
-    def _check(self, found: dict[str, Tensor]) -> None:
-        """Raise for the first row whose statistics are not finite; needs no look at the logits unless there is one."""
-        watched = [(self.top + self.log_scale).squeeze(1)]
-        watched += [found[name] for name in ("log_p_true", "entropy") if name in found]
-        for value in watched:
-            if bool(torch.isfinite(value).all()):
-                continue
-            row = int((~torch.isfinite(value)).nonzero()[0])
-            values = self.logits[row]
-            worst = values[~torch.isfinite(values)]
-            got = f"{worst[0].item()}" if len(worst) else "values too far apart for this dtype"
-            raise InputError(
-                f"logits must be finite, got {got} at sample {row} of {len(self.logits)}; "
-                "drop that sample or mend the model that made it"
-            )

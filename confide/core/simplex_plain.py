@@ -114,7 +114,13 @@ class _Plain:
         return torch.logsumexp(self.logits, dim=1)
 
     def norm(self) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(self.logits, self.request.order, dim=1)
+        order = self.request.order
+        if order in (1.0, 2.0):
+            whole: Tensor = torch.linalg.vector_norm(self.logits, order, dim=1)
+            return whole
+        # By the largest first: 1e4 to the power of 10 is more than float32 can hold.
+        largest = self.logits.detach().abs().amax(dim=1).clamp_min(torch.finfo(self.logits.dtype).tiny)
+        norm: Tensor = largest * torch.linalg.vector_norm(self.logits / largest[:, None], order, dim=1)
         return norm
 
     def excess(self) -> Tensor:

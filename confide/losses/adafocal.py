@@ -80,9 +80,10 @@ class AdaFocal(LossModule):
         found = validation_bins(val_logits, val_labels, len(self.gammas))
         gammas = self.gammas.double().cpu()
         gap = torch.where(found.counts > 0, found.confidence - found.accuracy, torch.zeros_like(gammas))
-        moved = gammas * torch.exp(torch.where(gammas > 0, self.rate, -self.rate) * gap)
-        flipped = torch.where(gammas > 0, -self.switch, self.switch)
-        moved = torch.where(moved.abs() < self.switch, flipped, moved)
+        # A sign in the state's float64: rate and switch rounded to float32 could land below the switch and flip again.
+        sign = torch.where(gammas > 0, 1.0, -1.0).to(gammas)
+        moved = gammas * torch.exp(self.rate * sign * gap)
+        moved = torch.where(moved.abs() < self.switch, -self.switch * sign, moved)
         self.gammas.copy_(moved.clamp(self.gamma_min, self.gamma_max))
         self.edges.copy_(found.edges)
 

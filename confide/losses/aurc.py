@@ -9,6 +9,7 @@ from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import Statistics, simplex_statistics, weighted_by_rank
+from confide.core.simplex_plain import accumulator
 from confide.losses.family import loss
 
 SCORES = ("msp", "margin", "entropy")
@@ -36,7 +37,10 @@ def aurc(
     """
     if form == "released":
         with torch.no_grad():
-            ranking = scores_of(simplex_statistics(logits.softmax(dim=1), None, wanted_by(score)), score)
+            ranking = scores_of(
+                simplex_statistics(logits.softmax(dim=1, dtype=accumulator(logits.dtype)), None, wanted_by(score)),
+                score,
+            )
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     else:
         whole = weighted_by_rank(logits, labels, score, functools.partial(_kept_weights, logits.device, weights_form))

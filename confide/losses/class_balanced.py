@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from confide.core.door import InputError
+from confide.core.door import InputError, numbers
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import fused, simplex_statistics
 from confide.core.simplex_plain import accumulator
@@ -63,30 +63,39 @@ def class_balanced(
     return weight[labels] * terms
 
 
-_LAST: dict[str, Any] = {}
+_LAST: dict[str, tuple[Any, ...]] = {}
 
 
 def _weights_on(logits: Logits, class_counts: Any, beta: float) -> Tensor:
     """The weights on the logits' device, kept from the last call: the same counts come with every batch."""
-    version = getattr(class_counts, "_version", 0)
-    key = (logits.shape[1], beta, logits.device, logits.dtype, version)
-    if _LAST.get("counts") is not class_counts or _LAST.get("key") != key:
+    key = (logits.shape[1], beta, logits.device, logits.dtype)
+    # Under the compiler counts are constants; elsewhere they may have been changed in place.
+    mark = 0 if torch.compiler.is_compiling() else _mark(class_counts)
+    counts, last, last_mark, weight = _LAST.get("weights", (None, None, None, None))
+    if counts is not class_counts or last != key or (last_mark != mark and not torch.compiler.is_compiling()):
         weight = class_balance_weights(class_counts, logits.shape[1], beta).to(logits.device, accumulator(logits.dtype))
-        _LAST.update(counts=class_counts, key=key, weight=weight)
-    kept: Tensor = _LAST["weight"]
+        _LAST["weights"] = (class_counts, key, mark, weight)
+    kept: Tensor = weight
     return kept
+
+
+def _mark(class_counts: Any) -> Any:
+    """What changes when counts change in place; a tensor is not read, since a device would have to be waited for."""
+    if isinstance(class_counts, Tensor):
+        return object() if class_counts.is_inference() else class_counts._version
+    return class_counts.tobytes() if hasattr(class_counts, "tobytes") else str(class_counts)
 
 
 def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> Tensor:
     """w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c."""
-    counts = torch.as_tensor(class_counts).double()
+    counts = numbers(class_counts, "class_counts").double()
     if counts.shape != (num_classes,):
         raise InputError(
             f"class_counts must be {num_classes} numbers, one per class, got shape {tuple(counts.shape)}; "
             "count the labels of the training set"
         )
     if counts.device.type == "cpu" and not bool((counts >= 1).all()):
-        empty = int((counts < 1).nonzero()[0])
-        raise InputError(f"class_counts must be at least 1, got {counts[empty].item():g} for class {empty}; merge it")
+        bad = int((~(counts >= 1)).nonzero()[0])
+        raise InputError(f"class_counts must be at least 1, got {counts[bad].item():g} for class {bad}; merge it")
     raw = (1 - beta) / (1 - beta**counts)
     return raw * (num_classes / raw.sum())

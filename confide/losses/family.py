@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError, check_choice, check_range
+from confide.core.door import InputError, check_choice, numbers
 from confide.core.registry import Method, Registry
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.losses.batch import check_needs, evaluate_batch, reduce_values
@@ -65,12 +65,17 @@ def stateful_loss(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     choices: Mapping[str, tuple[Any, ...]] | None = None,
     batch: bool = False,
+    aliases: Mapping[str, str] | None = None,
 ) -> Callable[[type[L]], type[L]]:
-    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options."""
+    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options.
+
+    Args:
+        aliases: other spelling of an option -> the option.
+    """
 
     def register(module: type[L]) -> type[L]:
         facts = {"ranges": ranges or {}, "choices": choices or {}, "soft": False, "batch": batch, "stateful": True}
-        LOSSES.add(word, paper=paper, corners=corners, **facts)(module)
+        LOSSES.add(word, paper=paper, corners=corners, aliases=aliases or {}, **facts)(module)
         module.word = word
         return module
 
@@ -83,15 +88,14 @@ def one_call(module: type[LossModule]) -> LossFunction:
     def call(
         logits: Logits,
         labels: Labels,
-        *,
+        *positional: Any,
         class_weights: Any = None,
         ignore_index: int | None = None,
         **options_and_needs: Any,
     ) -> PerSample:
         needs = {name: options_and_needs.pop(name) for name in module.needs if name in options_and_needs}
-        fresh = create(
-            module.word, reduction="none", class_weights=class_weights, ignore_index=ignore_index, **options_and_needs
-        )
+        options = LOSSES.get(module.word).named(positional, options_and_needs)
+        fresh = create(module.word, reduction="none", class_weights=class_weights, ignore_index=ignore_index, **options)
         values: Tensor = fresh(logits, labels, **needs)
         return values
 
@@ -122,9 +126,8 @@ def create(
         ignore_index: label of samples to leave out.
     """
     method = LOSSES.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     check_choice(reduction, REDUCTIONS, "reduction")
-    _check_values(method, options)
     if method.facts.get("stateful"):
         module: LossModule = method.function(**options)
     else:
@@ -155,7 +158,7 @@ class LossModule(nn.Module, ABC):
     def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
         method = LOSSES.get(self.word)
         given = {**self.bound_needs(), **needs}
-        check_needs(self.word, self.needs, given)
+        check_needs(self.word, (*self.needs, *self.bound_needs()), given)
         values, mass = evaluate_batch(method, self.values, logits, labels, given, self.class_weights, self.ignore_index)
         return reduce_values(values, mass, self.reduction)
 
@@ -191,6 +194,14 @@ class FunctionLoss(LossModule):
     def bound_needs(self) -> dict[str, Any]:
         return self.bound
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The registered function hides behind the door that has its name, where pickle does not find it.
+        return {**self.__dict__, "method": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.method = LOSSES.get(self.word)
+
 
 def _with_door(method: Method) -> LossFunction:
     function = method.function
@@ -199,13 +210,12 @@ def _with_door(method: Method) -> LossFunction:
     def checked(
         logits: Logits,
         labels: Labels,
-        *,
+        *positional: Any,
         class_weights: Any = None,
         ignore_index: int | None = None,
         **given: Any,
     ) -> PerSample:
-        method.check_options(given)
-        _check_values(method, given)
+        given = method.checked(method.named(positional, given) if positional else given)
         needs = {name: given.pop(name) for name in method.needs if name in given}
         check_needs(method.word, method.needs, needs)
         weights = None if class_weights is None else _as_weights(class_weights)
@@ -221,21 +231,8 @@ def _with_door(method: Method) -> LossFunction:
     return checked
 
 
-def _check_values(method: Method, options: Mapping[str, Any]) -> None:
-    for name, (low, high) in method.facts["ranges"].items():
-        value = options.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{name} of loss '{method.word}' must be a number, got {value!r}")
-        check_range(value, f"{name} of loss '{method.word}'", low, high)
-    for name, words in method.facts["choices"].items():
-        if name in options:
-            check_choice(options[name], words, f"{name} of loss '{method.word}'")
-
-
 def _as_weights(class_weights: Any) -> Tensor:
-    weights = torch.as_tensor(class_weights).detach()
-    if weights.ndim != 1 or not bool((weights >= 0).all()):
-        raise InputError("class_weights must be one number >= 0 per class; give c of them")
+    weights = numbers(class_weights, "class_weights").detach()
+    if weights.ndim != 1 or not bool(((weights >= 0) & torch.isfinite(weights)).all()):
+        raise InputError("class_weights must be one finite number >= 0 per class; give c of them")
     return weights if weights.is_floating_point() else weights.to(torch.float32)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.core.door import InputError
+from confide.core.door import InputError, numbers
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics
 from confide.core.simplex_plain import BAD_NUMBER, set_flag
@@ -53,9 +53,12 @@ class GroupDRO(LossModule):
         self.register_buffer("q", torch.full((int(num_groups),), 1.0 / num_groups, dtype=torch.float64))
         shift = torch.zeros(int(num_groups), dtype=torch.float64)
         if adjustment:
-            counts = torch.as_tensor(() if group_counts is None else group_counts).double()
+            counts = numbers(() if group_counts is None else group_counts, "group_counts").double()
             if counts.shape != (num_groups,) or not bool((counts > 0).all()):
-                raise InputError(f"an adjustment needs group_counts: {num_groups} positive numbers, one per group")
+                raise InputError(
+                    f"an adjustment needs group_counts: {num_groups} positive numbers, one per group, "
+                    f"got {'none' if group_counts is None else counts.tolist()}; count the groups of the training set"
+                )
             shift = adjustment / counts.sqrt()
         self.register_buffer("shift", shift)
 
@@ -72,7 +75,8 @@ class GroupDRO(LossModule):
 
     def _step(self, group_losses: Tensor) -> None:
         if self.normalize_loss:
-            group_losses = group_losses / group_losses.sum()
+            # Where every loss is 0 so is their share: a division would leave NaN in q for good.
+            group_losses = group_losses / group_losses.sum().clamp_min(torch.finfo(group_losses.dtype).tiny)
         raised = self.q * torch.exp(self.step_size * (group_losses - group_losses.max()))
         self.q.copy_(raised / raised.sum())
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from confide.core.shapes import Labels, Logits, PerSample
 from confide.core.simplex import simplex_statistics, weighted_by_distribution
+from confide.core.simplex_plain import accumulator
 from confide.losses.aurc import SCORES, scores_of, wanted_by
 from confide.losses.family import LossModule, one_call, stateful_loss
 
@@ -33,6 +34,7 @@ SMALLEST_COUNT = 1e-12
     ranges={"coverage": (0.0, 1.0), "smoothing": (1e-4, 100.0), "bins": (1, 100_000), "batch_size": (1, 1e9)},
     choices={"score": SCORES, "form": ("paper", "released")},
     batch=True,
+    aliases={"include_C": "include_c"},
 )
 class SelectiveAU(LossModule):
     """Selective AU, -b_i log p_y with b_i = -ln(1 - G(min(s_i, t))), G the smoothed distribution of confidence s.
@@ -45,12 +47,12 @@ class SelectiveAU(LossModule):
         coverage: quantile kappa of the batch's scores that the threshold t is.
         smoothing: the width nu of the sigmoid.
         bins: of the histogram on [0, 1], each [low, high), 1 in the last.
+        form: `released` applies softmax twice, lets the gradient through t, and its entropy score is always 1.
         include_c: multiply by 1 / G(t), as eqs. 19 and 22 of the paper; its code and appendix leave the factor out.
         accumulate: keep the histogram over the batches of an epoch (training mode); `end_epoch` clears it.
         batch_size: n of the bounds [1/(n+1), n/(n+1)] that G is clamped to. Default: the actual batch.
         detach_weight: no gradient through b_i. With it, every sample lowers its loss by being less sure than the
             others, and a network that starts from nothing ends at equal probabilities (docs/findings.md).
-        form: `released` applies softmax twice, lets the gradient through t, and its entropy score is always 1.
     """
 
     histogram: Tensor
@@ -62,11 +64,11 @@ class SelectiveAU(LossModule):
         coverage: float = 0.5,
         smoothing: float = 0.05,
         bins: int = 64,
+        form: str = "paper",
         include_c: bool = False,
         accumulate: bool = False,
         batch_size: int | None = None,
         detach_weight: bool = False,
-        form: str = "paper",
     ) -> None:
         super().__init__()
         self.detach_weight = bool(detach_weight)
@@ -99,8 +101,11 @@ class SelectiveAU(LossModule):
 
     def _released_scores(self, logits: Tensor) -> Tensor:
         if self.score == "entropy":
-            return torch.ones(len(logits), dtype=logits.dtype, device=logits.device)
-        return scores_of(simplex_statistics(logits.softmax(dim=1), None, wanted_by(self.score)), self.score)
+            return torch.ones(len(logits), dtype=accumulator(logits.dtype), device=logits.device)
+        return scores_of(
+            simplex_statistics(logits.softmax(dim=1, dtype=accumulator(logits.dtype)), None, wanted_by(self.score)),
+            self.score,
+        )
 
     def _weights(self, scores: PerSample) -> PerSample:
         counts = self._counts(scores.detach())

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.core.door import InputError, check_choice, check_range
+from confide.core.door import InputError, numbers
 from confide.core.registry import Method, Registry
 from confide.core.shapes import Labels, Logits, Scalar
 
 PENALTIES = Registry("penalty")
 Penalty = Callable[..., Scalar]
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def penalty(
@@ -41,14 +42,8 @@ def names() -> tuple[str, ...]:
 
 def _with_door(method: Method) -> Penalty:
     @functools.wraps(method.function)
-    def checked(logits: Logits, labels: Labels, **options: Any) -> Scalar:
-        method.check_options(options)
-        for name, (low, high) in method.facts["ranges"].items():
-            if options.get(name) is not None:
-                check_range(options[name], f"{name} of penalty '{method.word}'", low, high)
-        for name, words in method.facts["choices"].items():
-            if name in options:
-                check_choice(options[name], words, f"{name} of penalty '{method.word}'")
+    def checked(logits: Logits, labels: Labels, *positional: Any, **options: Any) -> Scalar:
+        options = method.checked(method.named(positional, options) if positional else options)
         value: Tensor = method.function(*_check_batch(logits, labels), **options)
         return value
 
@@ -56,16 +51,17 @@ def _with_door(method: Method) -> Penalty:
 
 
 def _check_batch(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    logits = logits if isinstance(logits, Tensor) else torch.as_tensor(logits)
-    labels = labels if isinstance(labels, Tensor) else torch.as_tensor(labels)
-    if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
+    logits, labels = numbers(logits, "logits"), numbers(labels, "labels")
+    if logits.ndim != 2 or logits.shape[1] < 2 or logits.dtype not in DTYPES:
         raise InputError(
-            f"logits must be floating point, n x c with at least two classes, got {logits.dtype} of shape "
-            f"{tuple(logits.shape)}"
+            f"logits must be floating point of 16, 32 or 64 bits, n x c with at least two classes, got {logits.dtype} "
+            f"of shape {tuple(logits.shape)}; pass the model's raw outputs"
         )
     if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise InputError(
             f"labels must be {len(logits)} integer class indices, one per row of logits, got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}"
+            f"{tuple(labels.shape)}; penalties take no soft labels"
         )
+    if labels.device != logits.device:
+        raise InputError(f"labels must be on the device of the logits, {logits.device}, got {labels.device}; move them")
     return logits, labels.to(torch.int64)

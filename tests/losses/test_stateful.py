@@ -48,6 +48,27 @@ def test_adafocal_switches_sign_and_stays_within_its_bounds():
     torch.testing.assert_close(loss(logits, labels), (-(1 + p) * p.log()).mean())
 
 
+@pytest.mark.parametrize("switch", [0.2, 0.35, 0.7])
+def test_adafocal_that_has_switched_stays_while_a_bin_is_empty(switch):
+    loss = losses.create("adafocal", bins=2, rate=0.1, gamma_max=1.0, gamma_min=-1.0, switch=switch)
+    loss.gammas.fill_(switch * 1.0001)
+    # One sample lies on the lowest edge and is in no bin: no gap, no change.
+    one = torch.tensor([[1.0, 0.0]]), torch.tensor([0])
+    sure = torch.tensor([[1.0, 0.0], [1.1, 0.0], [1.2, 0.0]], dtype=torch.float64), torch.zeros(3).long()
+    loss.update(*sure)
+    assert loss.gammas.tolist() == [-switch, -switch]
+    loss.update(*one)
+    assert loss.gammas.tolist() == [-switch, -switch]
+
+
+def test_adafocal_moves_by_the_rate_in_double_precision():
+    logits, labels = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64), torch.tensor([1, 1])
+    loss = losses.create("adafocal", bins=1, rate=0.1)
+    loss.update(logits, labels)
+    # The sample on the lowest edge is in no bin; the other has confidence 1 / (1 + e^-2) and is wrong.
+    assert loss.gammas.item() == pytest.approx(math.exp(0.1 / (1 + math.exp(-2))), rel=1e-14)
+
+
 def test_an_empty_validation_set_is_refused():
     with pytest.raises(InputError, match="at least one sample"):
         losses.create("adafocal").update(torch.zeros((0, 3)), torch.zeros(0, dtype=torch.int64))
@@ -136,3 +157,18 @@ def test_selective_au_with_detached_weights_has_the_gradient_of_weighted_cross_e
     torch.testing.assert_close(gradient, wanted)
     (through,) = torch.autograd.grad(losses.selective_au(logits, labels).sum(), logits)
     assert not torch.allclose(gradient, through)
+
+
+def test_group_dro_keeps_its_weights_when_every_loss_is_zero():
+    loss = losses.create("group_dro", normalize_loss=True)
+    loss(torch.tensor([[1e4, 0.0], [0.0, 1e4]]), torch.tensor([0, 1]), groups=torch.tensor([0, 1]))
+    assert loss.q.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("score", ["msp", "margin", "entropy"])
+def test_the_released_selective_au_takes_half_precision(score, dtype):
+    logits, labels = overconfident(8)
+    found = losses.selective_au(logits.to(dtype), labels, score=score, form="released")
+    expected = losses.selective_au(logits.to(dtype).double(), labels, score=score, form="released")
+    torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=1e-3)

@@ -95,6 +95,14 @@ def test_aurc_weights_the_surest_sample_by_the_harmonic_number():
     torch.testing.assert_close(losses.aurc(logits, torch.zeros(3, dtype=torch.int64)), weights * each)
 
 
+@pytest.mark.parametrize("score", ["msp", "margin", "entropy"])
+def test_the_released_aurc_ranks_half_precision_by_softmax_in_single(score):
+    logits = torch.randn((64, 10), generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    labels = torch.arange(64) % 10
+    found = losses.aurc(logits, labels, score=score, form="released")
+    torch.testing.assert_close(found, losses.aurc(logits.float(), labels, score=score, form="released"))
+
+
 def test_brier_of_a_worked_sample():
     logits = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
     # 0.5^2 + 0.3^2 + 0.8^2

@@ -1,0 +1,160 @@
+"""The door of the losses: options, what calls bring, and one clear line for what cannot be."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from confide import losses, penalties
+from confide.core.door import InputError, OptionError
+
+NEEDS = {
+    "difficulty_entropy": {"weights": torch.rand(4)},
+    "class_balanced": {"class_counts": [5, 6, 7]},
+    "crl": {"ids": torch.arange(4)},
+    "group_dro": {"groups": torch.tensor([0, 1, 0, 1])},
+    "adaptive_difficulty": {"groups": torch.tensor([0, 1, 0, 1])},
+}
+LABELS = torch.tensor([0, 1, 2, 1])
+
+
+@pytest.fixture
+def logits():
+    return torch.randn((4, 3), generator=torch.Generator().manual_seed(0))
+
+
+def test_options_may_be_numbers_of_numpy(logits):
+    expected = losses.entropy_regularization(logits, LABELS, alpha=0.5)
+    assert torch.equal(losses.entropy_regularization(logits.requires_grad_(), LABELS, alpha=np.float32(0.5)), expected)
+    assert len(losses.create("adafocal", bins=np.int64(7)).gammas) == 7
+    assert losses.create("mmce", sqrt=np.True_).options == {"sqrt": True}
+
+
+def test_options_may_be_given_by_position_in_the_order_of_the_signature(logits):
+    assert torch.equal(losses.focal(logits, LABELS, 2.0), losses.focal(logits, LABELS, gamma=2.0))
+    by_name = losses.selective_au(logits, LABELS, score="margin", coverage=0.7, smoothing=0.1, bins=32, form="released")
+    assert torch.equal(losses.selective_au(logits, LABELS, "margin", 0.7, 0.1, 32, "released"), by_name)
+    assert torch.equal(penalties.mmce(logits, LABELS, 0.1), penalties.mmce(logits, LABELS, kernel_width=0.1))
+    with pytest.raises(OptionError, match="loss 'focal' got its option 'gamma' twice"):
+        losses.focal(logits, LABELS, 2.0, gamma=3.0)
+    with pytest.raises(OptionError, match="takes these options by position: none; got 1 of them"):
+        losses.brier(logits, LABELS, 2.0)
+
+
+def test_the_factor_of_selective_au_is_known_by_the_spelling_of_the_paper_too(logits):
+    expected = losses.selective_au(logits, LABELS, include_c=True)
+    assert torch.equal(losses.selective_au(logits, LABELS, include_C=True), expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "line"),
+    [
+        ("group_dro", {"num_groups": 2.5}, "num_groups of loss 'group_dro' must be a whole number, got 2.5"),
+        ("adafocal", {"bins": 15.5}, "bins of loss 'adafocal' must be a whole number, got 15.5"),
+        ("focal", {"gamma": None}, "gamma of loss 'focal' must be a number, got None"),
+        ("adafocal", {"rate": None}, "rate of loss 'adafocal' must be a number, got None"),
+        ("focal", {"detach_weight": "no"}, "detach_weight of loss 'focal' must be one of True, False, got 'no'"),
+        ("poly1", {"epsilon": float("nan")}, "epsilon of loss 'poly1' must lie in"),
+        ("group_dro", {"adjustment": 1.0, "group_counts": "ab"}, "group_counts must be a tensor, or an array or list"),
+        (
+            "focal",
+            {"class_weights": [1.0, float("inf"), 1.0]},
+            "class_weights must be one finite number >= 0 per class",
+        ),
+        ("focal", {"class_weights": "abc"}, "class_weights must be a tensor, or an array or list of numbers, got str"),
+    ],
+)
+def test_an_option_that_cannot_be_gets_one_clear_line(word, options, line):
+    with pytest.raises(InputError) as error:
+        losses.create(word, **options)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("word", losses.names())
+def test_what_a_loss_has_no_use_for_is_refused_not_ignored(word, logits):
+    with pytest.raises(OptionError, match=f"loss '{word}' takes logits and labels.* got speed; leave it out"):
+        losses.create(word)(logits, LABELS, **NEEDS.get(word, {}), speed=torch.rand(4))
+
+
+@pytest.mark.parametrize("family", [losses, penalties])
+def test_what_is_no_tensor_gets_one_clear_line(family, logits):
+    for word in family.names():
+        needs = NEEDS.get(word, {}) if family is losses else {}
+        with pytest.raises(InputError, match=r"logits must be a tensor, .* got NoneType"):
+            getattr(family, word)(None, LABELS, **needs)
+        with pytest.raises(InputError, match=r"labels must be a tensor, .* got str"):
+            getattr(family, word)(logits, "abc", **needs)
+        with pytest.raises(InputError, match=r"logits must be floating point of 16, 32 or 64 bits.*float8"):
+            getattr(family, word)(logits.to(torch.float8_e4m3fn), LABELS, **needs)
+    with pytest.raises(InputError, match=r"labels must be 4 .* got .*shape \(4, 1\)"):
+        family.mmce(logits, LABELS[:, None])
+
+
+def test_a_negative_soft_label_is_named_by_its_row(logits):
+    soft = torch.eye(3)[LABELS]
+    soft[2] = torch.tensor([-0.5, 1.5, 0.0])
+    with pytest.raises(InputError, match=r"got \[-0.5, 1.5, 0\] at sample 2 of 4; normalise them"):
+        losses.cross_entropy(logits, soft)
+
+
+def test_soft_labels_in_half_precision_need_not_sum_to_one_exactly():
+    soft = torch.full((4, 1000), 0.1 / 999)
+    soft[:, 0] = 0.9
+    soft = soft.to(torch.bfloat16)
+    assert bool(((soft.float().sum(dim=1) - 1).abs() > 1e-3).all())
+    assert torch.isfinite(losses.cross_entropy(torch.zeros((4, 1000)), soft)).all()
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, 1.5])
+def test_every_order_of_the_norm_refuses_bad_rows(order, logits):
+    with pytest.raises(InputError, match="labels must lie in \\[0, 3\\), got 7 at sample 2 of 4"):
+        losses.logit_norm(logits, torch.tensor([0, 1, 7, 1]), p=order)
+    logits[1, 2] = torch.nan
+    with pytest.raises(InputError, match="logits must be finite, got nan at sample 1 of 4"):
+        losses.logit_norm(logits, LABELS, p=order)
+
+
+@pytest.mark.parametrize("word", ["label_smoothing", "logit_norm", "mbls", "entropy_regularization"])
+def test_a_logit_of_minus_infinity_is_refused_where_the_formula_has_no_value(word, logits):
+    logits[3, 0] = -torch.inf
+    with pytest.raises(InputError, match="logits must be finite, got -inf at sample 3 of 4"):
+        getattr(losses, word)(logits, LABELS)
+
+
+def test_a_norm_of_high_order_does_not_overflow():
+    logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
+    value = losses.logit_norm(logits, torch.tensor([0]), alpha=1.0, p=50.0)
+    torch.testing.assert_close(value, torch.tensor([1e4 * 2 ** (1 / 50)]))
+    (slope,) = torch.autograd.grad(value.sum(), logits)
+    torch.testing.assert_close(slope, torch.tensor([[1.0, -1.0, 0.0]]) * 2 ** (1 / 50 - 1))
+
+
+@pytest.mark.parametrize("word", losses.names())
+def test_a_loss_can_be_pickled_as_other_modules(word, logits):
+    loss = losses.create(word)
+    again = pickle.loads(pickle.dumps(loss))
+    assert torch.equal(again(logits, LABELS, **NEEDS.get(word, {})), loss(logits, LABELS, **NEEDS.get(word, {})))
+    torch.save(torch.nn.Sequential(torch.nn.Linear(3, 3), loss), io.BytesIO())
+
+
+@pytest.mark.parametrize("kind", [np.array, list, torch.tensor])
+def test_class_counts_changed_in_place_are_noticed(kind, logits):
+    counts = kind([5, 6, 7])
+    losses.class_balanced(logits, LABELS, class_counts=counts)
+    counts[0] = 4000
+    found = losses.class_balanced(logits, LABELS, class_counts=counts)
+    torch.testing.assert_close(found, losses.class_balanced(logits, LABELS, class_counts=[4000, 6, 7]))
+
+
+def test_class_counts_made_in_inference_mode_and_counts_that_are_not_numbers(logits):
+    with torch.inference_mode():
+        counts = torch.tensor([5, 6, 7])
+    expected = losses.class_balanced(logits, LABELS, class_counts=[5, 6, 7])
+    torch.testing.assert_close(losses.class_balanced(logits, LABELS, class_counts=counts), expected)
+    with pytest.raises(InputError, match="class_counts must be at least 1, got nan for class 1"):
+        losses.class_balanced(logits, LABELS, class_counts=[1, float("nan"), 2])
