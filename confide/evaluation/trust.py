@@ -16,9 +16,12 @@ from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.results import Comparison, Curve, Evaluation, Measurement
 from confide.evaluation.compare import LEVEL, compare, holm
-from confide.evaluation.evaluate import evaluate
+from confide.evaluation.evaluate import evaluate, requests
+from confide.evaluation.measuring import Tag, measurements
 from confide.metrics import tnr, tpr
 from confide.metrics.family import METRICS
+from confide.metrics.resampling import RESAMPLES
+from confide.metrics.view import base_of
 
 RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 SEPARATION = ("separability_kl", "separability_bhattacharyya")
@@ -31,20 +34,31 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TrustValues:
-    """Values of one predictor on the split, high = safe, and its own line where it has one."""
+    """Values of one predictor on the split, high = safe, and its own line where it has one.
+
+    `order` ranks the samples where the values cannot: the sigmoid of every logit above 37 is 1.
+    """
 
     values: Floats
     threshold: float | None = None
+    order: Floats | None = None
 
     @classmethod
     def of(cls, values: torch.Tensor, threshold: float | None, scale: str) -> TrustValues:
-        """Logits and ratios come to [0, 1], their order kept: one sample on top of another has a ratio of 1e12."""
+        """Logits and ratios come to [0, 1]: one sample on top of another has a ratio of 1e12."""
         wide = values.detach().to(torch.float64).cpu()
         if scale == "logit":
-            return cls(torch.sigmoid(wide).numpy(), None if threshold is None else 1 / (1 + math.exp(-threshold)))
+            line = None if threshold is None else 1 / (1 + math.exp(-threshold))
+            return cls(torch.sigmoid(wide).numpy(), line, wide.numpy())
         if scale == "ratio":
-            return cls((wide / (1 + wide)).numpy(), None if threshold is None else threshold / (1 + threshold))
+            line = None if threshold is None else threshold / (1 + threshold)
+            return cls((wide / (1 + wide)).numpy(), line, wide.numpy())
         return cls(wide.numpy(), threshold)
+
+    @property
+    def ranking(self) -> Floats:
+        """What ranks the samples."""
+        return self.values if self.order is None else self.order
 
 
 def compare_trust(
@@ -66,8 +80,11 @@ def compare_trust(
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
     names = {name: "msp" if name == "mcp" else f"trust:{name}" for name in scores}
-    vectors = {names[name]: one.values for name, one in scores.items()}
-    found = evaluate(predictions, [*RANKING, *SEPARATION, "accuracy"], intervals, score=vectors, seed=seed, **about)
+    ranking = {names[name]: one.ranking for name, one in scores.items()}
+    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, **about)
+    apart, _ = requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
+    tag = Tag("model", "raw", predictions.split)
+    separation = measurements(base_of(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
     decisions = [
         replace(rate(predictions, threshold=one.threshold, score=one.values), score=names[name])
         for name, one in scores.items()
@@ -80,7 +97,7 @@ def compare_trust(
     comparisons = paired(predictions, scores, baseline, seed) if intervals else ()
     return replace(
         found,
-        measurements=(*found.measurements, *decisions),
+        measurements=(*found.measurements, *separation, *decisions),
         curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
         about={**found.about, **({"verdict": verdict(comparisons, baseline)} if intervals else {})},
@@ -95,7 +112,7 @@ def paired(
     if not others:
         return ()
     # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: replace(predictions, trust=_ranks(one.values)) for name, one in scores.items()}
+    ranked = {name: replace(predictions, trust=_ranks(one.ranking)) for name, one in scores.items()}
     pairs = [(baseline, name) for name in others]
     found = list(compare(ranked, metrics=TESTED, score="trust", pairs=pairs, seed=seed))
     # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
@@ -165,6 +182,8 @@ def outcome_histograms(
                 [np.linspace(low, one.threshold, below + 1), np.linspace(one.threshold, high, max(2, bins - below + 1))]
             )
         )
+        if len(edges) == 1:  # every value lies on the line
+            edges = np.array([low, np.nextafter(low, np.inf)])
         trusted = one.values >= one.threshold
         groups = {
             "tp": correct & trusted,
@@ -191,6 +210,8 @@ def verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> str:
             worse.append(name)
     if not comparisons:
         return f"Nothing was compared with {plain}."
+    if all(math.isnan(one.p_value) for one in comparisons if one.metric == "auroc"):
+        return f"Nothing can be told of {plain} and others: the test predictions are all right, or all wrong."
     if not better:
         return f"No predictor beats {plain}: no AUROC or AURC is significantly better (paired tests, Holm, p < 0.05)."
     found = f"Better than {plain} by AUROC or AURC (paired tests, Holm, p < 0.05): {_listed(better)}."
@@ -206,10 +227,15 @@ def rate_at_same(predictions: Predictions, scores: TrustValues, baseline: TrustV
     if scores.threshold is None:
         return math.nan, math.nan, math.nan
     correct = predictions.facts.correct.cpu().numpy()
-    right, wrong = (float((scores.values >= scores.threshold)[rows].mean()) for rows in (correct, ~correct))
-    kept = np.sort(baseline.values[correct])[::-1]
-    line = kept[max(math.ceil(right * len(kept)) - 1, 0)]
-    return right, 1 - wrong, float((baseline.values[~correct] < line).mean())
+    trusted = scores.values >= scores.threshold
+    right, wrong = int(correct.sum()), int((~correct).sum())
+    kept, passed = int((trusted & correct).sum()), int((trusted & ~correct).sum())
+    same = math.nan
+    if right and wrong:
+        # Where nothing is kept, the line lies above all: every error is caught.
+        line = np.sort(baseline.ranking[correct])[right - kept] if kept else math.inf
+        same = float((baseline.ranking[~correct] < line).mean())
+    return kept / right if right else math.nan, 1 - passed / wrong if wrong else math.nan, same
 
 
 def measured(found: Evaluation, score: str, metric: str) -> Measurement | None:

@@ -151,3 +151,46 @@ def test_a_ratio_of_a_duplicate_does_not_spoil_separability():
     values = TrustValues.of(torch.tensor([0.5, 1.0, 1e12]), 1.0, "ratio")
     np.testing.assert_allclose(values.values, [1 / 3, 1 / 2, 1.0])
     assert values.threshold == 0.5
+
+
+def test_logits_that_the_sigmoid_rounds_to_one_are_still_ranked():
+    """A network with far logits once had an AUROC of one half: all its values had become 1."""
+    predictions, scores = made(400)
+    knows = torch.from_numpy(scores["knows"].values).logit()
+    far = {"mcp": scores["mcp"], "knows": TrustValues.of(knows + 60, 0.0, "logit")}
+    assert len(np.unique(far["knows"].values)) < 100
+    found = compare_trust(predictions, far)
+    near = compare_trust(predictions, {"mcp": scores["mcp"], "knows": TrustValues.of(knows, 0.0, "logit")})
+    for metric in RANKING:
+        assert found.value(metric, score="trust:knows") == near.value(metric, score="trust:knows")
+    judged = {(one.metric, one.b): one for one in found.comparisons}
+    assert judged["auroc", "knows"].better == "b"
+    assert found.value("tpr", score="trust:knows") == 1.0
+
+
+def test_the_baseline_is_held_to_exactly_the_same_rate():
+    """7 of 100 is 7.000000000000001 % of 100 in floating point: an eighth sample must not slip in."""
+    correct = np.arange(200) < 100
+    predictions = confide.Predictions(torch.eye(2)[(~correct).astype(int)], [0] * 200)
+    baseline = TrustValues(np.concatenate([np.arange(100, 0, -1.0), np.full(100, 93.5)]), 0.0)
+    for kept, caught in ((7, 1.0), (8, 0.0), (0, 1.0), (100, 0.0)):
+        values = np.concatenate([np.arange(100) < kept, np.zeros(100, bool)]).astype(float)
+        assert rate_at_same(predictions, TrustValues(values, 0.5), baseline) == (kept / 100, 1.0, caught)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_predictions_all_right_or_all_wrong_are_no_contest(right):
+    predictions, scores = made(60)
+    labels = predictions.facts.prediction if right else (predictions.facts.prediction + 1) % 4
+    plain = confide.Predictions(predictions.logits, labels)
+    found = compare_trust(plain, scores)
+    assert "the test predictions are all right, or all wrong" in found.about["verdict"]
+    rates = rate_at_same(plain, scores["knows"], scores["mcp"])
+    assert [np.isnan(one) for one in rates] == [not right, right, True]
+
+
+def test_values_all_on_the_line_are_counted():
+    predictions, _ = made(50)
+    found = compare_trust(predictions, {"mcp": TrustValues(np.full(50, 0.5), 0.5)}, intervals=False)
+    curve = next(c for c in found.curves if c.kind == "trust_outcomes")
+    assert sum(curve.columns["tp"]) + sum(curve.columns["fp"]) == 50
