@@ -9,8 +9,9 @@ from confide.trust.energy import energy
 from confide.trust.ensemble import ensemble
 from confide.trust.entropy import entropy
 from confide.trust.errors import augmented, linear_classifier, out_of_fold
-from confide.trust.family import TRUST, Trust, fit, load, names
+from confide.trust.family import TRUST, Trust, fit, names
 from confide.trust.knn import knn
+from confide.trust.loading import load
 from confide.trust.margin import margin
 from confide.trust.max_logit import max_logit
 from confide.trust.mc_dropout import mc_dropout

@@ -20,7 +20,8 @@ from confide.trust.boosting import Boosted, fit_boosted
 from confide.trust.family import TRUST, State
 from confide.trust.folds import Folds, stratified_folds
 from confide.trust.logistic import Flags, Logistic, fit_logistic
-from confide.trust.signals import RESTORE, SECOND, Signals, learn_signals
+from confide.trust.overlap import shared_samples
+from confide.trust.signals import FACTS, RESTORE, SECOND, Signals, learn_signals
 
 Float64 = NDArray[np.float64]
 Regression = Logistic | Boosted
@@ -75,6 +76,8 @@ def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
     def under(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
 
+    for name in numbers["facts"]:
+        check_choice(name, FACTS, "facts of a combined predictor")
     learned = {name: RESTORE[name.removeprefix(SECOND)](own, under(name)) for name, own in numbers["learned"].items()}
     signals = Signals(tuple(numbers["facts"]), learned, tuple(numbers["columns"]))
     arrays = {k: v.numpy() for k, v in under("regression").items()}
@@ -124,8 +127,8 @@ def combined(
     check_choice(model, FITS, "model")
     check_choice(oracle, ORACLES, "oracle")
     check_range(penalty, "penalty", 0, low_open=True)
-    _check_reference(reference, features, predictions.num_classes)
-    _check_reference(second_reference, second, predictions.num_classes, "second_reference", "second features")
+    _check_reference(reference, features, predictions)
+    _check_reference(second_reference, second, predictions, "second_reference", "second features")
     fold = stratified_folds(predictions, folds, seed)
     signals, values = learn_signals(
         predictions,
@@ -175,7 +178,7 @@ def _losses(
 def _check_reference(
     reference: Features | None,
     features: Tensor | None,
-    num_classes: int,
+    predictions: Predictions,
     name: str = "reference",
     beside: str = "features",
 ) -> None:
@@ -186,7 +189,16 @@ def _check_reference(
     if features is None or reference.dim != features.shape[1]:
         got = f"no {beside}" if features is None else f"{features.shape[1]} {beside}"
         raise InputError(f"{name} has {reference.dim} features a sample, but the predictions come with {got}")
-    labels = np.asarray(reference.labels)
+    if reference.split == "test":
+        raise InputError(f"{name} must not be the test split; pass the features of 'train'")
+    labels, num_classes = np.asarray(reference.labels), predictions.num_classes
+    shared = shared_samples(predictions.ids, features.cpu().numpy(), reference.ids, reference.values)
+    if shared:
+        # A sample lies at distance 0 of itself, in the class of its label: that would give the answer away.
+        raise InputError(
+            f"{name} must hold other samples than the predictions, but {shared} are in both; pass the training split, "
+            "or leave it out: then each fold is scored by the others"
+        )
     if len(labels) and not 0 <= labels.min() <= labels.max() < num_classes:
         wrong = int(labels.min() if labels.min() < 0 else labels.max())
         raise InputError(f"{name} has label {wrong}, but there are {num_classes} classes")

@@ -20,7 +20,7 @@ from confide.core.door import InputError, as_tensor, check_labels, check_range
 from confide.core.predictions import Predictions
 from confide.core.progress import Progress
 from confide.core.records import Features, default_ids
-from confide.trust.folds import hash_of_ids
+from confide.trust.folds import COPIES, hash_of_ids
 
 Classify = Callable[[Any], Tensor]
 """Inputs of some samples -> their logits."""
@@ -115,6 +115,8 @@ def augmented(
 ) -> tuple[Predictions, Tensor]:
     """Predictions and features of `times` augmented copies of the inputs: more errors, but of harder inputs.
 
+    The column `copy_of` tells which input each is of, so that folds keep copies of one together.
+
     Args:
         classify: a batch of inputs -> (logits, features).
         augment: (a batch of inputs, generator) -> the same batch changed at random.
@@ -129,4 +131,6 @@ def augmented(
                 logits.append(said.cpu())
                 features.append(seen.cpu())
                 progress.step(len(block))
-    return Predictions(torch.cat(logits), as_tensor(labels, "labels").repeat(times), split=split), torch.cat(features)
+    columns = {COPIES: np.tile(np.arange(len(inputs)), times)}
+    truth = as_tensor(labels, "labels").repeat(times)
+    return Predictions(torch.cat(logits), truth, split=split, columns=columns), torch.cat(features)

@@ -21,6 +21,7 @@ from confide.core.predictions import Predictions
 from confide.core.records import Features, rows_of
 from confide.core.registry import Registry
 from confide.core.shapes import PerSample
+from confide.trust.kinds import check_kinds
 
 FORMAT = "trust/1"
 TRUST = Registry("trust predictor")
@@ -79,6 +80,7 @@ class Trust:
 
     def _inputs(self, predictions: Predictions, features: Any, second: Any) -> tuple[Tensor | None, ...]:
         """What the scorer gets beside the predictions, checked: feature rows and, where fitted so, the second ones."""
+        need_predictions(self.word, predictions)
         if self.num_classes is not None and predictions.num_classes != self.num_classes:
             raise InputError(
                 f"trust predictor '{self.word}' was fitted for {self.num_classes} classes, got predictions of "
@@ -163,12 +165,14 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     """
     method = TRUST.get(word)
     method.check_options(options)
+    check_kinds(method, options)
     wants: str = method.facts["wants"]
     if predictions is None:
         if method.facts["trained"]:
             raise InputError(f"trust predictor '{word}' learns from predictions; pass those on 'val'")
         scorer = method.function(None, None, **options)
         return Trust(word, scorer, method.facts["threshold"], method.facts["scale"], wants, options=options)
+    need_predictions(word, predictions)
     predictions.need_not_test(f"trust predictor '{word}'")
     if not len(predictions):
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
@@ -199,28 +203,13 @@ def names() -> tuple[str, ...]:
     return TRUST.names()
 
 
-def load(path: str | Path) -> Trust:
-    """Read what `Trust.save` wrote: trust.json, or the folder that holds it."""
-    source = Path(path) / "trust.json" if Path(path).is_dir() else Path(path)
-    if not source.exists():
-        raise InputError(f"{source} must be a trust predictor's JSON file, but it does not exist; check the path")
-    record = files.read_json(source)
-    found = record.get("format") if isinstance(record, dict) else None
-    if found != FORMAT:
-        raise InputError(f"{source} must be of format '{FORMAT}', got {found!r}; fit it again with this version")
-    tensors: dict[str, Tensor] = {}
-    if "tensors" in record:
-        # Only the name counts: a JSON file must not make us read anywhere else.
-        weights = source.parent / Path(record["tensors"]).name
-        tensors = files.read_tensors(weights)
-        if files.checksum(weights) != record["sha256"]:
-            raise InputError(
-                f"{weights} must be the file that {source.name} names, but its checksum differs; fit again"
-            )
-    method = TRUST.get(record["method"])
-    scorer = method.facts["restore"](record["state"], tensors)
-    kept = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
-    return Trust(method.word, scorer, **{name: record[name] for name in kept}, second_dim=record.get("second_dim"))
+def need_predictions(word: str, predictions: Any) -> None:
+    """Arrays are not enough: ids, labels and what the outputs are belong to them."""
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"trust predictor '{word}' needs confide.Predictions, got {type(predictions).__name__}; "
+            "make them from logits and labels"
+        )
 
 
 def matched(word: str, wants: str, predictions: Predictions, features: Any, name: str = "features") -> Tensor | None:

@@ -111,19 +111,24 @@ class Oracle:
     head: str
     inputs: str
     out_of_fold: Tensor | None = field(default=None, repr=False)
+    energy: bool = True
+    """Whether it looks at the energy too: fitted on probabilities it does not, and may be given either."""
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
-        rows, _ = representation(predictions, features, self.inputs)
+        rows, _ = representation(predictions, features, self.inputs, self.energy)
         values = [forward(self.weights, block, self.head).mean(dim=0) for block in torch.split(rows, 8192)]
         return torch.cat(values) if values else rows.new_zeros(0)
 
     def state(self) -> State:
-        return {"head": self.head, "inputs": self.inputs}, self.weights
+        return {"head": self.head, "inputs": self.inputs, "energy": self.energy}, self.weights
 
 
 def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Oracle:
     """The oracle of a saved state."""
-    return Oracle(tensors, numbers["head"], numbers["inputs"])
+    missing = {"mean", "deviation", "head_weight", "head_bias"} - tensors.keys()
+    if missing:
+        raise KeyError(f"no tensor {min(missing)}")
+    return Oracle(tensors, numbers["head"], numbers["inputs"], energy=numbers.get("energy", True))
 
 
 ORACLE_FACTS: dict[str, Any] = {
@@ -159,7 +164,8 @@ def fit_oracle(
         fold = torch.from_numpy(folds)
         values = torch.cat([forward(weights, block, recipe.head) for block in torch.split(rows, 8192)], dim=1)
         honest = values.gather(0, fold[None]).squeeze(0)
-    return Oracle({k: v.detach() for k, v in weights.items()}, recipe.head, recipe.inputs, honest)
+    learned, energy = {k: v.detach() for k, v in weights.items()}, not predictions.from_probabilities
+    return Oracle(learned, recipe.head, recipe.inputs, honest, energy)
 
 
 def _start(rows: Tensor, widths: tuple[int, ...], folds: Folds, recipe: Recipe) -> dict[str, Tensor]:

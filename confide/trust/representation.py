@@ -21,13 +21,27 @@ def logit_of_confidence(predictions: Predictions) -> Tensor:
     return confidence.clamp_min(1e-12).log() - doubt.clamp_min(1e-12).log()
 
 
+def energy_of(predictions: Predictions) -> Tensor:
+    """log sum_k exp(z_k), for a predictor that was fitted on logits: probabilities have lost it."""
+    if predictions.from_probabilities:
+        raise InputError(
+            "this trust predictor was fitted on logits and looks at their energy, but these predictions came from "
+            "probabilities; pass logits, or fit it on probabilities"
+        )
+    return predictions.facts.need("energy")
+
+
 def representation(
-    predictions: Predictions, features: Tensor | None, inputs: str = "all"
+    predictions: Predictions, features: Tensor | None, inputs: str = "all", energy: bool | None = None
 ) -> tuple[Tensor, tuple[int, ...]]:
     """Rows `n d` in float32 and the widths of their parts: facts, log-probabilities, features.
 
     Log-probabilities are used instead of logits because a constant added to a row of logits says nothing.
+
+    Args:
+        energy: whether it is among the facts; by default where there are logits, which alone have it.
     """
+    energy = not predictions.from_probabilities if energy is None else energy
     check_choice(inputs, INPUTS, "inputs")
     parts: list[Tensor] = []
     if inputs in ("all", "logits"):
@@ -35,7 +49,7 @@ def representation(
         facts = predictions.facts
         log_probs = torch.log_softmax(logits.to(torch.float32), dim=1).clamp_min(LOWEST_LOG_PROBABILITY)
         summary = [logit_of_confidence(predictions), -facts.need("entropy"), facts.need("margin")]
-        summary += [] if predictions.from_probabilities else [facts.need("energy")]
+        summary += [energy_of(predictions)] if energy else []
         parts += [torch.stack([one.to(torch.float32) for one in summary], dim=1), log_probs]
     if inputs == "features" and features is None:
         raise InputError("inputs='features' needs features of the samples; pass them as the second argument")

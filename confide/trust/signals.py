@@ -19,7 +19,7 @@ from confide.trust.folds import Folds
 from confide.trust.knn import NeighbourDistance
 from confide.trust.knn import restore as restore_neighbours
 from confide.trust.oracle import restore as restore_oracle
-from confide.trust.representation import logit_of_confidence
+from confide.trust.representation import energy_of, logit_of_confidence
 from confide.trust.rmd import relative_mahalanobis
 from confide.trust.rmd import restore as restore_rmd
 from confide.trust.trust_score import class_index
@@ -27,6 +27,7 @@ from confide.trust.trust_score import restore as restore_trust_score
 
 Float64 = NDArray[np.float64]
 NEIGHBOURS = 10
+FACTS = ("confidence", "entropy", "margin", "energy")
 SECOND = "second_"
 """Names of signals of the second opinion, in the space of another extractor, begin so."""
 RESTORE: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], Scorer]] = {
@@ -61,15 +62,16 @@ class Signals:
 def fact_names(predictions: Predictions) -> tuple[str, ...]:
     """Facts that these predictions can give: energy only from real logits, all but the first only from all classes."""
     if predictions.top1 is not None:
-        return ("confidence",)
-    known = ("confidence", "entropy", "margin")
-    return known if predictions.from_probabilities else (*known, "energy")
+        return FACTS[:1]
+    return FACTS[:3] if predictions.from_probabilities else FACTS
 
 
 def fact_signal(name: str, predictions: Predictions) -> Float64:
     """A fact of the softmax as a signal; the confidence enters as its logit."""
     if name == "confidence":
         return logit_of_confidence(predictions).cpu().numpy()
+    if name == "energy":
+        return energy_of(predictions).to(torch.float64).cpu().numpy()
     values = predictions.facts.need(name).to(torch.float64).cpu().numpy()
     return -values if name == "entropy" else values
 

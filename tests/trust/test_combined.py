@@ -155,3 +155,20 @@ def test_bad_signals_and_references_are_named():
         fit("combined", val, features, reference=features)
     with pytest.raises(InputError, match="not made of parts"):
         fit("mcp").contributions(val)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_reference_of_the_same_samples_would_give_the_answers_away(counted):
+    """A sample lies at distance 0 of itself, in the class of its label."""
+    val, features = sample(200, 1)
+    ids = np.arange(200) if counted else np.array([f"s{i}" for i in range(200)])
+    own = confide.Predictions(val.logits, val.labels, ids, "val")
+    same = confide.Features(features.numpy().astype(np.float16), val.labels.numpy(), ids, "made", "val")
+    for options in ({"reference": same}, {"second": features, "second_reference": same}):
+        with pytest.raises(InputError, match="must hold other samples than the predictions, but 200 are in both"):
+            fit("combined", own, features, oracle="none", **options)
+    other = confide.Features(features.numpy() + 1.0, val.labels.numpy(), ids, "made", "train")
+    fit("combined", own, features, oracle="none", reference=other)
+    test = confide.Features(features.numpy() + 1.0, val.labels.numpy(), ids, "made", "test")
+    with pytest.raises(InputError, match="reference must not be the test split"):
+        fit("combined", own, features, oracle="none", reference=test)

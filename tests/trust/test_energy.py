@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 
 import confide
@@ -41,3 +42,12 @@ def test_a_lost_constant_is_refused():
     predictions = confide.Predictions.from_probs([[0.7, 0.2, 0.1]], [0])
     with pytest.raises(InputError, match="needs logits"):
         fit("energy")(predictions)
+
+
+def test_half_precision_is_no_limit_of_the_temperature():
+    logits = torch.tensor([[700.0, 1.0], [-3.0, -2.0]], dtype=torch.float16)
+    predictions = confide.Predictions(logits, torch.tensor([0, 1]))
+    for temperature in (0.01, 2.0, 100.0):
+        expected = temperature * torch.logsumexp(logits.double() / temperature, dim=1)
+        found = fit("energy", temperature=temperature)(predictions)
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)

@@ -9,6 +9,7 @@ import confide
 from confide.core.door import InputError
 from confide.trust import augmented, linear_classifier, out_of_fold
 from confide.trust.errors import class_folds
+from confide.trust.folds import stratified_folds
 
 
 def blobs(n=300, d=40, seed=0):
@@ -76,3 +77,19 @@ def test_augmented_copies_err_more_and_keep_their_labels():
     assert torch.equal(found.labels, labels.repeat(3))
     plain = (classify(rows).argmax(dim=1) == labels).float().mean()
     assert float(found.facts.correct.float().mean()) < float(plain) - 0.05
+
+
+def test_copies_of_a_sample_are_in_one_fold():
+    """A copy that another copy's answer was learned from would not be scored honestly."""
+    rows, labels = blobs(120, d=6)
+
+    def classify(batch):
+        return batch[:, :3], batch
+
+    said, seen = augmented(classify, rows, labels, lambda b, g: b + torch.randn(b.shape, generator=g), times=3)
+    assert seen.shape == (360, 6)
+    folds = stratified_folds(said, 5)
+    assert (folds.reshape(3, 120) == folds[:120]).all()
+    wrong = np.bincount(folds[:120], (~said.facts.correct.numpy()).reshape(3, 120).any(axis=0))
+    assert wrong.max() - wrong.min() <= 1
+    assert np.ptp(np.bincount(folds)) <= 3

@@ -1,5 +1,7 @@
 """The door of the family: ids, files, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -101,3 +103,54 @@ def test_the_column_trust_is_added():
     predictions, values = small()
     trust = fit("rmd", predictions, values)
     assert torch.equal(trust.add_to(predictions, values).trust, trust(predictions, values))
+
+
+def test_arrays_are_no_predictions():
+    predictions, values = small()
+    for call in (lambda: fit("rmd", values), lambda: fit("rmd", predictions, values)(values, values)):
+        with pytest.raises(InputError, match=r"needs confide\.Predictions, got ndarray"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "message"),
+    [
+        ("steep_slope", {"alpha_neg": "a"}, "alpha_neg of trust predictor 'steep_slope' must be a number, got 'a'"),
+        ("steep_slope", {"folds": 2.5}, "folds of trust predictor 'steep_slope' must be a whole number, got 2.5"),
+        ("knn", {"k": 1.5}, "k of trust predictor 'knn' must be a whole number"),
+        ("combined", {"model": 3}, "model of trust predictor 'combined' must be a word, got 3"),
+        ("energy", {"temperature": True}, "temperature of trust predictor 'energy' must be a number, got True"),
+    ],
+)
+def test_options_of_another_kind_are_one_clear_line(word, options, message):
+    predictions, values = small()
+    with pytest.raises(InputError, match=message):
+        fit(word, predictions, values, **options)
+
+
+def test_fitted_on_probabilities_it_may_be_given_logits_but_not_the_other_way():
+    """An oracle on logits looks at their energy, which probabilities have lost."""
+    predictions, values = small()
+    probs = confide.Predictions.from_probs(torch.softmax(predictions.logits, dim=1), predictions.labels, split="val")
+    for options in ({"word": "steep_slope", "epochs": 2}, {"word": "combined", "oracle": "none"}, {"word": "combined"}):
+        plain, from_probs = (fit(predictions=p, features=values, **options) for p in (predictions, probs))
+        expected = from_probs(probs, values)
+        torch.testing.assert_close(from_probs(predictions, values), expected, rtol=1e-4, atol=1e-4)
+        with pytest.raises(InputError, match="fitted on logits and looks at their energy"):
+            plain(probs, values)
+
+
+@pytest.mark.parametrize("word", ["combined", "steep_slope", "rmd", "trust_score", "knn", "energy"])
+def test_a_damaged_file_is_one_clear_line(tmp_path, word):
+    predictions, values = small()
+    fit(word, predictions, values).save(tmp_path / "trust.json")
+    whole = json.loads((tmp_path / "trust.json").read_text())
+    spoiled = [{k: v for k, v in whole.items() if k != name} for name in whole if name not in ("second_dim", "sha256")]
+    spoiled += [{**whole, name: value} for name, value in (("threshold", "a"), ("state", []), ("scale", "far"))]
+    spoiled += [{**whole, "tensors": 3}, {**whole, "method": 3}, {**whole, "num_classes": "3"}]
+    spoiled += [{**whole, "state": {**whole["state"], "facts": ["p"]}}] if word == "combined" else []
+    for record in spoiled:
+        (tmp_path / "trust.json").write_text(json.dumps(record))
+        with pytest.raises(InputError) as told:
+            load(tmp_path)
+        assert "\n" not in str(told.value)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 import confide
@@ -27,3 +28,15 @@ def test_members_of_another_shape_are_one_clear_line():
         fit("mc_dropout")(PREDICTIONS, MEMBERS[:, :, :5])
     with pytest.raises(InputError, match="needs the members' logits"):
         fit("mc_dropout")(PREDICTIONS)
+
+
+def test_half_precision_and_nan():
+    members = torch.randn(5, 40, 6, generator=torch.Generator().manual_seed(0)).to(torch.float16)
+    predictions = confide.Predictions(members[0], torch.zeros(40, dtype=torch.int64))
+    exact = fit("mc_dropout")(predictions, members.double())
+    torch.testing.assert_close(fit("mc_dropout")(predictions, members).double(), exact, rtol=1e-5, atol=1e-6)
+    votes = fit("ensemble", measure="votes")(predictions, members)
+    torch.testing.assert_close(votes * 5, (votes * 5).round())
+    members[2, 11, 3] = float("nan")
+    with pytest.raises(InputError, match="must be finite, got nan at sample 11 of 40"):
+        fit("mc_dropout")(predictions, members)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import confide
-from confide.core.door import InputError
+from confide.core.door import InputError, OptionError
 from confide.trust import fit
+from confide.trust.losses import tcp
 
 
 def test_tcp_learns_the_probability_of_the_true_class():
@@ -29,3 +30,21 @@ def test_the_ratio_learns_one_for_every_right_prediction():
     assert float(ratio.mean()) > float(plain.mean())
     with pytest.raises(InputError, match="target must be one of"):
         fit("tcp", predictions, target="share")
+
+
+def test_what_stands_beside_the_target_is_one_value_per_sample():
+    """n x 1 against n would become n x n, the error of the released code that the errata tell of."""
+    z, p_true, right = torch.randn(6), torch.rand(6), torch.tensor([1, 0, 1, 1, 0, 1])
+    p_max = p_true.clamp_min(0.5)
+    plain = tcp(z, p_true, weighting=2.0, correct=right, p_max=p_max)
+    assert plain.shape == (6,)
+    assert torch.equal(tcp(z, p_true, weighting=2.0, correct=right[:, None], p_max=p_max[:, None]), plain)
+    assert torch.equal(tcp(z, p_true, 2.0, right.tolist(), p_max.numpy()), plain)
+    with pytest.raises(InputError, match="correct must be 6 values"):
+        tcp(z, p_true, weighting=2.0, correct=right[:1])
+    with pytest.raises(InputError, match="p_max must be in"):
+        tcp(z, p_true, p_max=torch.zeros(6))
+    for wrong in ({"p_max": p_max, "positional": (1.0, right, p_max)}, {"positional": (1.0, right, p_max, 3)}):
+        positional = wrong.pop("positional")
+        with pytest.raises(OptionError, match="each once"):
+            tcp(z, p_true, *positional, **wrong)

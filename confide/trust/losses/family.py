@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError, check_choice, check_range
+from confide.core.door import InputError, OptionError, check_choice, check_range
 from confide.core.registry import Method, Registry
 from confide.core.shapes import PerSample
+from confide.trust.kinds import check_kinds
 
 TRUST_LOSSES = Registry("trust loss")
+BESIDE = ("correct", "p_max")
+"""Options that hold one value per sample."""
 TrustLoss = Callable[..., PerSample]
 
 
@@ -74,17 +77,36 @@ def _with_door(method: Method) -> TrustLoss:
     @functools.wraps(method.function)
     def checked(z: Tensor, target: Tensor, *positional: Any, **options: Any) -> PerSample:
         # The papers' code passes alpha_pos and the like by position; keyword-only options keep their order here.
-        options = {**dict(zip(method.options, positional, strict=False)), **options}
+        placed = dict(zip(method.options, positional, strict=False))
+        if len(positional) > len(placed) or placed.keys() & options.keys():
+            known = ", ".join(method.options)
+            raise OptionError(f"trust loss '{method.word}' takes {known} after z and the target, each once")
+        options = {**placed, **options}
         method.check_options(options)
         _check_values(method, options)
         z, target = _check_pair(z, target, str(method.facts["target"]))
-        values: Tensor = method.function(z, target, **options)
+        beside = {name: _beside(options[name], z, name) for name in BESIDE if options.get(name) is not None}
+        values: Tensor = method.function(z, target, **{**options, **beside})
         return values
 
     return checked
 
 
+def _beside(values: Any, z: Tensor, name: str) -> Tensor:
+    """What a loss looks at beside the target: as many values as there are oracle outputs."""
+    given = (values if isinstance(values, Tensor) else torch.as_tensor(values)).detach()
+    given = given.squeeze(1) if given.ndim == 2 and given.shape[1] == 1 else given
+    if given.shape != z.shape:
+        raise InputError(f"{name} must be {len(z)} values, one per oracle output, got shape {tuple(given.shape)}")
+    given = given.to(device=z.device, dtype=z.dtype)
+    if z.device.type == "cpu" and not bool(((given >= 0) & (given <= 1) & ((given > 0) | (name == "correct"))).all()):
+        allowed = "0 or 1" if name == "correct" else "in (0, 1]"
+        raise InputError(f"{name} must be {allowed}, got {float(given.min()):g} to {float(given.max()):g}")
+    return given
+
+
 def _check_values(method: Method, options: Mapping[str, Any]) -> None:
+    check_kinds(method, options)
     for name, (low, high) in method.facts["ranges"].items():
         if options.get(name) is not None:
             check_range(float(options[name]), f"{name} of trust loss '{method.word}'", low, high)

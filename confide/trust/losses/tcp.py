@@ -32,10 +32,10 @@ def tcp(
         correct: 0 or 1 per sample, needed for a weighting other than 1.
         p_max: the classifier's largest probability; given, the target is the ratio p_y / p_max.
     """
-    target = p_true if p_max is None else p_true / p_max.to(z)
+    target = p_true if p_max is None else p_true / p_max
     values = (torch.sigmoid(z) - target).square()
     if weighting == 1.0:
         return values
     if correct is None:
         raise InputError("a weighting of misclassified samples needs correct=..., one 0 or 1 per sample")
-    return values * torch.where(correct.to(z) > 0, torch.ones_like(z), torch.full_like(z, weighting))
+    return values * torch.where(correct > 0, torch.ones_like(z), torch.full_like(z, weighting))
