@@ -21,10 +21,11 @@ from confide.core.progress import Progress
 from confide.core.records import Dataset, Split
 from confide.training.device import Device
 from confide.training.feed import Feed
-from confide.training.oracle_network import Oracle, OracleNetwork, OracleSettings, device_of
+from confide.training.oracle_network import BALANCED, Oracle, OracleNetwork, OracleSettings, device_of
 from confide.training.preparation import Preparation
 from confide.training.trained import Trained
 from confide.training.validation import rows_in_batches
+from confide.trust.class_balanced import balanced_weights
 from confide.trust.losses import TRUST_LOSSES, create
 
 
@@ -49,10 +50,13 @@ def fit_oracle(
     settings = replace(settings or OracleSettings(), **changes)
     if split == "test":
         raise InputError("an oracle must not be fitted on the test split; pass the split 'val'")
+    if targets is not None:
+        targets.need_not_test("an oracle")
     samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     source = backbone or classifier
     for one in (classifier, source):
         one.preparation.check(samples, f"split '{split}'")
+    _check_classes(samples, classifier, split)
     where = device_of(settings)
     with where.seeded(settings.seed, deterministic=False):
         body = copy.deepcopy(source.model.body)
@@ -69,6 +73,15 @@ def fit_oracle(
         "errors": data.errors,
     }
     return Oracle(network, settings, source.settings, source.preparation, about, log)
+
+
+def _check_classes(samples: Split, classifier: Trained, split: str) -> None:
+    highest = int(samples.labels.max()) if len(samples) else 0
+    if highest >= classifier.num_classes:
+        raise InputError(
+            f"an oracle needs samples of the classifier's {classifier.num_classes} classes, got label {highest} in "
+            f"split '{split}'; pass the data that the classifier was trained for"
+        )
 
 
 class _Data:
@@ -89,12 +102,14 @@ class _Data:
         # Both feeds draw crop and flip by seed, epoch and id: the two networks see the same pixels.
         self.other = self.feed if same else Feed(samples, classifier.preparation, where.device, **how)  # type: ignore[arg-type]
         self.classifier = where.place(copy.deepcopy(classifier.model)).eval().requires_grad_(False)
-        self.wanted = TRUST_LOSSES.get(settings.loss).facts["target"]
+        self.wanted = TRUST_LOSSES.get(settings.loss_word).facts["target"]
         self.where, self.settings, self.fixed = where, settings, None
         if targets is not None:
             facts = targets.align(samples.ids).facts
             wanted = facts.correct if self.wanted == "correct" else facts.need("p_true")
-            self.fixed = wanted.to(where.device, torch.float32)
+            if self.wanted != "correct" and settings.target == "ratio":
+                wanted = wanted / facts.confidence
+            self.fixed, self.right = wanted.to(where.device, torch.float32), facts.correct.to(where.device)
             self.errors = int((~facts.correct).sum())
         else:
             self.errors = self._count_errors(samples, classifier.preparation)
@@ -117,14 +132,17 @@ class _Data:
             logits: Tensor = self.classifier(inputs).float()
         return logits
 
-    def target(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        """Correctness or probability of the true class, n, float."""
+    def target(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """What the loss compares z with, n, float, and which predictions are right."""
         if self.fixed is not None:
-            return self.fixed[rows]
+            return self.fixed[rows], self.right[rows]
         logits, labels = self._say(inputs), self.feed.labels[rows]
+        right = logits.argmax(dim=1) == labels
         if self.wanted == "correct":
-            return (logits.argmax(dim=1) == labels).float()
-        return torch.softmax(logits, dim=1).gather(1, labels[:, None]).squeeze(1)
+            return right.float(), right
+        probs = torch.softmax(logits, dim=1)
+        p_true = probs.gather(1, labels[:, None]).squeeze(1)
+        return p_true / probs.amax(dim=1) if self.settings.target == "ratio" else p_true, right
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(oracle inputs, classifier inputs, rows) of every batch in a shuffled order of this epoch."""
@@ -142,7 +160,8 @@ class _Data:
 def _train(
     network: OracleNetwork, data: _Data, settings: OracleSettings, where: Device
 ) -> dict[str, tuple[float, ...]]:
-    objective = create(settings.loss, reduction="mean", **settings.loss_options)
+    options = loss_options(settings, len(data.feed) - data.errors, data.errors)
+    objective = create(settings.loss_word, reduction="mean", **options)
     groups = _parameter_groups(network, settings)
     optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     steps = settings.epochs * -(-len(data.feed) // settings.batch_size)
@@ -154,7 +173,7 @@ def _train(
             _set_modes(network, settings)
             sums = torch.zeros(5, dtype=torch.float64, device=where.device)
             for inputs, seen, rows in data.epoch(epoch):
-                target = data.target(seen, rows)
+                target, right = data.target(seen, rows)
                 with where.autocast():
                     z = network(inputs)
                 loss = objective(z.float(), target)
@@ -162,7 +181,7 @@ def _train(
                 torch.autograd.backward(loss)
                 optimiser.step()
                 schedule.step()
-                right, trusted = target > 0.5, z.detach() > 0
+                trusted = z.detach() > 0
                 counts = (loss.detach() * len(z), right & trusted, right, ~right & ~trusted, ~right)
                 sums += torch.stack([c.double().sum() for c in counts])
                 progress.step()
@@ -174,6 +193,14 @@ def _train(
             ):
                 log[name].append(value)
     return {name: tuple(values) for name, values in log.items()}
+
+
+def loss_options(settings: OracleSettings, right: int, wrong: int) -> dict[str, Any]:
+    """The options named, or the weights of right and wrong by their effective numbers."""
+    if settings.loss != BALANCED:
+        return dict(settings.loss_options)
+    negative, positive = balanced_weights(torch.tensor([wrong, right]), settings.beta).tolist()
+    return {"weight_neg": negative, "weight_pos": positive}
 
 
 def _parameter_groups(network: OracleNetwork, settings: OracleSettings) -> list[dict[str, Any]]:

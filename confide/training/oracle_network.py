@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from confide.core import files
-from confide.core.door import InputError, check_choice, check_range
+from confide.core.door import InputError, check_choice, check_options, check_range
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Split, rows_of
 from confide.training.device import Device
@@ -26,6 +26,8 @@ from confide.trust.losses import TRUST_LOSSES
 
 FORMAT = "oracle/1"
 DEPTHS = ("head", "network")
+BALANCED = "class_balanced"
+TARGETS = ("probability", "ratio")
 BATCH_NORMS = ("frozen", "trained")
 
 
@@ -34,7 +36,9 @@ class OracleSettings:
     """How an oracle is trained.
 
     Args:
-        loss: a trust loss; `loss_options` are its options.
+        loss: a trust loss, `loss_options` are its options; or `class_balanced`, cross-entropy weighted by the effective
+            numbers of right and wrong, with the option `beta`.
+        target: what `tcp` learns: the true class's `probability`, or its `ratio` to the largest one.
         head: signed_distance or linear; by default the first for steep_slope and the second for all others.
         depth: train a new `head` on a frozen backbone, or the whole `network`.
         hidden: widths of hidden layers between backbone and head (ConfidNet has four of 400).
@@ -58,9 +62,15 @@ class OracleSettings:
     seed: int = 0
     device: str = "auto"
     precision: str = "auto"
+    target: str = "probability"
 
     def __post_init__(self) -> None:
-        TRUST_LOSSES.get(self.loss).check_options(self.loss_options)
+        if self.loss == BALANCED:
+            check_options(BALANCED, "trust loss", self.loss_options, ("beta",))
+            check_range(self.beta, "beta", 0, 1, high_open=True)
+        else:
+            TRUST_LOSSES.get(self.loss).check_options(self.loss_options)
+        check_choice(self.target, TARGETS, "target")
         check_choice(self.depth, DEPTHS, "depth")
         check_choice(self.batch_norm, BATCH_NORMS, "batch_norm")
         check_choice(self.augment, AUGMENTS, "augment")
@@ -69,6 +79,16 @@ class OracleSettings:
         check_range(self.batch_size, "batch_size", 1)
         check_range(self.learning_rate, "learning_rate", 0, low_open=True)
         check_range(self.backbone_rate, "backbone_rate", 0)
+
+    @property
+    def loss_word(self) -> str:
+        """The trust loss that is computed."""
+        return "binary_cross_entropy" if self.loss == BALANCED else self.loss
+
+    @property
+    def beta(self) -> float:
+        """Of the class-balanced loss."""
+        return float(self.loss_options.get("beta", 0.999))
 
     @property
     def head_word(self) -> str:
@@ -90,7 +110,9 @@ class OracleNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = self.hidden(self.body(inputs).flatten(1))
-        return apply_head(self.head_word, hidden.float(), self.weight, self.bias)
+        # Under autocast the product would give z eight bits: a thousand values for ten thousand samples.
+        with torch.autocast(hidden.device.type, enabled=False):
+            return apply_head(self.head_word, hidden.float(), self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +169,28 @@ class Oracle:
         if not (folder / "oracle.json").exists():
             raise InputError(f"{folder} must be the folder of an oracle, but oracle.json is missing; check the path")
         record = files.read_json(folder / "oracle.json")
-        if record.get("format") != FORMAT:
-            raise InputError(f"{folder}/oracle.json must be of format '{FORMAT}', got {record.get('format')!r}")
-        if files.checksum(folder / "oracle.safetensors") != record["sha256"]:
+        found = record.get("format") if isinstance(record, dict) else None
+        if found != FORMAT:
+            raise InputError(f"{folder}/oracle.json must be of format '{FORMAT}', got {found!r}")
+        if not (folder / "oracle.safetensors").exists():
+            raise InputError(f"{folder} must hold oracle.safetensors beside oracle.json; copy both")
+        if files.checksum(folder / "oracle.safetensors") != record.get("sha256"):
             raise InputError(f"{folder}/oracle.safetensors must be the file oracle.json names; its checksum differs")
+        try:
+            return cls._restored(record, files.read_tensors(folder / "oracle.safetensors"))
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InputError(f"{folder}/oracle.json must be what `save` wrote, but it is damaged ({what})") from None
+
+    @classmethod
+    def _restored(cls, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Oracle:
         settings = OracleSettings(**{**record["settings"], "hidden": tuple(record["settings"]["hidden"])})
         backbone, preparation = Settings.from_dict(record["backbone"]), Preparation.from_dict(record["preparation"])
         body = build_model(backbone, preparation, int(record["about"]["num_classes"]), load_pretrained=False).body
         network = OracleNetwork(body, int(record["about"]["dim"]), settings)
-        network.load_state_dict(files.read_tensors(folder / "oracle.safetensors"))
+        network.load_state_dict(tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
         return cls(network.eval(), settings, backbone, preparation, record["about"], log)
 

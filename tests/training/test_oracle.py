@@ -1,5 +1,8 @@
 """Oracles with a network: what is trained and what is not, honest errors, files."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +111,59 @@ def test_bad_input_is_one_clear_line(data, classifier):
         OracleSettings(loss="steep")
     with pytest.raises(OptionError, match="has no option"):
         OracleSettings(loss_options={"alpha": 1})
+    said = predict(classifier, data, "test", device="cpu")
+    with pytest.raises(InputError, match="must not be fitted on the test split"):
+        fit_oracle(classifier, data.test, targets=said, **QUICK)
+    foreign = Split(data.val.inputs, data.val.labels + 1, data.val.ids)
+    with pytest.raises(InputError, match="classifier's 3 classes, got label 3"):
+        fit_oracle(classifier, foreign, **QUICK)
+    with pytest.raises(OptionError, match="has no option 'gamma'; known: beta"):
+        OracleSettings(loss="class_balanced", loss_options={"gamma": 2.0})
+    with pytest.raises(InputError, match="target must be one of 'probability', 'ratio'"):
+        OracleSettings(target="share")
+
+
+def test_half_precision_of_the_network_does_not_round_its_values(data, classifier):
+    """Eight bits would leave a few dozen values for three hundred samples."""
+    exact = fit_oracle(classifier, data, **QUICK)
+    half = Oracle(exact.network, replace(exact.settings, precision="bfloat16"), exact.backbone, exact.preparation)
+    z, expected = half(data), exact(data)
+    assert len(torch.unique(z)) > 0.95 * len(torch.unique(expected))
+    assert float((z - expected).abs().max()) < 0.1
+
+
+def test_a_balanced_network_doubts_more(data, classifier):
+    how = {"epochs": 4, "batch_size": 40, "learning_rate": 5e-3, "device": "cpu"}
+    right = predict(classifier, data, "val", device="cpu").facts.correct.numpy()
+    # Few errors: those that are there must count for more.
+    rows = np.sort(np.concatenate([np.flatnonzero(right), np.flatnonzero(~right)[:25]]))
+    part = data.val.take(rows)
+    plain, balanced = (
+        fit_oracle(classifier, part, loss="class_balanced", loss_options={"beta": b}, **how) for b in (0.0, 0.9999)
+    )
+    same = fit_oracle(classifier, part, loss="binary_cross_entropy", **how)
+    torch.testing.assert_close(plain(data), same(data))
+    assert float((balanced(data) > 0).float().mean()) < float((plain(data) > 0).float().mean())
+
+
+def test_the_ratio_of_a_network_is_never_below_the_probability(data, classifier):
+    how = {"loss": "tcp", "epochs": 6, "batch_size": 40, "learning_rate": 5e-3, "device": "cpu"}
+    share, ratio = (fit_oracle(classifier, data, target=t, **how) for t in ("probability", "ratio"))
+    assert float(ratio(data).mean()) > float(share(data).mean())
+    said = predict(classifier, data, "val", device="cpu")
+    fixed = fit_oracle(classifier, data, target="ratio", targets=said, **how)
+    torch.testing.assert_close(fixed(data), ratio(data), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("change", ["settings", "log", "about", "sha256", "backbone"])
+def test_a_damaged_oracle_is_one_clear_line(data, classifier, tmp_path, change):
+    fit_oracle(classifier, data, epochs=1, batch_size=40, device="cpu").save(tmp_path)
+    record = json.loads((tmp_path / "oracle.json").read_text())
+    del record[change]
+    (tmp_path / "oracle.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"oracle\.") as told:
+        Oracle.load(tmp_path)
+    assert "\n" not in str(told.value)
+    (tmp_path / "oracle.safetensors").unlink()
+    with pytest.raises(InputError, match=r"must hold oracle\.safetensors beside"):
+        Oracle.load(tmp_path)
