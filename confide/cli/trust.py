@@ -94,8 +94,9 @@ def fit_all(
     for word in (*(args.only or ()), *options, *([args.keep] if args.keep else ())):
         room.TRUST.get(word)
     named = list(args.only or room.names()) + ([args.keep] if args.keep else [])
-    # What was asked for must not be left out: by name, or by a second opinion that only `combined` takes.
-    asked = {"mcp", args.keep, *(args.only or ()), *(["combined"] if evidence.second else [])}
+    # What was asked for must not be left out: by name, by an option, or by a file that only it takes.
+    asked = {"mcp", args.keep, *(args.only or ()), *options, *evidence.members}
+    asked |= {"combined"} if evidence.second else set()
     trusts, scores, left_out = {}, {}, []
     for word in dict.fromkeys(["mcp", *named]):
         try:

@@ -16,6 +16,7 @@ from confide.core.door import InputError
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Features, rows_of
+from confide.trust.overlap import shared_samples
 
 ON_TRAINING = ("trust_score", "rmd", "knn")
 MEMBERS = ("ensemble", "mc_dropout")
@@ -59,11 +60,15 @@ def read_evidence(args: argparse.Namespace) -> Evidence:
             f"{args.fit} and {args.test} must be of one classifier, got {fit_on.num_classes} and "
             f"{test.num_classes} classes; pass two splits of the same predictions"
         )
+    need_other_samples(fit_on, test, args)
     features = read_pair(args.features, fit_on, test) if args.features else None
     reference = read_reference(args.reference) if args.reference else None
+    if features and reference is not None:
+        need_one_width((*args.features, args.reference), (*features, reference))
     second = None
     if args.second:
         second = (*read_pair(args.second[:2], fit_on, test), read_reference(args.second[2]))
+        need_one_width(args.second, second)
     members = {w: read_members(path) for w, path in zip(MEMBERS, (args.members, args.dropout), strict=True) if path}
     return Evidence(fit_on, test, features, reference, members, second)
 
@@ -76,7 +81,30 @@ def read_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> t
     )
     for found, p, path in zip((first, second), (fit_on, test), paths, strict=True):
         rows_of(p.ids, found.ids, f"features of {path}")
+    need_one_width(paths, (first, second))
     return first, second
+
+
+def need_other_samples(fit_on: Predictions, test: Predictions, args: argparse.Namespace) -> None:
+    """What a predictor has learned by heart says nothing about what it knows."""
+    if fit_on.top1 is not None or test.top1 is not None:
+        return
+    both = shared_samples(fit_on.ids, fit_on.logits.cpu().float(), test.ids, test.logits.cpu().float())
+    if both:
+        raise InputError(
+            f"{args.fit} and {args.test} must hold different samples, but {both} are in both; "
+            "predictors are fitted on the first and compared on the second"
+        )
+
+
+def need_one_width(paths: Sequence[str], records: Sequence[Features]) -> None:
+    """Features of all splits must be of one extractor."""
+    for path, record in zip(paths, records, strict=True):
+        if record.dim != records[0].dim:
+            raise InputError(
+                f"features of {path} must be {records[0].dim} a sample as those of {paths[0]} are, got {record.dim}; "
+                "use the same extractor"
+            )
 
 
 def read_reference(path: str) -> Features:

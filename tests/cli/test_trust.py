@@ -89,6 +89,11 @@ def test_without_features_what_needs_them_is_left_out_with_the_reason(folder, tm
         (["--only", "rmd"], "needs features of the samples"),
         (["--only", "rdm"], "did you mean 'rmd'"),
         (["--set", "alpha=3"], "--set takes WORD.OPTION=VALUE"),
+        (
+            ["--set", "steep_slope.alpha_neg=abc"],
+            "alpha_neg of trust predictor 'steep_slope' must be a number, got 'abc'",
+        ),
+        (["--set", "tcp.folds=2.5", "--only", "tcp"], "folds of trust predictor 'tcp' must be a whole number, got 2.5"),
         (["--set", "tcp.alpha=3"], "trust predictor 'tcp' has no option 'alpha'"),
         (["--features", "none.npz", "none.npz"], "does not exist"),
     ],
@@ -181,3 +186,60 @@ def test_a_second_opinion_of_other_samples_is_one_clear_line(folder, tmp_path, c
     assert "train-features.npz must have every id asked for" in told
     assert told.count("\n") == 1
     assert not (tmp_path / "trust.json").exists()
+
+
+def test_nothing_is_compared_on_what_it_was_fitted_on(folder, tmp_path, capsys):
+    val = confide.Predictions.load(folder / "val.parquet")
+    val.take(np.arange(100, 200)).save(tmp_path / "part.parquet")
+    assert main(["trust", str(folder / "val.parquet"), str(tmp_path / "part.parquet"), "-o", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "must hold different samples, but 100 are in both" in told
+    assert told.count("\n") == 1
+
+
+def test_places_that_count_the_same_are_not_the_same_samples(folder, tmp_path, capsys):
+    for split in ("val", "test"):
+        one = confide.Predictions.load(folder / f"{split}.parquet")
+        confide.Predictions(one.logits, one.labels, split=split).save(tmp_path / f"{split}.parquet")
+    files = [str(tmp_path / f"{split}.parquet") for split in ("val", "test")]
+    assert main(["trust", *files, "--fast", "--only", "entropy", "-o", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("narrow", [1, 2])
+def test_features_of_another_width_are_refused_not_left_out(folder, tmp_path, capsys, narrow):
+    files = [str(folder / f"{split}-features.npz") for split in ("val", "test", "train")]
+    with np.load(files[narrow]) as arrays:
+        np.savez(tmp_path / "narrow.npz", **{**arrays, "features": arrays["features"][:, :2]})
+    files[narrow] = str(tmp_path / "narrow.npz")
+    for given in (["--features", *files[:2], "--reference", files[2]], ["--second", *files]):
+        assert main(paths(folder, *given, "-o", str(tmp_path))) == 1
+        told = capsys.readouterr().err
+        assert "narrow.npz must be 5 a sample" in told
+        assert told.count("\n") == 1
+
+
+def test_test_predictions_that_are_all_wrong_do_not_stop_it(folder, tmp_path, capsys):
+    test = confide.Predictions.load(folder / "test.parquet")
+    test.take(~test.facts.correct.numpy()).save(tmp_path / "wrong.parquet")
+    words = ["trust", str(folder / "val.parquet"), str(tmp_path / "wrong.parquet"), "--only", "entropy"]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    assert "all right, or all wrong" in capsys.readouterr().out
+
+
+def test_probabilities_to_compare_on_leave_out_what_was_fitted_on_logits(folder, tmp_path, capsys):
+    test = confide.Predictions.load(folder / "test.parquet")
+    probs = torch.softmax(test.logits, dim=1)
+    confide.Predictions.from_probs(probs, test.labels, test.ids, "test").save(tmp_path / "probs.parquet")
+    words = ["trust", str(folder / "val.parquet"), str(tmp_path / "probs.parquet"), "--fast"]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    assert "steep_slope was left out: this trust predictor was fitted on logits" in capsys.readouterr().out
+
+
+def test_members_that_were_given_are_not_left_out(folder, tmp_path, capsys):
+    with np.load(folder / "test-members.npz") as arrays:
+        logits = arrays["logits"].copy()
+    logits[1, 7, 0] = np.nan
+    np.savez(tmp_path / "spoiled.npz", logits=logits)
+    for option in ("--members", "--dropout"):
+        assert main(paths(folder, option, str(tmp_path / "spoiled.npz"), "-o", str(tmp_path))) == 1
+        assert "members' logits must be finite, got nan at sample 7 of 300" in capsys.readouterr().err
