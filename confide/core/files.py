@@ -134,10 +134,10 @@ def write_table(
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
     """Write torch tensors as safetensors, atomically."""
-    from safetensors.torch import save_file
+    from confide.core.tensor_files import save_tensors
 
     with atomic(path) as temporary:
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
+        save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -233,14 +233,14 @@ def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
     """Write named torch tensors as safetensors, atomically, with a digest of everything in the header."""
-    from safetensors.torch import save_file
+    from confide.core.tensor_files import save_tensors
 
     # Clones, because safetensors refuses tensors that share memory; contiguous, because it stores plain rows.
     kept = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
     notes = dict(metadata or {})
     notes["digest"] = _tensor_digest(kept, notes)
     with atomic(path) as temporary:
-        save_file(kept, str(temporary), metadata=notes)
+        save_tensors(kept, temporary, notes)
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from confide.core.door import InputError
 from confide.core.progress import Progress
@@ -52,7 +52,7 @@ def train_epoch(run: Run, progress: Progress) -> None:
 
 def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
     """One step; on the CPU a loss that is not finite stops at once, on a GPU at the next look."""
-    state, position = run.state, run.position()
+    state, position, mean = run.state, run.position(), None
     set_rate(state.optimizer, run.rates[position], None if run.momenta is None else run.momenta[position])
     try:
         mean = train_step(state, run.settings, inputs, run.feed.labels[rows], rows)
@@ -66,7 +66,9 @@ def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
             raise
-        raise out_of_memory(run, inputs, rows) from None
+    if mean is None:
+        # Only here: inside the handler the error's traceback still holds all that the failed step had computed.
+        raise out_of_memory(run, inputs, rows)
     if not state.device.on_gpu:
         if not math.isfinite(mean.item()):
             raise diverged(run, state.step)
@@ -113,24 +115,33 @@ def checkpoint_if_due(run: Run) -> None:
 
 
 def check_finite(run: Run) -> None:
-    """Stop where a loss of this epoch was not finite, or a row on a GPU was marked as bad."""
+    """Stop where a loss of this epoch or a weight is not finite, or a row on a GPU was marked as bad."""
     bad = int(run.state.first_bad)
     if bad >= 0 or not math.isfinite(run.state.sums[0].item()):
         with suppress(InputError):
             # The mark says the same; it is read here so that it does not stop a later training.
             check()
         raise diverged(run, max(bad, 0))
+    if not _finite_weights(run.state.model):
+        # A finite loss may have a gradient that is not: such weights must not become the last good checkpoint.
+        raise diverged(run, max(run.state.step - 1, 0), "a weight")
     check()
 
 
-def diverged(run: Run, step: int) -> InputError:
+def _finite_weights(model: nn.Module) -> bool:
+    # Of each its largest value, NaN if there is one: a single wait for the device.
+    largest = torch._foreach_norm([weights.detach() for weights in model.parameters() if weights.numel()], ord=math.inf)
+    return bool(torch.isfinite(torch.stack([value.float() for value in largest])).all())
+
+
+def diverged(run: Run, step: int, what: str = "the loss") -> InputError:
     """The one clear line when the loss is no longer a number."""
     rows = run.order.batches(run.state.epoch)[min(step, run.order.steps - 1)]
     ids = ", ".join(str(i) for i in run.samples.train.ids[rows][:5])
     kept = resume.checkpoint_paths(run.folder) if run.folder is not None else []
     last = f"; the last good checkpoint is {kept[-1]}" if kept else ""
     return InputError(
-        f"the loss became NaN or infinite at epoch {run.state.epoch + 1}, step {step + 1}, batch with ids {ids}, ..."
+        f"{what} became NaN or infinite at epoch {run.state.epoch + 1}, step {step + 1}, batch with ids {ids}, ..."
         f"{last}; lower the learning rate or set clip_norm"
     )
 
@@ -139,14 +150,16 @@ def out_of_memory(run: Run, inputs: Tensor, rows: Tensor) -> InputError:
     """The one clear line when a batch does not fit, with the largest power of two below it that was seen to fit."""
     where, whole = run.state.device.device, len(rows)
     said = f"a batch of {whole} does not fit into the memory of {where}"
+    if run.world.size > 1:
+        # The other processes are not here to take part in a try.
+        return InputError(f"{said} in each of {run.world.size} processes; try a batch_size of {max(whole // 2, 1)}")
     size = 1 << (whole - 1).bit_length() >> 1
     while size >= 1:
         run.state.optimizer.zero_grad(set_to_none=True)
         if where.type == "cuda":
             torch.cuda.empty_cache()
-        own = run.world.own(size)
         try:
-            forward_backward(run.state, inputs[: own.stop - own.start], run.feed.labels[rows[:size]], rows[:size])
+            forward_backward(run.state, inputs[:size], run.feed.labels[rows[:size]], rows[:size])
         except RuntimeError:
             size //= 2
             continue

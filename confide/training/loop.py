@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.core.door import check_choice
+from confide.core.door import InputError, check_choice
 from confide.core.progress import Progress
 from confide.core.records import Dataset, Scores
 from confide.training import resume
@@ -160,7 +160,7 @@ def _finished(run: Run, if_other: str) -> Trained | None:
     """The model that an earlier call finished in the folder; another training's leftovers go or are refused."""
     if run.folder is None:
         return None
-    trained = Trained.load(run.folder) if (run.folder / "model.safetensors").exists() else None
+    trained = _read_finished(run, run.folder)
     if trained is not None:
         # A finished model is the same on every device.
         told = {
@@ -179,6 +179,20 @@ def _finished(run: Run, if_other: str) -> Trained | None:
         resume.start_over(run.folder)
     run.world.wait()
     return None
+
+
+def _read_finished(run: Run, folder: Path) -> Trained | None:
+    """The finished model; one that was damaged is made again from the training's own checkpoints."""
+    if not (folder / "model.safetensors").exists():
+        return None
+    try:
+        return Trained.load(folder)
+    except InputError:
+        # Without checkpoints the file may be anybody's: it is not written over.
+        if not resume.checkpoint_paths(folder):
+            raise
+        run.notes.append("the finished model was damaged and is made again")
+        return None
 
 
 def _record_feed(dataset: Dataset, run: Run, recorder: Recorder | None) -> Feed | None:

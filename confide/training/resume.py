@@ -23,7 +23,7 @@ def checkpoint_paths(folder: Path) -> list[Path]:
 
 
 def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_per_epoch: int) -> Path:
-    """Write the state beside the earlier checkpoints, then remove all but the last two."""
+    """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
     notes = {**state.notes(), "format": FORMAT, "identity": json.dumps(identity, sort_keys=True)}
@@ -31,8 +31,11 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     if not state.world.leads:
         return path
     files.write_checkpoint(path, tensors, notes)
-    for old in checkpoint_paths(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+    paths = checkpoint_paths(folder)
+    # Those of later steps were damaged when the training went back; left there, they would outlive every new one.
+    here = paths.index(path)
+    for other in (*paths[: max(here + 1 - KEPT, 0)], *paths[here + 1 :]):
+        other.unlink(missing_ok=True)
     return path
 
 

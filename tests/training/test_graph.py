@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -73,9 +74,13 @@ def test_a_bad_step_is_found_after_the_fact(bars: Dataset, monkeypatch: pytest.M
 
 
 def test_a_batch_too_large_names_one_that_fits(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = epoch.forward_backward
+    real, held = epoch.forward_backward, list[Any]()
 
     def small_memory(state_: Any, inputs: Any, labels: Any, rows: Any) -> Any:
+        # What an earlier try had computed must be gone before the next one, or none would ever fit.
+        assert all(earlier() is None for earlier in held)
+        activations = torch.zeros(3)
+        held.append(weakref.ref(activations))
         if len(rows) > 20:
             raise torch.OutOfMemoryError("out of memory")
         return real(state_, inputs, labels, rows)

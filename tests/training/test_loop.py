@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from confide.core import files
 from confide.core.door import InputError, OptionError
 from confide.core.records import Dataset, Scores, Split
 from confide.losses import LOSSES
-from confide.training import Settings, Trained, fit, penultimate, predict
-from confide.training.objective import groups_of
+from confide.training import Settings, Trained, fit, penultimate, predict, resume
+from confide.training.objective import Objective, groups_of
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
 
@@ -159,6 +160,27 @@ def test_a_loss_that_turns_nan_names_step_ids_and_checkpoint(bars: Dataset, tmp_
     with pytest.raises(InputError, match=r"epoch 1, step \d+, batch with ids t\d+.*last good checkpoint is .*step-"):
         fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
     assert list((tmp_path / "checkpoints").glob("step-*.safetensors"))
+
+
+@pytest.mark.parametrize("step", [3, 5])
+def test_weights_that_turn_nan_are_not_kept(
+    bars: Dataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    real, calls = Objective.__call__, [0]
+
+    def spoiled(self: Any, logits: Any, *rest: Any) -> Any:
+        target, mean = real(self, logits, *rest)
+        calls[0] += 1
+        # Its value is finite, its gradient is not.
+        return (target + (0 * logits.sum()).sqrt() if calls[0] == step else target), mean
+
+    monkeypatch.setattr(Objective, "__call__", spoiled)
+    line = rf"a weight became NaN or infinite at epoch 1, step {step}, .*good checkpoint is .*0{step - 1}.safetensors"
+    with pytest.raises(InputError, match=line):
+        fit(bars, Settings(**QUICK), folder=tmp_path, checkpoint_seconds=0)
+    for path in resume.checkpoint_paths(tmp_path):
+        tensors, _ = files.read_checkpoint(path)
+        assert all(bool(torch.isfinite(w).all()) for k, w in tensors.items() if k.startswith("model.")), path
 
 
 def test_no_validation_split(bars: Dataset) -> None:

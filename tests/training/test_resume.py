@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from confide.core import files
 from confide.core.door import InputError
 from confide.core.records import Dataset, Scores
 from confide.training import Settings, Trained, fit, resume
@@ -117,6 +118,57 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert_same(fit(bars, settings), resumed)
 
 
+def test_new_checkpoints_take_the_place_of_damaged_ones(
+    bars: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(**HARD)
+
+    def stopped(checkpoints: int) -> list[str]:
+        with monkeypatch.context() as patch:
+            stop_after(patch, checkpoints)
+            with pytest.raises(OSError, match="No space"):
+                fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
+        return [path.name[5:14] for path in resume.checkpoint_paths(tmp_path)]
+
+    stopped(8)
+    for path in resume.checkpoint_paths(tmp_path):
+        path.write_bytes(path.read_bytes()[:100])
+    # Those of later steps must not outlive the new ones, or every new start would begin at step 0.
+    assert stopped(3) == ["000000002", "000000003"]
+    assert stopped(2) == ["000000004", "000000005"]
+    assert_same(fit(bars, settings), fit(bars, settings, folder=tmp_path))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "log.parquet"])
+def test_a_damaged_end_is_made_again_from_the_last_checkpoint(bars: Dataset, tmp_path: Path, file: str) -> None:
+    settings = Settings(**HARD)
+    first = fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-40])
+    again = fit(bars, settings, folder=tmp_path)
+    assert again.notes[0] == "the finished model was damaged and is made again"
+    assert_same(first, again)
+    assert_same(first, Trained.load(tmp_path))
+
+
+def test_a_model_of_somebody_else_is_not_written_over(bars: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"of another program")
+    with pytest.raises(InputError, match=r"whole safetensors file"):
+        fit(bars, Settings(**HARD), folder=tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == b"of another program"
+
+
+def test_what_the_disk_refuses_is_the_same_error_for_tensors_as_for_other_files(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large"):
+            files.write_checkpoint(tmp_path / "weights.safetensors", {"weights": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_the_last_two_checkpoints_are_kept(bars: Dataset, tmp_path: Path) -> None:
     fit(bars, Settings(**HARD), folder=tmp_path, checkpoint_seconds=0)
     assert len(resume.checkpoint_paths(tmp_path)) == 2
@@ -134,8 +186,6 @@ def test_other_settings_do_not_go_on(bars: Dataset, tmp_path: Path, monkeypatch:
 
 def test_a_checkpoint_of_another_architecture_is_refused(bars: Dataset, tmp_path: Path) -> None:
     fit(bars, Settings(**{**HARD, "epochs": 1}), folder=tmp_path)
-    from confide.core import files
-
     tensors, notes = files.read_checkpoint(tmp_path / "model.safetensors")
     tensors["model.head.weight"] = torch.zeros(7, 8)
     files.write_checkpoint(tmp_path / "model.safetensors", tensors, notes)
