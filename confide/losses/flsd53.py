@@ -16,6 +16,7 @@ def flsd53(logits: Logits, labels: Labels) -> PerSample:
     whole = fused(logits, labels, "flsd53")
     if whole is not None:
         return whole
-    log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
-    below = log_p.detach().exp() < THRESHOLD
+    statistics = simplex_statistics(logits, labels, "log_p_true p_true")
+    # The softmax itself: in float32 the exponential of its logarithm makes a fifth a little less than one.
+    log_p, below = statistics.log_p_true, statistics.p_true.detach() < THRESHOLD
     return focal_of(log_p, torch.where(below, GAMMA_BELOW, GAMMA_ABOVE).to(log_p.dtype))

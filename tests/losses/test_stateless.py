@@ -77,6 +77,13 @@ def test_flsd53_takes_gamma_three_at_exactly_a_fifth():
     assert losses.flsd53(below, torch.tensor([0])).item() == pytest.approx(-(0.81**5) * math.log(0.19))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("level", [0.0, 0.1, -3.5, 1e4])
+def test_flsd53_takes_gamma_three_where_five_classes_are_alike(dtype, level):
+    value = losses.flsd53(torch.full((1, 5), level, dtype=dtype), torch.tensor([2])).item()
+    assert value == pytest.approx(0.8**3 * math.log(5), rel=1e-5)
+
+
 def test_dual_focal_forms_differ_on_misclassified_samples_only():
     probs = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], dtype=torch.float64)
     labels = torch.tensor([0, 1, 2])
