@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from confide import calibrators, difficulty, features, losses, trust
 from confide.core.door import InputError, OptionError, check_range, did_you_mean
 from confide.core.registry import Registry
+from confide.core.yaml_text import read_yaml
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -86,10 +85,7 @@ def _read_yaml(source: str | Path) -> dict[str, Any]:
         if Path(source).suffix or len(Path(source).parts) > 1:
             raise InputError(f"{source} must be a YAML file, but it does not exist; docs/training.md shows a whole one")
         raise InputError(f"config must be a YAML file or a recipe, got '{source}'; {did_you_mean(str(source), known)}")
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} must be YAML: {' '.join(str(error).split())}") from None
+    data = read_yaml(path.read_text(encoding="utf-8"), str(path))
     if not isinstance(data, dict):
         raise InputError(f"{path} must hold 'key: value' lines, got {type(data).__name__}")
     return data

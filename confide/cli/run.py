@@ -49,16 +49,15 @@ def run(args: argparse.Namespace) -> int:
 
 def with_changes(data: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     """The config with `field=value` or `field.inner=value` changed; values are read as YAML."""
-    import yaml
-
     from confide.core.door import InputError
+    from confide.core.yaml_text import read_yaml
 
     for change in changes:
         path, sign, text = change.partition("=")
         if not sign:
             raise InputError(f"--set must be FIELD=VALUE, got '{change}'")
         outer, dot, inner = path.partition(".")
-        value = yaml.safe_load(text)
+        value = read_yaml(text, f"--set {path}")
         if dot:
             if not isinstance(data.get(outer), dict):
                 raise InputError(f"--set {path}: config field '{outer}' has no inner fields; set it whole")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,14 +80,22 @@ def run(args: argparse.Namespace) -> int:
 def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One payload for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
+    from confide.core.door import check_range
     from confide.core.files import plain
     from confide.training import preset
+    from confide.training.presets import replaced
+    from confide.training.schedules import options_of
 
+    check_range(args.members, "members", 1)
+    check_range(args.workers, "workers", 1)
     recipe = _recipe_settings(args.recipe) if args.recipe else {}
-    base = with_changes(preset(args.preset, **{**recipe, **_flagged(args)}).as_dict(), args.set)
+    whole = {**_flagged(args), **dict(option_pair(text) for text in args.set if not _inner(text))}
+    inner = [text for text in args.set if _inner(text)]
+    base = with_changes(preset(args.preset, **replaced(recipe, whole)).as_dict(), inner)
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
         settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
+        options_of(settings)
         losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
         models.method(settings.model)[0].check_options(settings.model_options)
         name = "_".join(text.rpartition(".")[2] for text in combination)
@@ -251,19 +260,27 @@ def _percent(value: float | None) -> str:
 
 
 def option_pair(text: str) -> tuple[str, Any]:
-    import yaml
-
     from confide.core.door import InputError
+    from confide.core.yaml_text import read_yaml
 
     name, sign, value = text.partition("=")
     if not sign:
         raise InputError(f"an option must be NAME=VALUE, got '{text}'")
-    return name.strip(), yaml.safe_load(value)
+    return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")
+
+
+def _inner(text: str) -> bool:
+    return "." in text.partition("=")[0]
 
 
 def _grid_values(text: str) -> list[str]:
-    name, _ = option_pair(text)
-    return [f"{name}={value.strip()}" for value in text.partition("=")[2].split(",")]
+    from confide.core.door import InputError
+
+    name, sign, values = text.partition("=")
+    if not sign:
+        raise InputError(f"a grid must be FIELD=A,B, got '{text}'")
+    # Commas inside brackets belong to one value.
+    return [f"{name.strip()}={value.strip()}" for value in re.split(r",(?![^\[{]*[\]}])", values)]
 
 
 def with_changes(settings: dict[str, Any], changes: list[str]) -> dict[str, Any]:

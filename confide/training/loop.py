@@ -135,6 +135,8 @@ def finish(run: Run, dataset: Dataset) -> Trained:
     """The chosen weights as a record, written when there is a folder."""
     state = run.state
     weights = state.best if state.best is not None else state.speaker.state_dict()
+    if state.best is None and run.settings.choose != "last":
+        run.notes.append(f"the last epoch is kept: none comes after choose_after={run.settings.choose_after}")
     # A fresh model: the trained one may carry wrappers of its device or of several processes.
     model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
     model.load_state_dict({k: v.cpu() for k, v in weights.items()})

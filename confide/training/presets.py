@@ -69,4 +69,17 @@ def preset(name: str, **changes: Any) -> Settings:
     """The settings of a preset, with some fields changed."""
     if name not in PRESETS:
         raise InputError(f"no preset named '{name}'; {did_you_mean(name, PRESETS)}")
-    return Settings.from_dict({**PRESETS[name], **check_fields(changes)})
+    base = replaced(PRESETS[name], check_fields(changes))
+    if "choose_after" not in changes and "choose_after" in base:
+        # The warm-up of Zhou et al.: so many epochs, or a third of a shorter training.
+        base["choose_after"] = min(base["choose_after"], base["epochs"] // 3)
+    return Settings.from_dict(base)
+
+
+def replaced(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Base with changes; another schedule, loss or model does not inherit the options of the one before."""
+    kept = dict(base)
+    for word in ("schedule", "loss", "model"):
+        if word in changes and changes[word] != base.get(word):
+            kept.pop(f"{word}_options", None)
+    return {**kept, **changes}

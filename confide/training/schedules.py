@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.core.door import InputError, check_options
+from confide.core.door import InputError, check_choice, check_number, check_options
 from confide.training.settings import Settings
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -25,8 +25,17 @@ def options_of(settings: Settings) -> dict[str, Any]:
     known = OPTIONS[settings.schedule]
     check_options(settings.schedule, "schedule", settings.schedule_options, known)
     options = {**known, **settings.schedule_options}
-    if not options["warmup"] >= 0:
-        raise InputError(f"schedule option 'warmup' must not be negative, got {options['warmup']}")
+    for name, value in options.items():
+        told = f"schedule option '{name}'"
+        if isinstance(known[name], bool):
+            check_choice(value, (True, False), told)
+        elif isinstance(known[name], tuple):
+            if not isinstance(value, Sequence) or isinstance(value, str):
+                raise InputError(f"{told} must be a list of epochs, such as [60, 120], got {value!r}")
+            for one in value:
+                check_number(one, told, 0.0, 0, math.inf)
+        else:
+            check_number(value, told, 0.0, 0, math.inf)
     return options
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +15,24 @@ SCHEDULES = ("constant", "step", "cosine", "one_cycle")
 AUGMENTS = ("none", "flip", "crop", "crop_flip")
 CHOICES = ("last", "nll", "brier", "accuracy")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+KINDS: tuple[tuple[str, type, str], ...] = (
+    *((name, str, "a word") for name in ("model", "loss", "group_by", "record", "device")),
+    *(
+        (name, bool, "true or false")
+        for name in ("nesterov", "mirror", "weigh", "label_bands", "deterministic", "graph", "compile")
+    ),
+    *((f"{name}_options", Mapping, "options by name") for name in ("model", "loss", "schedule", "weight")),
+)
+RANGES: tuple[tuple[str, float, float, bool], ...] = (
+    # (field, lowest, highest, without the lowest)
+    ("learning_rate", 0, math.inf, True),
+    ("momentum", 0, 1, False),
+    ("weight_decay", 0, math.inf, False),
+    ("label_noise", 0, 1, False),
+    ("average", 0, math.inf, False),
+    ("val_fraction", 0, 1, False),
+    ("clip_norm", 0, math.inf, True),
+)
 
 
 @dataclass(frozen=True)
@@ -87,23 +106,25 @@ class Settings:
         check_choice(self.choose, CHOICES, "choose")
         check_choice(self.sampling, ("shuffle", "groups"), "sampling")
         check_choice(self.precision, PRECISIONS, "precision")
-        for name, low in (("epochs", 1), ("batch_size", 1), ("choose_after", 0)):
+        for name, kind, said in KINDS:
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be {said}, got {getattr(self, name)!r}")
+        for name, low in (("epochs", 1), ("batch_size", 1), ("choose_after", 0), ("seed", -math.inf)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InputError(f"{name} must be a whole number, got {value!r}")
             check_range(value, name, low)
-        if not isinstance(self.seed, int):
-            raise InputError(f"seed must be a whole number, got {self.seed!r}")
-        check_range(self.learning_rate, "learning_rate", 0, low_open=True)
-        check_range(self.momentum, "momentum", 0, 1, high_open=True)
-        check_range(self.weight_decay, "weight_decay", 0)
-        check_range(self.label_noise, "label_noise", 0, 1)
-        check_range(self.average, "average", 0)
-        check_range(self.val_fraction, "val_fraction", 0, 1, high_open=True)
+        for name, low, high, low_open in RANGES:
+            value = getattr(self, name)
+            if value is None and name == "clip_norm":
+                continue
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise InputError(f"{name} must be a number, got {value!r}")
+            check_range(value, name, low, high, low_open=low_open, high_open=name != "label_noise")
         if self.compile and self.deterministic:
             raise InputError("compile cannot be deterministic: its kernels are chosen by timing; leave one of them out")
-        if self.clip_norm is not None:
-            check_range(self.clip_norm, "clip_norm", 0, low_open=True)
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov needs a momentum above 0, got 0; set momentum")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionary; `from_dict` reads it back."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import confide
+from confide.cli import train
 from confide.cli.main import main
 from confide.config import load_config
 from confide.core.predictions import Predictions
@@ -119,6 +122,17 @@ def test_dropout_passes_and_foreign_data(images: str, tmp_path: Path) -> None:
         (["--set", "loss_options.gama=3", "--loss", "focal"], "loss 'focal' has no option 'gama'"),
         (["--loss", "difficulty_entropy"], "no scores came"),
         (["--model", "text_cnn"], "takes text inputs"),
+        (["--set", "average=much"], "average must be a number, got 'much'"),
+        (["--set", "mirror=maybe"], "mirror must be true or false, got 'maybe'"),
+        (["--set", "model_options=3"], "model_options must be options by name, got 3"),
+        (["--set", "loss="], "loss must be a word, got None"),
+        (["--set", "nesterov=true", "--set", "momentum=0"], "nesterov needs a momentum above 0"),
+        (["--set", "epochs=[1"], "the value of 'epochs' must be YAML"),
+        (["--schedule", "step", "--set", "schedule_options.milestones=5"], "'milestones' must be a list of epochs"),
+        (["--set", "schedule_options.warmup=long"], "'warmup' must be a number, got 'long'"),
+        (["--members", "0"], "members must lie in [1, inf), got 0"),
+        (["--workers", "0"], "workers must lie in [1, inf), got 0"),
+        (["--grid", "loss"], "a grid must be FIELD=A,B, got 'loss'"),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -128,6 +142,31 @@ def test_bad_input_gets_one_line(
     error = capsys.readouterr().err.strip()
     assert line in error
     assert "\n" not in error
+
+
+def planned(words: list[str]) -> list[dict[str, Any]]:
+    parser = argparse.ArgumentParser()
+    train.configure(parser)
+    return [job["settings"] for job in train.plan(parser.parse_args(["data", *words]))]
+
+
+def test_numbers_with_an_exponent_are_numbers() -> None:
+    (settings,) = planned(["--set", "learning_rate=1e-3", "--loss", "focal", "--set", "loss_options.gamma=2e0"])
+    assert (settings["learning_rate"], settings["loss_options"]["gamma"]) == (1e-3, 2.0)
+    assert [one["learning_rate"] for one in planned(["--grid", "learning_rate=1e-1,5E-2"])] == [0.1, 0.05]
+
+
+def test_another_schedule_does_not_inherit_the_options_of_a_preset() -> None:
+    for words in (["--schedule", "cosine"], ["--set", "schedule=cosine"]):
+        (settings,) = planned(["--preset", "paper-cifar", *words])
+        assert (settings["schedule"], settings["schedule_options"]) == ("cosine", {})
+    (kept,) = planned(["--preset", "paper-cifar", "--set", "schedule_options.factor=0.3"])
+    assert kept["schedule_options"] == {"milestones": [60, 120, 160], "factor": 0.3}
+
+
+def test_commas_in_brackets_do_not_part_the_values_of_a_grid() -> None:
+    jobs = planned(["--schedule", "step", "--grid", "schedule_options.milestones=[1,2],[3]"])
+    assert [one["schedule_options"]["milestones"] for one in jobs] == [[1, 2], [3]]
 
 
 def test_predicting_without_a_model(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

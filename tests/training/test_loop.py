@@ -201,6 +201,12 @@ def test_the_best_epoch_by_nll_is_kept(bars: Dataset) -> None:
     assert float(kept) == pytest.approx(trained.log["val_nll"].min(), rel=1e-5)
 
 
+def test_no_epoch_to_choose_from_is_told(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**QUICK, choose="nll", choose_after=3))
+    assert trained.chosen_epoch == 2
+    assert trained.notes == ("the last epoch is kept: none comes after choose_after=3",)
+
+
 def test_foreign_inputs_are_refused(bars: Dataset) -> None:
     trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
     wide = Split(np.zeros((4, 1, 9, 9), dtype=np.uint8), np.zeros(4, dtype=np.int64), np.arange(4))

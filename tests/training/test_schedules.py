@@ -67,3 +67,10 @@ def test_presets_are_whole_and_unknown_ones_are_not() -> None:
         learning_rates(Settings(schedule="step", schedule_options={"floor": 1}), 5)
     with pytest.raises(InputError, match="warmup"):
         learning_rates(Settings(schedule_options={"warmup": -1}), 5)
+
+
+def test_a_short_training_warms_up_for_a_third() -> None:
+    assert preset("paper-cifar").choose_after == 40
+    assert preset("paper-tiny").choose_after == 20
+    assert preset("paper-cifar", epochs=30).choose_after == 10
+    assert preset("paper-cifar", epochs=30, choose_after=25).choose_after == 25
