@@ -48,12 +48,13 @@ class TrustValues:
         """Logits and ratios come to [0, 1]: one sample on top of another has a ratio of 1e12."""
         wide = values.detach().to(torch.float64).cpu()
         if scale == "logit":
-            line = None if threshold is None else 1 / (1 + math.exp(-threshold))
-            return cls(torch.sigmoid(wide).numpy(), line, wide.numpy())
-        if scale == "ratio":
-            line = None if threshold is None else threshold / (1 + threshold)
-            return cls((wide / (1 + wide)).numpy(), line, wide.numpy())
-        return cls(wide.numpy(), threshold)
+            bounded, line = torch.sigmoid(wide), None if threshold is None else 1 / (1 + math.exp(-threshold))
+        elif scale == "ratio":
+            bounded, line = wide / (1 + wide), None if threshold is None else threshold / (1 + threshold)
+        else:
+            return cls(wide.numpy(), threshold)
+        kept = len(torch.unique(bounded)) == len(torch.unique(wide))
+        return cls(bounded.numpy(), line, None if kept else wide.numpy())
 
     @property
     def ranking(self) -> Floats:

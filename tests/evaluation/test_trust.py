@@ -194,3 +194,16 @@ def test_values_all_on_the_line_are_counted():
     found = compare_trust(predictions, {"mcp": TrustValues(np.full(50, 0.5), 0.5)}, intervals=False)
     curve = next(c for c in found.curves if c.kind == "trust_outcomes")
     assert sum(curve.columns["tp"]) + sum(curve.columns["fp"]) == 50
+
+
+def test_what_the_bounded_values_rank_as_well_is_shown_by_them():
+    """Thresholds and histograms of the report stay in [0, 1] where nothing is lost by it."""
+    near = TrustValues.of(torch.tensor([-2.0, 0.0, 3.0]), 0.0, "logit")
+    assert near.order is None
+    assert near.ranking is near.values
+    far = TrustValues.of(torch.tensor([40.0, 50.0]), 0.0, "logit")
+    assert far.ranking.tolist() == [40.0, 50.0]
+    assert TrustValues.of(torch.tensor([1e17, 1e18], dtype=torch.float64), 1.0, "ratio").ranking.tolist() == [
+        1e17,
+        1e18,
+    ]
