@@ -125,7 +125,8 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
     thresholds = {
         f"{name}|threshold": np.array(one.threshold) for name, one in scores.items() if one.threshold is not None
     }
-    files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **thresholds})
+    orders = {f"{name}|order": one.order for name, one in scores.items() if one.order is not None}
+    files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds})
     say(seed, f"{len(scores)} predictors scored, {time.monotonic() - began:.0f} s")
 
 
@@ -133,9 +134,9 @@ def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     """Intervals and paired tests of one seed's scores."""
     test = confide.Predictions.load(out / f"test-{seed}.parquet")
     columns, _ = files.read_table(out / f"scores-{seed}.npz")
-    names = [name for name in columns if not name.endswith("|threshold")]
+    names = [name for name in columns if not name.endswith(("|threshold", "|order"))]
     lines = {name: float(columns[f"{name}|threshold"]) if f"{name}|threshold" in columns else None for name in names}
-    scores = {name: TrustValues(columns[name], lines[name]) for name in names}
+    scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
     found = compare_trust(test, scores, seed=seed)
     found.save(out / f"evaluation-{seed}.json")
     say(seed, found.about["verdict"])

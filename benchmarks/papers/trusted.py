@@ -91,7 +91,8 @@ def from_table(folder: Path) -> dict[str, Any]:
             stored = name.replace(", released", ", broadcast")
             if stored in columns:
                 line = columns.get(f"{stored}|threshold")
-                one = TrustValues(columns[stored], None if line is None else float(line))
+                order = columns.get(f"{stored}|order")
+                one = TrustValues(columns[stored], None if line is None else float(line), order)
                 found.append({"seed": seed, "domain": "clean", "predictor": name, **measured(said, one)})
     commit = about.get("commit") or where()["commit"]
     told = {"hardware": about["device"], "commit": commit, "command": about["command"], "seconds": {}}
@@ -134,14 +135,14 @@ def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]
 def measured(said: Any, one: TrustValues) -> dict[str, Any]:
     """Ranking, decisions at the predictor's own line, and what the figures show."""
     found: dict[str, Any] = {"accuracy": float(said.facts.correct.double().mean())}
-    found |= {word: float(getattr(metrics, word)(said, score=one.values)) for word in RANKING}
+    found |= {word: float(getattr(metrics, word)(said, score=one.ranking)) for word in RANKING}
     if one.threshold is not None:
         found |= {
             word: float(getattr(metrics, word)(said, score=one.values, threshold=one.threshold))
             for word in ("tpr", "tnr")
         }
     correct = said.facts.correct.numpy()
-    order = np.argsort(-one.values, kind="stable")
+    order = np.argsort(-one.ranking, kind="stable")
     risks = 1 - np.cumsum(correct[order]) / np.arange(1, len(order) + 1)
     found["risk"] = [float(risks[max(0, round(len(order) * k / 10) - 1)]) for k in range(1, 11)]
     for name, some in (("right", one.values[correct]), ("wrong", one.values[~correct])):
