@@ -166,6 +166,16 @@ class LossModule(nn.Module, ABC):
         """Needs that were given once, at creation."""
         return {}
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        """State moves with the model but keeps its precision: 8 bits hold neither a chain of gammas nor counts."""
+
+        def moved(state: Tensor) -> Tensor:
+            there = fn(state)
+            return there if there.dtype == state.dtype else state.to(there.device)
+
+        done: nn.Module = super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        return done
+
     def end_epoch(self) -> None:
         """What the loss does when a pass over the training set ends; most do nothing."""
 

@@ -172,3 +172,31 @@ def test_the_released_selective_au_takes_half_precision(score, dtype):
     found = losses.selective_au(logits.to(dtype), labels, score=score, form="released")
     expected = losses.selective_au(logits.to(dtype).double(), labels, score=score, form="released")
     torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "double"])
+@pytest.mark.parametrize(
+    ("word", "options", "needs"),
+    [
+        ("adafocal", {"class_weights": [1.0, 2.0, 3.0, 4.0]}, {}),
+        ("calfocal", {}, {}),
+        ("crl", {}, {"ids": torch.arange(40)}),
+        ("group_dro", {}, {"groups": torch.arange(40) % 2}),
+        ("selective_au", {"accumulate": True}, {}),
+        ("adaptive_difficulty", {"base": "adafocal"}, {"groups": torch.arange(40) % 5}),
+    ],
+)
+def test_a_model_cast_to_another_precision_leaves_the_state_as_it_is(word, options, needs, cast):
+    logits, labels = overconfident(40)
+    plain, held = (losses.create(word, **options) for _ in range(2))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), held)
+    getattr(model, cast)()
+    assert model[0].weight.dtype == getattr(torch, cast)
+    bands = {"groups": torch.arange(400) % 5} if word == "adaptive_difficulty" else {}
+    for loss in (plain, held):
+        for _ in range(3):
+            if hasattr(loss, "update"):
+                loss.update(*overconfident(), **bands)
+            loss(logits, labels, **needs)
+    for name, state in held.state_dict().items():
+        torch.testing.assert_close(state, plain.state_dict()[name], rtol=0, atol=0)
