@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError, check_choice
+from confide.core.door import InputError, check_choice, check_range
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Split
 from confide.training.device import Device
 from confide.training.feed import Feed
 from confide.training.trained import Trained
-from confide.training.validation import logits_of, rows_in_batches
+from confide.training.validation import logits_of, rows_in_batches, said_of
 
 
 def predict(
@@ -39,15 +39,14 @@ def predict(
         average: of these passes, over logits or over probs.
         foreign: the samples are of other classes: labels become 0 and their own are kept in a column.
     """
-    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
-    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
-    trained.preparation.check(samples, f"split '{split}'")
+    check_range(passes, "passes", 0)
+    trained, samples = _given(model, dataset, split, batch_size)
     if foreign:
         kept = {**samples.columns, "foreign_label": samples.labels}
         samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, kept)
     else:
         _check_classes(trained, dataset, samples)
-    where = Device.of(trained.settings.changed(device=device))
+    where = _device(trained, device)
     feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
@@ -74,10 +73,8 @@ def penultimate(
     model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int | None = None
 ) -> Features:
     """Penultimate features of a trained model on a split."""
-    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
-    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
-    trained.preparation.check(samples, f"split '{split}'")
-    where = Device.of(trained.settings.changed(device="auto"))
+    trained, samples = _given(model, dataset, split, batch_size)
+    where = _device(trained, "auto")
     feed = Feed(samples, trained.preparation, where.device)
     network = where.place(trained.model).eval()
     parts = []
@@ -89,19 +86,43 @@ def penultimate(
     return Features(torch.cat(parts).numpy(), samples.labels, samples.ids, f"model:{trained.settings.model}", split)
 
 
+def _given(
+    model: Trained | str | Path, dataset: Dataset | Split, split: str, batch_size: int | None
+) -> tuple[Trained, Split]:
+    """The model and samples that it can take."""
+    if batch_size is not None:
+        check_range(batch_size, "batch_size", 1)
+    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
+    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    if not len(samples):
+        raise InputError(f"split '{split}' must hold at least one sample, got none; choose another")
+    trained.preparation.check(samples, f"split '{split}'")
+    return trained, samples
+
+
+def _device(trained: Trained, word: str) -> Device:
+    """Where to predict; a model that was trained in float16 speaks float32 where there is no GPU."""
+    settings = trained.settings.changed(device=word)
+    usual = Device.of(settings.changed(precision="auto"))
+    return usual if settings.precision == "float16" and not usual.on_gpu else Device.of(settings)
+
+
 def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -> None:
     if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
         raise InputError(
             f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
             f"got {int(np.max(samples.labels))}; for data of other classes say foreign=True (--foreign)"
         )
-    names = getattr(dataset, "class_names", None)
-    if names is not None and len(names) == trained.num_classes and tuple(names) != trained.class_names:
-        first = next(i for i, name in enumerate(names) if name != trained.class_names[i])
-        raise InputError(
-            f"class {first} is '{names[first]}' in the data but '{trained.class_names[first]}' in the model; "
-            "put the classes into the model's order"
-        )
+    names = tuple(getattr(dataset, "class_names", ()))
+    if names == tuple(str(i) for i in range(len(names))):
+        # Numbers without names: they are the model's.
+        return
+    for number, (name, own) in enumerate(zip(names, trained.class_names, strict=False)):
+        if name != own:
+            raise InputError(
+                f"class {number} is '{name}' in the data but '{own}' in the model; put the classes into the model's "
+                "order, or say foreign=True (--foreign) for data of other classes"
+            )
 
 
 @torch.no_grad()
@@ -135,7 +156,6 @@ def _with_dropout(
     for module in dropouts:
         module.train()
     for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
-        with where.autocast():
-            parts.append(network(inputs).float())
+        parts.append(said_of(network, inputs, feed, where))
     network.eval()
     return torch.cat(parts)

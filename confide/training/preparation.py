@@ -48,6 +48,10 @@ class Preparation:
     def check(self, split: Split, where: str) -> None:
         """Inputs must have the shape this preparation was fitted on."""
         if self.kind == "text":
+            if len(split) and not isinstance(split.inputs[0], str):
+                raise InputError(
+                    f"inputs of {where} must be texts as in training, got {type(split.inputs[0]).__name__}"
+                )
             return
         shape = input_shape(split)
         if shape != self.shape:

@@ -36,11 +36,16 @@ def logits_of(
     start, stop, _ = rows.indices(len(feed))
     batches = [batch + start for batch in rows_in_batches(stop - start, batch_size or device.forward_batch)]
     for inputs, _ in feed.batches(batches):
-        with device.autocast():
-            said = model(inputs).float()
-            parts.append((said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said)
+        parts.append(said_of(model, inputs, feed, device))
     model.train(was_training)
     return torch.cat(parts)
+
+
+def said_of(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:
+    """Logits of a batch, float32; the mean with those of its mirror images where the feed asks for it."""
+    with device.autocast():
+        said: Tensor = model(inputs).float()
+        return (said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said
 
 
 def settle_average(state: State, feed: Feed) -> None:

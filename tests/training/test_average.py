@@ -93,6 +93,12 @@ def test_mirrored_predictions_do_not_know_left_from_right(bars: Dataset) -> None
     assert float(val.facts.need("nll").mean()) == pytest.approx(trained.log["val_nll"][-1], rel=1e-5)
 
 
+def test_passes_of_dropout_are_mirrored_too(bars: Dataset) -> None:
+    options = {**QUICK, "model_options": {**QUICK.get("model_options", {}), "dropout": 1e-9}}
+    trained = fit(bars, Settings(**options, mirror=True))
+    assert_close(predict(trained, bars, passes=2).logits, predict(trained, bars).logits, rtol=1e-4, atol=1e-4)
+
+
 def test_rows_have_no_mirror_image_and_what_cannot_be_stacked_is_said(bars: Dataset) -> None:
     rows = Split(np.zeros((20, 3), dtype=np.float32), np.arange(20) % 2, np.arange(20))
     table = Dataset("table", "rows", {"train": rows, "val": replace(rows, ids=np.arange(20) + 20)}, ("a", "b"))

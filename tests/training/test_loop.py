@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,38 @@ def test_foreign_inputs_are_refused(bars: Dataset) -> None:
     many = Split(bars.test.inputs, bars.test.labels + 5, bars.test.ids)
     with pytest.raises(InputError, match="labels must lie in"):
         predict(trained, many, "foreign")
+    with pytest.raises(InputError, match=r"split 'none' must hold at least one sample"):
+        predict(trained, bars.test.take(np.arange(0)), "none")
+    for option, value in (("passes", -1), ("batch_size", 0)):
+        with pytest.raises(InputError, match=f"{option} must lie in"):
+            predict(trained, bars, **{option: value})  # type: ignore[arg-type]
+
+
+def test_other_classes_are_not_taken_for_the_models_own(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    two = Split(bars.test.inputs, bars.test.labels % 2, bars.test.ids)
+    with pytest.raises(InputError, match=r"class 0 is 'cat' in the data but 'a' in the model.*--foreign"):
+        predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")))
+    said = predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")), foreign=True)
+    assert said.labels.sum() == 0
+    # Some of the model's classes, and numbers without names, are the model's own.
+    for names in (("a", "b"), ("0", "1"), ("0", "1", "2")):
+        assert (predict(trained, Dataset("same", "image", {"test": two}, names)).labels.numpy() == two.labels).all()
+
+
+def test_texts_are_not_images(bars: Dataset) -> None:
+    texts = np.array(["a good film", "a bad film"] * 20)
+    split = Split(texts, np.arange(40) % 2, np.arange(40))
+    words = Dataset("words", "text", {"train": split, "val": replace(split, ids=np.arange(40, 80))}, ("a", "b"))
+    trained = fit(words, Settings(model="text_cnn", epochs=1, device="cpu"))
+    with pytest.raises(InputError, match="must be texts as in training"):
+        predict(trained, bars, foreign=True)
+
+
+def test_a_model_trained_in_float16_predicts_without_a_gpu(bars: Dataset) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
+    half = replace(trained, settings=trained.settings.changed(precision="float16", device="cuda"))
+    assert_close(predict(half, bars, device="cpu").logits, predict(trained, bars).logits)
 
 
 def test_settings_refuse_what_is_not_there() -> None:
