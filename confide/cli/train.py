@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -207,9 +208,12 @@ def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
 
 
 def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
+    from confide.core.door import InputError
     from confide.core.progress import Progress
     from confide.scale import Job, run_jobs, train_workers
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
     if args.engine == "ray":
         jobs = [_absolute(job) for job in jobs]
     work = [Job(Path(job["out"]).name or "train", "confide.cli.train:train_job", job) for job in jobs]

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import pairwise
+from functools import cache
+from itertools import count, pairwise
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from confide.core.door import InputError
+
+TIMEOUT = timedelta(minutes=30)
+_JOINED = count()
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,14 @@ class World:
         return DistributedDataParallel(model, device_ids=places, find_unused_parameters=unused)
 
 
+@cache
+def _meeting_place(rank: int, size: int) -> dist.Store:
+    """Where processes started by torchrun find each other, kept while this one lives."""
+    store, _, _ = next(iter(dist.rendezvous("env://", rank, size, timeout=TIMEOUT)))
+    found: dist.Store = store
+    return found
+
+
 @contextmanager
 def joined(device: torch.device) -> Iterator[World]:
     """The world of a process started by torchrun (or Ray), joined for the time of a training."""
@@ -112,7 +124,9 @@ def joined(device: torch.device) -> Iterator[World]:
     if not 0 <= rank < size:
         raise InputError(f"RANK must lie in [0, {size}), got {rank}; start the processes with torchrun")
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(minutes=30))
+    # The keys of an earlier training of these processes would still be there, and they would wait for each other.
+    store = dist.PrefixStore(f"training-{next(_JOINED)}", _meeting_place(rank, size))
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield World(rank, size)
         dist.barrier()

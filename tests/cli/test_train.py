@@ -164,6 +164,14 @@ def test_another_schedule_does_not_inherit_the_options_of_a_preset() -> None:
     assert kept["schedule_options"] == {"milestones": [60, 120, 160], "factor": 0.3}
 
 
+def test_a_grid_is_not_started_by_torchrun(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", images, "--grid", "seed=0,1", "--out", str(tmp_path), *SMALL]) == 1
+    assert "start them without torchrun" in capsys.readouterr().err
+
+
 def test_commas_in_brackets_do_not_part_the_values_of_a_grid() -> None:
     jobs = planned(["--schedule", "step", "--grid", "schedule_options.milestones=[1,2],[3]"])
     assert [one["schedule_options"]["milestones"] for one in jobs] == [[1, 2], [3]]

@@ -115,6 +115,34 @@ def test_two_processes_equal_one(bars: Dataset, tmp_path: Path) -> None:
     assert (unbroken.log["val_nll"] == broken.log["val_nll"]).all()
 
 
+TWICE = """
+    import sys
+    sys.path.insert(0, {here!r})
+    import torch
+    torch.set_num_threads(1)
+    from conftest import make_dataset
+    from confide.core.progress import Progress
+    from confide.training import Settings, fit_members
+    Progress.quiet = True
+    fit_members(make_dataset(), Settings(**{base!r}), members=2, folder={out!r})
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_trains_one_member_after_another(bars: Dataset, tmp_path: Path) -> None:
+    # torchrun keeps one store for all trainings of its processes: the second must not find the keys of the first.
+    script = tmp_path / "twice.py"
+    code = TWICE.format(here=str(Path(__file__).parent), base=BASE, out=str(tmp_path / "ensemble"))
+    script.write_text(textwrap.dedent(code))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([*torchrun, str(free_port()), str(script)], env=env, check=True, timeout=120, capture_output=True)
+    for number in range(2):
+        alone = fit(bars, Settings(**BASE, seed=number))
+        together = Trained.load(tmp_path / "ensemble" / f"member-{number}")
+        assert_close(torch.tensor(together.log["train_loss"]), torch.tensor(alone.log["train_loss"]), rtol=1e-4, atol=0)
+
+
 def test_slices_cover_every_sample_once() -> None:
     for n in (1, 7, 50, 51):
         for size in (1, 2, 3, 8):
