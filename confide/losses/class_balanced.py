@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -83,7 +84,9 @@ def _mark(class_counts: Any) -> Any:
     """What changes when counts change in place; a tensor is not read, since a device would have to be waited for."""
     if isinstance(class_counts, Tensor):
         return object() if class_counts.is_inference() else class_counts._version
-    return class_counts.tobytes() if hasattr(class_counts, "tobytes") else str(class_counts)
+    if hasattr(class_counts, "__array__"):
+        return np.asarray(class_counts).tobytes()
+    return tuple(class_counts) if isinstance(class_counts, list) else 0
 
 
 def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> Tensor:
