@@ -65,10 +65,12 @@ def read_evidence(args: argparse.Namespace) -> Evidence:
     reference = read_reference(args.reference) if args.reference else None
     if features and reference is not None:
         need_one_width((*args.features, args.reference), (*features, reference))
+        need_no_test_sample(args.reference, reference, features[1])
     second = None
     if args.second:
         second = (*read_pair(args.second[:2], fit_on, test), read_reference(args.second[2]))
         need_one_width(args.second, second)
+        need_no_test_sample(args.second[2], second[2], second[1])
     members = {w: read_members(path) for w, path in zip(MEMBERS, (args.members, args.dropout), strict=True) if path}
     return Evidence(fit_on, test, features, reference, members, second)
 
@@ -105,6 +107,13 @@ def need_one_width(paths: Sequence[str], records: Sequence[Features]) -> None:
                 f"features of {path} must be {records[0].dim} a sample as those of {paths[0]} are, got {record.dim}; "
                 "use the same extractor"
             )
+
+
+def need_no_test_sample(path: str, reference: Features, test: Features) -> None:
+    """A sample that is in the reference lies at distance 0 of itself, in the class of its label."""
+    both = shared_samples(test.ids, test.values, reference.ids, reference.values)
+    if both:
+        raise InputError(f"{path} must hold no test sample, but {both} are in it; pass the features of 'train'")
 
 
 def read_reference(path: str) -> Features:

@@ -243,3 +243,12 @@ def test_members_that_were_given_are_not_left_out(folder, tmp_path, capsys):
     for option in ("--members", "--dropout"):
         assert main(paths(folder, option, str(tmp_path / "spoiled.npz"), "-o", str(tmp_path))) == 1
         assert "members' logits must be finite, got nan at sample 7 of 300" in capsys.readouterr().err
+
+
+def test_a_reference_that_holds_test_samples_is_refused(folder, tmp_path, capsys):
+    files = [str(folder / f"{split}-features.npz") for split in ("val", "test", "test")]
+    for given in (["--features", *files[:2], "--reference", files[2]], ["--second", *files]):
+        assert main(paths(folder, *given, "-o", str(tmp_path))) == 1
+        told = capsys.readouterr().err
+        assert "must hold no test sample, but 300 are in it" in told
+        assert told.count("\n") == 1
