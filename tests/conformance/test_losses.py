@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -315,3 +316,14 @@ def test_trust_losses_give_one_finite_value_per_sample(word: str, options: dict[
         function(z.detach() * torch.nan, target, **options)
     with pytest.raises(InputError, match="got 3 at sample 0"):
         function(z, target + 3, **options)
+
+
+@pytest.mark.parametrize("word", trust_losses.names())
+def test_trust_losses_pickle_and_name_what_is_no_tensor(word: str) -> None:
+    z, target = torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0])
+    loss = trust_losses.create(word)
+    assert torch.equal(pickle.loads(pickle.dumps(loss))(z, target), loss(z, target))
+    with pytest.raises(InputError, match=r"z must be a tensor, .* got NoneType"):
+        loss(None, target)
+    with pytest.raises(InputError, match=r"must be a tensor, .* got str"):
+        loss(z, "right")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError, OptionError, check_choice, check_range
+from confide.core.door import InputError, OptionError, check_choice, check_range, numbers
 from confide.core.registry import Method, Registry
 from confide.core.shapes import PerSample
 from confide.trust.kinds import check_kinds
@@ -62,12 +62,12 @@ class TrustLossModule(nn.Module):
 
     def __init__(self, method: Method, options: Mapping[str, Any], reduction: str) -> None:
         super().__init__()
-        self.function = _with_door(method)
         self.word, self.target = method.word, str(method.facts["target"])
         self.options, self.reduction = dict(options), reduction
 
     def forward(self, z: Tensor, target: Tensor, **needs: Any) -> Tensor:
-        values = self.function(z, target, **self.options, **needs)
+        # Looked up at each call: a function behind a door cannot be pickled with the module.
+        values = _with_door(TRUST_LOSSES.get(self.word))(z, target, **self.options, **needs)
         if self.reduction == "none":
             return values
         return values.mean() if self.reduction == "mean" and len(values) else values.sum()
@@ -94,7 +94,7 @@ def _with_door(method: Method) -> TrustLoss:
 
 def _beside(values: Any, z: Tensor, name: str) -> Tensor:
     """What a loss looks at beside the target: as many values as there are oracle outputs."""
-    given = (values if isinstance(values, Tensor) else torch.as_tensor(values)).detach()
+    given = numbers(values, name).detach()
     given = given.squeeze(1) if given.ndim == 2 and given.shape[1] == 1 else given
     if given.shape != z.shape:
         raise InputError(f"{name} must be {len(z)} values, one per oracle output, got shape {tuple(given.shape)}")
@@ -117,8 +117,7 @@ def _check_values(method: Method, options: Mapping[str, Any]) -> None:
 
 def _check_pair(z: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     """Both must be vectors of length n: n x 1 against n would silently become n x n."""
-    z = z if isinstance(z, Tensor) else torch.as_tensor(z)
-    target = (target if isinstance(target, Tensor) else torch.as_tensor(target)).detach()
+    z, target = numbers(z, "z"), numbers(target, name).detach()
     z = z.squeeze(1) if z.ndim == 2 and z.shape[1] == 1 else z
     target = target.squeeze(1) if target.ndim == 2 and target.shape[1] == 1 else target
     if z.ndim != 1 or not z.is_floating_point():
