@@ -151,7 +151,7 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     from confide.data import load_dataset
     from confide.training import Settings, fit, fit_members
     from confide.training.distributed import leads
-    from confide.training.trackers import tracker
+    from confide.training.trackers import for_members, tracker
 
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
@@ -161,13 +161,17 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
         scores = recipe_scores(dataset, settings, recipe, out)
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
     common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
-    if job["members"] > 1:
-        return fit_members(dataset, settings, members=job["members"], **common)
+    common |= {"checkpoint_seconds": job["checkpoint_seconds"]}
     told = tracker(job["track"], out, settings) if job["track"] and leads() else None
-    trained = fit(dataset, settings, on_epoch=told, checkpoint_seconds=job["checkpoint_seconds"], **common)
+    trained: Sequence[Trained]
+    if job["members"] > 1:
+        each = None if told is None else for_members(told)
+        trained = fit_members(dataset, settings, members=job["members"], on_epoch=each, **common)
+    else:
+        trained = (fit(dataset, settings, on_epoch=told, **common),)
     if recipe and leads() and "val" in dataset.splits:
         recipe_calibrator(trained, dataset, recipe, out)
-    return (trained,)
+    return trained
 
 
 def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
@@ -189,14 +193,14 @@ def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
     return Scores.load(kept)
 
 
-def recipe_calibrator(trained: Trained, dataset: Any, recipe: str, out: Path) -> None:
-    """The recipe's calibrator, fitted on what the model says on val, as calibrator.json in the run's folder."""
+def recipe_calibrator(trained: Sequence[Trained], dataset: Any, recipe: str, out: Path) -> None:
+    """The recipe's calibrator, fitted on what model or ensemble says on val, as calibrator.json in the run's folder."""
     from confide import calibrators
     from confide.config import load_config
-    from confide.training import predict
+    from confide.training import predict, predict_members
 
     for choice in load_config(recipe).calibrators[:1]:
-        said = predict(trained, dataset, "val")
+        said = predict_members(trained, dataset, "val") if len(trained) > 1 else predict(trained[0], dataset, "val")
         calibrators.fit(choice.word, said, **choice.options).save(out / "calibrator.json")
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from confide.core.door import InputError, check_range
 from confide.core.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.core.records import Dataset, Scores, Split
-from confide.training.device import Device
 from confide.training.loop import Recorder, fit
 from confide.training.predict import predict
 from confide.training.settings import Settings
-from confide.training.stacked import fit_stacked, reason_against_stacking
+from confide.training.stacked import begins_as_stack, fit_stacked, reason_against_stacking, small_on_gpu
 from confide.training.trained import Trained
 
 
@@ -27,6 +29,8 @@ def fit_members(
     folder: str | Path | None = None,
     recorder: Recorder | None = None,
     stack: bool | None = None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    checkpoint_seconds: float = 30.0,
     if_other: str = "refuse",
 ) -> tuple[Trained, ...]:
     """Train members with seeds seed, seed + 1, ...: one after another, or all at once as one stacked model.
@@ -37,6 +41,9 @@ def fit_members(
         recorder: gets every member's predictions after each epoch.
         stack: train all at once; by default where a GPU is there and the model is small. Stacked members are drawn
             as single ones are, but their rounding differs, and an interrupted stack starts again.
+        on_epoch: gets a member's number and the log's row after each of its epochs.
+        checkpoint_seconds: least time between checkpoints of single members.
+        if_other: what to do with folders that hold a training of other settings or data: refuse, or restart.
     """
     check_range(members, "members", 1)
     settings = settings or Settings()
@@ -44,10 +51,13 @@ def fit_members(
     reason = reason_against_stacking(dataset, settings)
     if stack and reason is not None:
         raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
-    wanted = Device.of(settings).on_gpu if stack is None else stack
-    done = all(home is not None and (home / "model.safetensors").exists() for home in homes)
-    if wanted and reason is None and members > 1 and not done:
-        return fit_stacked(dataset, settings, members, scores, homes, recorder)
+    wanted = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
+    if wanted and members > 1 and begins_as_stack(homes):
+        trained = _stacked(dataset, settings, members, scores, homes, recorder, on_epoch, if_other)
+        if trained is not None:
+            return trained
+        if stack:
+            raise InputError("members cannot be stacked: together they do not fit into memory; leave out stack=True")
     return tuple(
         fit(
             dataset,
@@ -56,10 +66,20 @@ def fit_members(
             folder=home,
             recorder=recorder,
             member=number,
+            on_epoch=None if on_epoch is None else partial(on_epoch, number),
+            checkpoint_seconds=checkpoint_seconds,
             if_other=if_other,
         )
         for number, home in enumerate(homes)
     )
+
+
+def _stacked(*given: Any) -> tuple[Trained, ...] | None:
+    """Members as one stack, or None where they do not fit into memory together."""
+    with suppress(torch.OutOfMemoryError):
+        return fit_stacked(*given)
+    torch.cuda.empty_cache()
+    return None
 
 
 def member_folders(folder: str | Path) -> list[Path]:

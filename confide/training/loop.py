@@ -65,9 +65,9 @@ def fit(
         run = start(dataset, settings, scores, where, device, world, checkpoint_seconds)
         # All processes must see the same files: the one that writes them must not be writing.
         world.wait()
-        finished = _finished(run, if_other)
-        if finished is not None:
-            return finished
+        done = finished(run, if_other)
+        if done is not None:
+            return done
         if world.rank:
             # Dropout must differ between processes; the weights were drawn before.
             torch.manual_seed(settings.seed + world.rank)
@@ -158,7 +158,7 @@ def finish(run: Run, dataset: Dataset) -> Trained:
     return trained
 
 
-def _finished(run: Run, if_other: str) -> Trained | None:
+def finished(run: Run, if_other: str) -> Trained | None:
     """The model that an earlier call finished in the folder; another training's leftovers go or are refused."""
     if run.folder is None:
         return None

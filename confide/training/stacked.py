@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,15 +23,19 @@ from confide.core.records import Dataset, Scores
 from confide.training import schedules
 from confide.training.device import Device
 from confide.training.distributed import World
+from confide.training.epoch import check_finite, diverged
 from confide.training.feed import Feed
-from confide.training.loop import Recorder, add_row
+from confide.training.loop import Recorder, add_row, finished
+from confide.training.preparation import input_shape
+from confide.training.resume import checkpoint_paths
 from confide.training.run import Run, start
 from confide.training.settings import Settings
 from confide.training.state import make_optimizer
-from confide.training.step import set_rate
+from confide.training.step import note_bad, set_rate
 from confide.training.trained import Trained, build_model
 from confide.training.validation import rows_in_batches, summary
 
+OF_A_STACK = "of a stack of"
 LARGEST = 2_000_000
 """Parameters of a model that gains from stacking: beyond, one member alone keeps a GPU busy."""
 
@@ -53,6 +58,30 @@ def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
     if word in ("timm", "hf", "text_cnn"):
         return f"model '{settings.model}' is not made of stackable layers"
     return None
+
+
+def small_on_gpu(dataset: Dataset, settings: Settings) -> bool:
+    """Whether stacking gains: one process on a GPU, and a model that would leave it idle."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or not Device.of(settings).on_gpu:
+        return False
+    with torch.device("meta"):
+        # Sizes alone: no memory is taken and no random number drawn.
+        model = models.create(
+            settings.model, input_shape(dataset.train), dataset.num_classes, **dict(settings.model_options)
+        )
+    return models.parameter_count(model) <= LARGEST
+
+
+def begins_as_stack(homes: Sequence[Path | None]) -> bool:
+    """Whether no member was trained or begun on its own: such folders go on as they were."""
+    for home in homes:
+        if home is None:
+            continue
+        if checkpoint_paths(home):
+            return False
+        if (home / "model.safetensors").exists() and not any(OF_A_STACK in note for note in Trained.load(home).notes):
+            return False
+    return True
 
 
 class Stack:
@@ -111,14 +140,19 @@ def fit_stacked(
     scores: Scores | None,
     folders: Sequence[Path | None],
     recorder: Recorder | None,
-) -> tuple[Trained, ...]:
-    """Train all members at once."""
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    if_other: str = "refuse",
+) -> tuple[Trained, ...] | None:
+    """Train all members at once; None where their data do not fit into memory together."""
     device = Device.of(settings)
     runs = [
         _start(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device) for k in range(members)
     ]
-    if models.parameter_count(runs[0].state.model) > LARGEST:
-        runs[0].notes.append("stacked although the model is large: one member after another may be as fast")
+    done = [finished(run, if_other) for run in runs]
+    if all(done):
+        return tuple(one for one in done if one is not None)
+    if not all(run.feed.resident for run in runs):
+        return None
     stack = Stack(runs)
     optimizer = _optimizer(stack, settings, device)
     steps = runs[0].order.steps
@@ -130,12 +164,15 @@ def fit_stacked(
             for run in runs:
                 run.feed.start_epoch(epoch)
                 run.state.sums.zero_()
+                run.state.epoch = epoch
             for step in range(steps):
                 position = epoch * steps + step
                 set_rate(optimizer, rates[position], None if momenta is None else momenta[position])
-                _step(stack, optimizer, [rows[step] for rows in batches])
+                _step(stack, optimizer, [rows[step] for rows in batches], step)
             _end_epoch(stack, dataset, epoch, float(rates[(epoch + 1) * steps - 1]), recorder)
-            for run in runs:
+            for number, run in enumerate(runs):
+                if on_epoch is not None:
+                    on_epoch(number, {k: v[-1] for k, v in run.state.log.items()})
                 add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
             progress.step(1, f"{members} members, loss {runs[0].state.log['train_loss'][-1]:.3f}")
     return tuple(_finished(stack, number, dataset) for number in range(members))
@@ -150,14 +187,20 @@ def _optimizer(stack: Stack, settings: Settings, device: Device) -> torch.optim.
     return make_optimizer(nn.ParameterList(list(stack.parameters.values())), settings, device)
 
 
-def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any]) -> None:
+def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], step: int) -> None:
     at = [torch.from_numpy(own).to(stack.device.device) for own in rows]
     inputs = torch.stack([run.feed.gather(own) for run, own in zip(stack.runs, at, strict=True)])
     logits = stack.forward(inputs, training=True)
     total = logits.new_zeros(())
     for run, own, said in zip(stack.runs, at, logits, strict=True):
         labels = run.feed.labels[own]
-        target, mean = run.state.objective(said, labels, own)
+        try:
+            target, mean = run.state.objective(said, labels, own)
+        except InputError:
+            if bool(torch.isfinite(said).all()):
+                raise
+            raise diverged(run, step) from None
+        note_bad(run.state, mean, torch.full_like(run.state.first_bad, step))
         total = total + target
         hits = (said.detach().argmax(dim=1) == labels).sum()
         mean = mean.double()
@@ -171,10 +214,9 @@ def _end_epoch(stack: Stack, dataset: Dataset, epoch: int, rate: float, recorder
     feed = stack.runs[0].val_feed
     assert feed is not None
     said = _forward_all(stack, feed)
-    for number, (run, logits) in enumerate(zip(stack.runs, said, strict=True)):
+    for run, logits in zip(stack.runs, said, strict=True):
+        check_finite(run)
         loss, hits, count = run.state.sums.tolist()
-        if not math.isfinite(loss):
-            raise InputError(f"the loss of member {number} became NaN or infinite in epoch {epoch + 1}; lower the rate")
         if run.state.objective.learns_from_validation:
             run.state.objective.update(logits, feed.labels)
         row = {"epoch": epoch, "learning_rate": rate, "train_loss": loss / count, "train_accuracy": hits / count}
@@ -210,7 +252,7 @@ def _finished(stack: Stack, number: int, dataset: Dataset) -> Trained:
         {k: v.cpu() for k, v in run.state.objective.loss.state_dict().items()},
         {k: np.array(v) for k, v in run.timings.items()},
         run.settings.epochs - 1,
-        (*run.notes, f"trained as member {number} of a stack of {len(stack.runs)}"),
+        (*run.notes, f"trained as member {number} {OF_A_STACK} {len(stack.runs)}"),
         run.identity,
     )
     if run.folder is not None:

@@ -20,6 +20,15 @@ def tracker(word: str, folder: Path, settings: Settings) -> Callable[[Row], None
     return _tensorboard(folder) if word == "tensorboard" else _mlflow(folder, settings)
 
 
+def for_members(told: Callable[[Row], None]) -> Callable[[int, Row], None]:
+    """The tracker for `fit_members(on_epoch=...)`: one run, each member's quantities under its own name."""
+
+    def tell(member: int, row: Row) -> None:
+        told({"epoch": row["epoch"], **{f"member-{member}/{k}": v for k, v in row.items() if k != "epoch"}})
+
+    return tell
+
+
 def _tensorboard(folder: Path) -> Callable[[Row], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter

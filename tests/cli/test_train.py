@@ -17,7 +17,7 @@ from confide.cli.main import main
 from confide.config import load_config
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
-from confide.training import Trained, predict
+from confide.training import Trained, predict, predict_members
 
 SMALL = ["--epochs", "1", "--set", "model_options.width=4", "--set", "model_options.hidden=8", "--device", "cpu"]
 
@@ -58,6 +58,17 @@ def test_a_recipe_brings_loss_averages_and_calibrator(
     plain, calibrated = predict(trained, confide.load_dataset(images)), Predictions.load(out)
     assert (plain.facts.prediction == calibrated.facts.prediction).all()
     assert (plain.facts.confidence != calibrated.facts.confidence).any()
+
+
+def test_an_ensemble_of_a_recipe_has_a_calibrator_too(
+    images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("confide.features.usual", lambda dataset: "pixels")
+    run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
+    assert main(["train", images, "--recipe", "confide", "--members", "2", "--out", run, *SMALL]) == 0
+    assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
+    said = predict_members(run, confide.load_dataset(images))
+    assert (said.facts.confidence != Predictions.load(out).facts.confidence).any()
 
 
 def test_scores_of_two_splits_make_the_bands(images: str, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from torch.testing import assert_close
 from confide.core.door import InputError
 from confide.core.records import Dataset
 from confide.difficulty.recorder import Recorder
-from confide.training import Settings, fit, fit_members, predict, predict_members
+from confide.training import Settings, ensemble, feed, fit, fit_members, predict, predict_members, stacked
+from confide.training.device import Device
+from confide.training.trackers import for_members
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 48, "model_options": {"width": 4, "hidden": 8}, "device": "cpu"}
 
@@ -55,3 +57,61 @@ def test_what_cannot_be_stacked_says_why(bars: Dataset) -> None:
         fit_members(bars, Settings(**QUICK, clip_norm=1.0), stack=True)
     with pytest.raises(InputError, match="members must lie in"):
         fit_members(bars, Settings(**QUICK), members=0)
+
+
+def test_only_small_models_on_a_gpu_are_stacked(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not stacked.small_on_gpu(bars, Settings(**QUICK))
+    monkeypatch.setattr(Device, "on_gpu", True)
+    assert stacked.small_on_gpu(bars, Settings(**QUICK))
+    assert not stacked.small_on_gpu(bars, Settings(model="resnet18", device="cpu"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not stacked.small_on_gpu(bars, Settings(**QUICK))
+
+
+def test_a_stack_respects_what_is_in_its_folders(bars: Dataset, tmp_path: Path) -> None:
+    settings = Settings(**QUICK)
+    first = fit_members(bars, settings, members=2, folder=tmp_path, stack=True)
+    assert "of a stack of 2" in first[0].notes[-1]
+    (tmp_path / "member-1" / "model.safetensors").unlink()
+    again = fit_members(bars, settings, members=2, folder=tmp_path, stack=True)
+    assert torch.equal(first[1].model.head.weight, again[1].model.head.weight)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"holds a training with epochs = 2, now 3"):
+        fit_members(bars, settings.changed(epochs=3), members=2, folder=tmp_path, stack=True)
+    single = fit_members(bars, settings, members=2, folder=tmp_path / "single")
+    kept = fit_members(bars, settings, members=2, folder=tmp_path / "single", stack=True)
+    assert kept[1].notes == single[1].notes == ()
+
+
+def test_what_does_not_fit_together_is_trained_one_after_another(
+    bars: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(ensemble, "small_on_gpu", lambda *_: True)
+    for name, broken in (("_step", full), ("_budget", lambda _: 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(stacked if name == "_step" else feed, name, broken)
+            members = fit_members(bars, Settings(**QUICK), members=2)
+            assert [m.settings.seed for m in members] == [0, 1]
+            assert not any("stack" in note for m in members for note in m.notes)
+            with pytest.raises(InputError, match="together they do not fit into memory"):
+                fit_members(bars, Settings(**QUICK), members=2, stack=True)
+
+
+def test_a_member_of_a_stack_that_diverges_names_step_and_ids(bars: Dataset) -> None:
+    settings = Settings(**QUICK, learning_rate=1e30, schedule="constant")
+    with pytest.raises(InputError, match=r"the loss became NaN or infinite at epoch 1, step \d, batch with ids t"):
+        fit_members(bars, settings, members=2, stack=True)
+
+
+@pytest.mark.parametrize("stack", [False, True])
+def test_every_members_epochs_are_told(bars: Dataset, stack: bool) -> None:
+    told: list[tuple[int, float]] = []
+    members = fit_members(
+        bars, Settings(**QUICK), members=2, stack=stack, on_epoch=lambda k, row: told.append((k, row["val_nll"]))
+    )
+    assert sorted(told) == sorted((k, float(v)) for k, one in enumerate(members) for v in one.log["val_nll"])
+    rows: list[dict[str, float]] = []
+    for_members(rows.append)(1, {"epoch": 3.0, "val_nll": 0.5})
+    assert rows == [{"epoch": 3.0, "member-1/val_nll": 0.5}]
