@@ -43,6 +43,7 @@ class RowTerms:
     excess: Tensor | None = None
     shift: Tensor | None = None
     points: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    peak: tuple[Tensor, Tensor] | None = None
 
     def add(self, name: str, value: Tensor) -> None:
         old = getattr(self, name)
@@ -57,7 +58,7 @@ def row_terms(
     labels: Tensor | None,
 ) -> RowTerms:
     """Fold the gradients of all statistics into the terms of one pass."""
-    terms = RowTerms()
+    terms, peaks = RowTerms(), []
     for name, grad in zip(request.names, grads, strict=True):
         if grad is None or name == "prediction":
             continue
@@ -68,8 +69,7 @@ def row_terms(
             terms.add("scale", -weight)
             terms.points.append((labels[:, None], weight))
         elif name in ("p_max", "p_second", "p_other", "p_below"):
-            terms.add("scale", -weight * value)
-            terms.points.append((index[name], weight * value))
+            peaks.append((name, weight, value))
         elif name == "entropy":
             # p (log p + H) = p (z - max) + p (H - log scale): the second part joins `scale` in the pass.
             terms.add("slope", -weight)
@@ -90,7 +90,20 @@ def row_terms(
             terms.add("excess", weight.clone())
     if terms.excess is not None:
         terms.points.append((index["p_max"], terms.excess))
+    _add_peaks(terms, peaks, index)
     return terms
+
+
+def _add_peaks(terms: RowTerms, peaks: list[tuple[str, Tensor, Tensor]], index: dict[str, Tensor]) -> None:
+    """Terms w p_j (1[k = j] - p_k) of the largest probability under a condition."""
+    plain = terms.slope is None and terms.square is None and terms.constant is None
+    for name, weight, value in peaks:
+        if len(peaks) == 1 and plain and name != "p_below" and terms.scale is not None:
+            # w p_j - w p_j p_j would cancel where p_j is near 1 and w is large: w p_j (1 - p_j) does not.
+            terms.peak = (index[name], value * (terms.scale + weight * (1 - value)))
+        else:
+            terms.points.append((index[name], weight * value))
+        terms.add("scale", -weight * value)
 
 
 def gradient(logits: Tensor, probs: Tensor, top: Tensor, log_scale: Tensor, terms: RowTerms, margin: float) -> Tensor:
@@ -105,6 +118,8 @@ def gradient(logits: Tensor, probs: Tensor, top: Tensor, log_scale: Tensor, term
     for start in range(0, n, size):
         part = slice(start, min(start + size, n))
         _softmax_part(probs[part], logits[part], terms, part, buffer[: part.stop - start])
+        if terms.peak is not None:
+            probs[part].scatter_(1, terms.peak[0][part], terms.peak[1][part])
         _logit_part(probs[part], logits[part], top[part], terms, part, buffer[: part.stop - start], margin)
         for position, value in terms.points:
             probs[part].scatter_add_(1, position[part], value[part])

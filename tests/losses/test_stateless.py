@@ -102,6 +102,19 @@ def test_aurc_weights_the_surest_sample_by_the_harmonic_number():
     torch.testing.assert_close(losses.aurc(logits, torch.zeros(3, dtype=torch.int64)), weights * each)
 
 
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_the_slope_of_dual_focal_does_not_cancel_where_the_rival_is_certain(num_classes):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.linspace(-1e4, 1e4, num_classes)[torch.rand((64, num_classes), generator=generator).argsort(dim=1)]
+    labels, weights = logits.argmin(dim=1), torch.randn(64, generator=generator)
+    slopes = []
+    for wide in (logits.requires_grad_(), logits.detach().double().requires_grad_()):
+        values = losses.dual_focal(wide, labels, gamma=5.0) * weights.to(wide.dtype)
+        slopes += torch.autograd.grad(values.sum(), wide)
+    # -2^5 log p_y: the slope is 32 at the label and -32 at the rival, beside terms of a million that must vanish.
+    torch.testing.assert_close(slopes[0].double(), slopes[1], rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("score", ["msp", "margin", "entropy"])
 def test_the_released_aurc_ranks_half_precision_by_softmax_in_single(score):
     logits = torch.randn((64, 10), generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
