@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from confide.core.door import InputError, check_choice
+from confide.core.door import InputError, check_choice, check_finite
 from confide.core.predictions import Predictions
 
 INPUTS = ("all", "logits", "features")
@@ -55,4 +55,7 @@ def representation(
         raise InputError("inputs='features' needs features of the samples; pass them as the second argument")
     if inputs != "logits" and features is not None:
         parts.append(features.to(torch.float32))
-    return torch.cat([part.cpu() for part in parts], dim=1), tuple(part.shape[1] for part in parts)
+    rows = torch.cat([part.cpu() for part in parts], dim=1)
+    # Doubles beyond 3e38 are infinite in float32.
+    check_finite(rows, "an oracle's inputs in float32")
+    return rows, tuple(part.shape[1] for part in parts)

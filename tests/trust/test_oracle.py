@@ -59,3 +59,13 @@ def test_folds_are_stratified_and_follow_the_id(hidden_errors):
     assert np.ptp(np.bincount(folds[~correct], minlength=5)) <= 1
     turned = np.arange(400, -1, -1)
     assert (stratified_folds(val.take(turned), 5) == folds[turned]).all()
+
+
+def test_what_float32_cannot_hold_is_refused(hidden_errors):
+    val, features = hidden_errors(200)
+    trust = fit("steep_slope", val, features, epochs=1)
+    far = features.double()
+    far[5, 2] = 1e39
+    for call in (lambda: trust(val, far), lambda: fit("steep_slope", val, far, epochs=1)):
+        with pytest.raises(InputError, match="inputs in float32 must be finite, got inf at sample 5 of 200"):
+            call()
