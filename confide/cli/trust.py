@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.npz test-features.npz \\
       --reference train-features.npz -o trust/
   confide trust val.parquet test.parquet --second val-other.npz test-other.npz train-other.npz
+  confide trust val.parquet test.parquet --dropout dropout.parquet --members a.parquet b.parquet c.parquet
   confide trust val.parquet test.parquet --only steep_slope tcp --sweep 0.5 1 2 3 5 10
   confide trust val.parquet test.parquet --set steep_slope.alpha_neg=5 --keep steep_slope"""
 
@@ -36,8 +37,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar=("FIT", "TEST", "REFERENCE"),
         help="a second opinion for combined: features of another extractor, REFERENCE of the labelled training split",
     )
-    parser.add_argument("--members", help=".npz with `logits` s x n x c on the test split: an ensemble")
-    parser.add_argument("--dropout", help=".npz with `logits` s x n x c on the test split: passes with dropout on")
+    parser.add_argument(
+        "--members",
+        nargs="+",
+        metavar="FILE",
+        help="an ensemble on the test split: predictions of each member, or .npz with `logits` s x n x c",
+    )
+    parser.add_argument(
+        "--dropout",
+        nargs="+",
+        metavar="FILE",
+        help="passes with dropout on the test split: what `predict --passes` wrote, or .npz with `logits` s x n x c",
+    )
     parser.add_argument("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
     parser.add_argument(
         "--sweep", nargs="*", type=float, metavar="ALPHA", help="TPR and TNR of steep_slope over these alpha_neg"

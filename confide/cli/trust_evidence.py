@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,7 +72,8 @@ def read_evidence(args: argparse.Namespace) -> Evidence:
         second = (*read_pair(args.second[:2], fit_on, test), read_reference(args.second[2]))
         need_one_width(args.second, second)
         need_no_test_sample(args.second[2], second[2], second[1])
-    members = {w: read_members(path) for w, path in zip(MEMBERS, (args.members, args.dropout), strict=True) if path}
+    named = zip(MEMBERS, (args.members, args.dropout), strict=True)
+    members = {word: read_members(word, paths, test) for word, paths in named if paths}
     return Evidence(fit_on, test, features, reference, members, second)
 
 
@@ -134,12 +136,30 @@ def labelled(reference: Features, num_classes: int) -> Predictions:
     return Predictions(torch.nn.functional.one_hot(labels, num_classes).float(), labels, reference.ids, "train")
 
 
-def read_members(path: str) -> Any:
-    """Logits s x n x c of an ensemble or of passes with dropout."""
-    columns, _ = files.read_table(path)
-    if "logits" not in columns:
-        raise InputError(f"{path} must hold `logits` of shape s x n x c, got {', '.join(columns)}; rename it")
-    return columns["logits"]
+def read_members(word: str, paths: Sequence[str], test: Predictions) -> Any:
+    """Logits s x n x c of an ensemble or of passes with dropout: one array, or a file of predictions for each."""
+    if len(paths) == 1 and Path(paths[0]).suffix == ".npz":
+        columns, _ = files.read_table(paths[0])
+        if "logits" not in columns:
+            raise InputError(f"{paths[0]} must hold `logits` of shape s x n x c, got {', '.join(columns)}; rename it")
+        if columns["logits"].ndim == 3:
+            return columns["logits"]
+    if word == "ensemble" and len(paths) == 1:
+        raise InputError(f"{paths[0]} is one member; pass a file of predictions for each, or one array s x n x c")
+    # What `predict --passes` wrote is the average of its passes already: that of it and itself is the same.
+    chosen = paths if len(paths) > 1 else [paths[0], paths[0]]
+    return torch.stack([member_logits(path, test) for path in chosen])
+
+
+def member_logits(path: str, test: Predictions) -> torch.Tensor:
+    """Logits n x c of one member, in the order of the test predictions."""
+    found = load_predictions(path)
+    rows = rows_of(test.ids, found.ids, f"predictions of {path}")
+    if found.num_classes != test.num_classes:
+        raise InputError(
+            f"{path} must be of the {test.num_classes} classes of the test predictions, got {found.num_classes}"
+        )
+    return found.need_logits(f"{path}, a member,")[torch.from_numpy(rows)].float()
 
 
 def read_options(pairs: list[str]) -> dict[str, dict[str, Any]]:

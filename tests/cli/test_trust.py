@@ -252,3 +252,30 @@ def test_a_reference_that_holds_test_samples_is_refused(folder, tmp_path, capsys
         told = capsys.readouterr().err
         assert "must hold no test sample, but 300 are in it" in told
         assert told.count("\n") == 1
+
+
+def test_members_and_passes_are_files_of_predictions_too(folder, tmp_path, capsys):
+    """What `confide predict` writes for each member, and for the average of its passes."""
+    test = confide.Predictions.load(folder / "test.parquet")
+    with np.load(folder / "test-members.npz") as arrays:
+        logits = torch.from_numpy(arrays["logits"])
+    files = []
+    for number, member in enumerate([*logits, logits.mean(dim=0)]):
+        turned = torch.arange(299, -1, -1)
+        files.append(str(tmp_path / f"{number}.parquet"))
+        confide.Predictions(member[turned], test.labels[turned], test.ids[turned.numpy()], "test").save(files[-1])
+
+    def areas(*given):
+        words = ["--only", "ensemble", "mc_dropout", "--fast", "--json", "-o", str(tmp_path)]
+        assert main(paths(folder, *given, *words)) == 0
+        told = json.loads(capsys.readouterr().out)
+        return {m["score"]: m["value"] for m in told["measurements"] if m["metric"] == "auroc"}
+
+    array = str(folder / "test-members.npz")
+    expected = areas("--members", array, "--dropout", array)
+    assert areas("--members", *files[:4], "--dropout", files[4]) == pytest.approx(expected)
+    assert len(set(expected.values())) == 3
+    assert main(paths(folder, "--members", files[0])) == 1
+    assert "is one member; pass a file of predictions for each" in capsys.readouterr().err
+    assert main(paths(folder, "--members", files[0], str(folder / "val.parquet"))) == 1
+    assert "val.parquet must have every id asked for" in capsys.readouterr().err
