@@ -38,29 +38,31 @@ def smallest_of_rows(table: Rows, k: int) -> Indices:
 
 
 def pair_distances(rows: Rows, points: Rows, indices: Indices) -> Rows:
-    """Euclidean distance of every row to the points named for it, `n k`, from differences: near-duplicates too."""
-    out = np.empty(indices.shape, dtype=points.dtype)
-    for column in range(indices.shape[1]):
-        difference = rows - points[indices[:, column]]
-        out[:, column] = np.sqrt(np.einsum("nd,nd->n", difference, difference))
-    return out
+    """Euclidean distance of every row to the point named for it, from differences: near-duplicates too."""
+    difference = rows - points[indices]
+    return np.asarray(np.sqrt(np.einsum("nd,nd->n", difference, difference)), dtype=points.dtype)
 
 
-def kth_of_classes(block: Rows, points: Rows, squares: Rows, bounds: NDArray[np.int64], k: int) -> tuple[Rows, Indices]:
-    """Squared distance (less |a|^2, the same for a whole row) and row number of every class's k-th nearest point.
+def kth_of_classes(
+    block: Rows, points: Rows, squares: Rows, centres: Rows, bounds: NDArray[np.int64], k: int
+) -> tuple[Rows, Indices]:
+    """Squared distance and row number of every class's k-th nearest point; points are less the centre of their class.
 
-    Both are `n classes`; a class with fewer points gives its farthest, one without any is infinitely far.
+    Both are `n classes`; a class with fewer points gives its farthest, one without any is infinitely far. From the
+    centre of its own class a row is not far, so that the products keep the digits that tell its neighbours apart.
     """
     classes, n = len(bounds) - 1, np.arange(len(block))
     far = np.full((len(block), classes), np.inf, dtype=block.dtype)
     place = np.zeros((len(block), classes), dtype=np.int64)
     for c in np.flatnonzero(np.diff(bounds)):
         low, high = bounds[c], bounds[c + 1]
-        table = block @ points[low:high].T
+        rows = block - centres[c]
+        table = rows @ points[low:high].T
         table *= -2
         table += squares[low:high]
         columns = smallest_of_rows(table, min(k, high - low))
         values = np.take_along_axis(table, columns, axis=1)
         last = values.argmax(axis=1)
-        far[:, c], place[:, c] = values[n, last], low + columns[n, last]
+        far[:, c] = values[n, last] + np.einsum("nd,nd->n", rows, rows)
+        place[:, c] = low + columns[n, last]
     return far, place

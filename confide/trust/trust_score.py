@@ -25,10 +25,10 @@ FILTERS = ("none", "density", "uncertainty", "uncertainty_released")
 
 @dataclass(frozen=True, eq=False)
 class TrustScore:
-    """The kept points less their centre, sorted by class: class c has the rows `bounds[c]` to `bounds[c + 1]`."""
+    """The kept points less the centre of their class, sorted by class: c has rows `bounds[c]` to `bounds[c + 1]`."""
 
     points: Rows
-    centre: Rows
+    centre: Rows  # one row per class
     bounds: NDArray[np.int64]
     neighbour: int
 
@@ -42,22 +42,22 @@ class TrustScore:
         with Progress("trust score", len(rows)) as progress:
             for start in range(0, len(rows), height):
                 part = slice(start, start + height)
-                score[part] = self._block(rows[part] - self.centre, said[part], squares)
+                score[part] = self._block(rows[part], said[part], squares)
                 progress.step(height)
         return torch.from_numpy(score)
 
     def _block(self, rows: Rows, said: NDArray[Any], squares: Rows) -> Rows:
         """d_other / (d_predicted + 1e-12) of one block; a class without points is infinitely far."""
-        far, place = kth_of_classes(rows, self.points, squares, self.bounds, self.neighbour)
+        far, place = kth_of_classes(rows, self.points, squares, self.centre, self.bounds, self.neighbour)
         n = np.arange(len(rows))
         own_missing = np.isinf(far[n, said])
-        own = place[n, said]
+        own = pair_distances(rows - self.centre[said], self.points, place[n, said])
+        own[own_missing] = np.inf
         # The predicted class is excluded by name: comparing distances would misjudge exact ties.
         far[n, said] = np.inf
-        other = place[n, far.argmin(axis=1)]
-        exact = pair_distances(rows, self.points, np.stack([own, other], axis=1))
-        exact[own_missing, 0] = np.inf
-        result: Rows = exact[:, 1] / (exact[:, 0] + SMALLEST_DISTANCE)
+        nearest_other = far.argmin(axis=1)
+        other = pair_distances(rows - self.centre[nearest_other], self.points, place[n, nearest_other])
+        result: Rows = other / (own + SMALLEST_DISTANCE)
         return result
 
     def state(self) -> State:
@@ -68,6 +68,8 @@ class TrustScore:
 def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
     """The scorer of a saved state."""
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    if arrays["centre"].ndim == 1:  # files of earlier versions have one centre for all classes
+        arrays["centre"] = np.tile(arrays["centre"], (len(arrays["bounds"]) - 1, 1))
     return TrustScore(**arrays, neighbour=int(numbers["neighbour"]))
 
 
@@ -117,10 +119,14 @@ def class_index(points: Rows, labels: NDArray[np.int64], num_classes: int, neigh
         raise InputError("trust_score needs samples of two classes or more, got one; fit it on the training split")
     counts = np.bincount(labels, minlength=num_classes)
     ordered = points[np.argsort(labels, kind="stable")]
-    # Small numbers lose fewer digits in the products; taken off once, in place.
-    centre = ordered.mean(axis=0, dtype=np.float64).astype(ordered.dtype)
-    ordered -= centre
-    return TrustScore(ordered, centre, np.concatenate([[0], counts.cumsum()]).astype(np.int64), neighbour)
+    bounds = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+    centre = np.zeros((num_classes, points.shape[1]), dtype=ordered.dtype)
+    for c in np.flatnonzero(counts):
+        own = ordered[bounds[c] : bounds[c + 1]]
+        centre[c] = own.mean(axis=0, dtype=np.float64)
+        # Small numbers lose fewer digits in the products; taken off once, in place.
+        own -= centre[c]
+    return TrustScore(ordered, centre, bounds, neighbour)
 
 
 def _kept_rows(

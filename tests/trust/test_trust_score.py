@@ -11,6 +11,7 @@ import confide
 from confide.core.door import InputError
 from confide.trust import fit
 from confide.trust.class_neighbours import smallest_of_rows
+from confide.trust.trust_score import restore
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TRAINING = np.load(GOLDEN / "inputs_F.npz")
@@ -79,3 +80,28 @@ def test_smallest_of_rows_are_the_smallest(width, k):
     table = np.random.default_rng(0).normal(size=(40, width)).astype(np.float32)
     columns = smallest_of_rows(table, k)
     assert_allclose(np.sort(np.take_along_axis(table, columns, axis=1), axis=1), np.sort(table, axis=1)[:, :k])
+
+
+def test_neighbours_are_found_in_float32_where_classes_lie_far_apart():
+    """Points a hundredth apart in classes a hundred apart: products about a common centre lose what tells them."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 400)
+    points = (100 * rng.normal(size=(4, 32))[labels] + 0.01 * rng.normal(size=(400, 32))).astype(np.float32)
+    rows = (points[:60] + 0.003 * rng.normal(size=(60, 32))).astype(np.float32)
+    known, asked = (confide.Predictions(np.eye(4)[y], y) for y in (labels, labels[:60]))
+    narrow, wide = (
+        fit("trust_score", known, points.astype(kind))(asked, rows.astype(kind)) for kind in (np.float32, np.float64)
+    )
+    torch.testing.assert_close(narrow.double(), wide, rtol=1e-3, atol=0)
+
+
+def test_a_file_with_one_centre_for_all_classes_is_read(tmp_path):
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 3, 60)
+    predictions, rows = confide.Predictions(np.eye(3)[labels], labels), rng.normal(size=(60, 4))
+    trust = fit("trust_score", predictions, rows)
+    scorer, shift = trust.scorer, rng.normal(size=4)
+    state = {"points": scorer.points + scorer.centre[np.sort(labels)] - shift, "centre": shift, "bounds": scorer.bounds}
+    again = restore({"neighbour": 1}, {name: torch.from_numpy(array) for name, array in state.items()})
+    moved = torch.from_numpy(rows + 0.1)
+    torch.testing.assert_close(again(predictions, moved), trust(predictions, moved))
