@@ -22,14 +22,11 @@ def kde_calibration_error(logits: Logits, labels: Labels, bandwidth: float | Non
     return dirichlet_calibration_error(probs, labels.clamp(0, logits.shape[1] - 1), chosen, power)
 
 
-def class_mean_gap(logits: Logits, labels: Labels) -> Scalar:
-    """(1/c) sum_k |mean_i p_ik - mean_i 1[y_i = k]|."""
-    n, num_classes = logits.shape
-    if not n:
-        return logits.sum()
-    share = torch.zeros(num_classes, dtype=accumulator(logits.dtype), device=logits.device)
-    share = share.index_add(0, labels.clamp(0, num_classes - 1), torch.full_like(labels, 1, dtype=share.dtype)) / n
-    return (_probs(logits).mean(dim=0) - share).abs().mean()
+def class_mean_gap(means: Tensor, labels: Labels) -> Scalar:
+    """(1/c) sum_k |m_k - mean_i 1[y_i = k]| for mean probabilities m of the batch."""
+    labels = labels.clamp(0, len(means) - 1)
+    share = torch.zeros_like(means).index_add(0, labels, torch.full_like(labels, 1, dtype=means.dtype))
+    return (means - share / max(len(labels), 1)).abs().mean()
 
 
 def _probs(logits: Tensor) -> Tensor:

@@ -54,6 +54,14 @@ class BlockPass(torch.autograd.Function):
         return gradient(logits, probs, top, log_scale, terms, ctx.request.margin), None, None
 
 
+def probabilities_and(logits: Tensor, labels: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """All probabilities of a batch and one statistic of it, by the same pass; without gradient."""
+    check_rows(logits, labels)
+    rows = _Forward(logits.detach(), labels, Request((name,)))
+    value = rows.run()[name]
+    return rows.probs, value
+
+
 def check_rows(logits: Tensor, labels: Tensor | None) -> None:
     """Labels must be class indices within range; a look at n numbers, not at the logits."""
     if labels is None or not len(labels):

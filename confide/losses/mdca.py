@@ -1,8 +1,8 @@
 """Cross-entropy with MDCA."""
 
 from confide.core.batch_terms import class_mean_gap
+from confide.core.class_means import log_p_and_class_means
 from confide.core.shapes import Labels, Logits, PerSample
-from confide.core.simplex import simplex_statistics
 from confide.losses.family import loss
 
 
@@ -19,5 +19,5 @@ def mdca(logits: Logits, labels: Labels, *, weight: float = 1.0) -> PerSample:
     Args:
         weight: of the penalty. Default: released code.
     """
-    log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
-    return -log_p + weight * class_mean_gap(logits, labels)
+    log_p, means = log_p_and_class_means(logits, labels)
+    return -log_p + weight * class_mean_gap(means, labels)
