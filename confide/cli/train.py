@@ -6,6 +6,7 @@ import argparse
 import itertools
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,13 +75,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     jobs = plan(args)
     answers = _on_several(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
-    show(answers, args.data, args.json)
-    return 0
+    failed = [answer for answer in answers if "error" in answer]
+    if len(failed) < len(answers):
+        show([answer for answer in answers if args.json or "error" not in answer], args.data, args.json)
+    for answer in failed:
+        print(f"confide: {answer['folder']}: {answer['error']}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One payload for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
+    from confide.cli.train_recipe import recipe_settings
     from confide.core.door import check_range
     from confide.core.files import plain
     from confide.training import preset
@@ -89,7 +95,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
-    recipe = _recipe_settings(args.recipe) if args.recipe else {}
+    recipe = recipe_settings(args.recipe) if args.recipe else {}
     whole = {**_flagged(args), **dict(option_pair(text) for text in args.set if not _inner(text))}
     inner = [text for text in args.set if _inner(text)]
     base = with_changes(preset(args.preset, **replaced(recipe, whole)).as_dict(), inner)
@@ -99,7 +105,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
         options_of(settings)
         losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
         models.method(settings.model)[0].check_options(settings.model_options)
-        name = "_".join(text.rpartition(".")[2] for text in combination)
+        name = "_".join(_folder_name(text) for text in combination)
         jobs.append(
             {
                 "data": args.data,
@@ -115,15 +121,6 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
             }
         )
     return jobs
-
-
-def _recipe_settings(name: str) -> dict[str, Any]:
-    """What a recipe says of training: its settings and its first loss."""
-    from confide.config import load_config
-
-    config = load_config(name)
-    first = config.losses[0]
-    return {**config.training, "loss": first.word, "loss_options": dict(first.options)}
 
 
 def _flagged(args: argparse.Namespace) -> dict[str, Any]:
@@ -146,7 +143,18 @@ def train_job(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def grid_job(job: dict[str, Any]) -> dict[str, Any]:
+    """Train one cell of a grid; one that cannot be trained does not keep the others from it."""
+    from confide.core.door import InputError
+
+    try:
+        return train_job(job)
+    except InputError as error:
+        return {"folder": job["out"], "settings": job["settings"], "members": [], "error": str(error)}
+
+
 def _trained(job: dict[str, Any]) -> Sequence[Trained]:
+    from confide.cli.train_recipe import recipe_calibrator, recipe_scores
     from confide.core.records import Scores
     from confide.data import load_dataset
     from confide.training import Settings, fit, fit_members
@@ -174,36 +182,6 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     return trained
 
 
-def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
-    """The difficulty that the recipe's loss asks for, made once and kept in the run's folder."""
-    from confide import features
-    from confide.config import load_config
-    from confide.core.records import Scores
-    from confide.training import band_scores, bands_of
-
-    kind = bands_of(settings)
-    if not kind:
-        return None
-    kept, plan = out / "difficulty.parquet", load_config(recipe)
-    if not kept.exists():
-        word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
-        splits = [split for split in ("train", "val") if split in dataset.splits]
-        rows = {split: features.extract(word, dataset, split, **plan.features.options) for split in splits}
-        band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options).save(kept)
-    return Scores.load(kept)
-
-
-def recipe_calibrator(trained: Sequence[Trained], dataset: Any, recipe: str, out: Path) -> None:
-    """The recipe's calibrator, fitted on what model or ensemble says on val, as calibrator.json in the run's folder."""
-    from confide import calibrators
-    from confide.config import load_config
-    from confide.training import predict, predict_members
-
-    for choice in load_config(recipe).calibrators[:1]:
-        said = predict_members(trained, dataset, "val") if len(trained) > 1 else predict(trained[0], dataset, "val")
-        calibrators.fit(choice.word, said, **choice.options).save(out / "calibrator.json")
-
-
 def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
     from confide.difficulty import Recorder
 
@@ -220,7 +198,8 @@ def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[di
         raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
     if args.engine == "ray":
         jobs = [_absolute(job) for job in jobs]
-    work = [Job(Path(job["out"]).name or "train", "confide.cli.train:train_job", job) for job in jobs]
+    function = "confide.cli.train:train_job" if len(jobs) == 1 else "confide.cli.train:grid_job"
+    work = [Job(Path(job["out"]).name or "train", function, job) for job in jobs]
     if len(jobs) == 1:
         return [train_workers(work[0], args.workers, storage=str(Path(args.out).resolve() / "ray"))]
     with Progress("grid", len(work)) as progress:
@@ -279,6 +258,12 @@ def option_pair(text: str) -> tuple[str, Any]:
 
 def _inner(text: str) -> bool:
     return "." in text.partition("=")[0]
+
+
+def _folder_name(text: str) -> str:
+    """`loss_options.gamma=0.5` as `gamma=0.5`; no sign in it that parts folders."""
+    field, _, value = text.partition("=")
+    return f"{field.rpartition('.')[2]}={value}".replace("/", "-")
 
 
 def _grid_values(text: str) -> list[str]:

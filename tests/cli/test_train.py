@@ -202,6 +202,26 @@ def test_a_grid_in_local_processes(images: str, tmp_path: Path, capsys: pytest.C
     assert (tmp_path / "loss=focal_seed=1" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
+def test_a_cell_that_diverges_does_not_stop_the_grid(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", images, "--out", str(tmp_path), "--grid", "learning_rate=1e30,0.05", *SMALL]) == 1
+    out, error = capsys.readouterr()
+    assert (tmp_path / "learning_rate=0.05" / "model.safetensors").exists()
+    assert "learning_rate=0.05" in out
+    assert re.search(r"learning_rate=1e30: (the loss|a weight) became NaN", error)
+
+
+def test_cells_of_a_grid_have_folders_of_their_own() -> None:
+    parser = argparse.ArgumentParser()
+    train.configure(parser)
+    words = ["data", "--out", "grid", "--loss", "focal", "--grid", "loss_options.gamma=0.5,1.5", "--grid", "seed=0"]
+    folders = [job["out"] for job in train.plan(parser.parse_args([*words, "--grid", "model=hf:a/x,hf:b/x"]))]
+    assert folders[0] == "grid/gamma=0.5_seed=0_model=hf:a-x"
+    assert len({Path(folder).name for folder in folders}) == 4
+
+
 def test_the_help_tells_the_values_of_the_settings() -> None:
     from confide.cli.train import FLAGS
     from confide.training.presets import preset
