@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.core.predictions import Predictions
+    from confide.core.records import Dataset
 
 EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --split test --out predictions.parquet
@@ -15,6 +16,7 @@ EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --out trusted.parquet
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --second other/test --out trusted.parquet
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
+  confide predict runs/adafocal fashion-sample --shift gaussian_noise --severity 3 --out noisy.parquet
   confide predict runs/adafocal other-images/ --foreign --out foreign.parquet"""
 
 
@@ -25,6 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="predictions.parquet", help=".parquet, .npz or .csv")
     parser.add_argument("--passes", type=int, default=0, help="passes of Monte-Carlo dropout")
     parser.add_argument("--average", choices=("logits", "probs"), default="logits", help="of these passes")
+    parser.add_argument(
+        "--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)"
+    )
+    parser.add_argument("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
     parser.add_argument("--foreign", action="store_true", help="data of other classes: their labels do not count")
     parser.add_argument(
         "--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet"
@@ -52,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from confide.training import member_folders, predict, predict_members
 
     dataset = load_dataset(args.data, **dict(option_pair(text) for text in args.data_option))
+    if args.shift:
+        dataset = shifted(dataset, args.split, args.shift, args.severity)
     options: dict[str, Any] = {
         "passes": args.passes,
         "average": args.average,
@@ -75,19 +83,39 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def shifted(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
+    """The dataset with the images of one split made worse; draws are keyed by sample id."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from confide.core.door import InputError
+    from confide.shift import corrupt
+
+    if dataset.kind != "image":
+        raise InputError(f"--shift takes images, got a dataset of {dataset.kind}; leave it out")
+    samples = dataset.split(split)
+    images = np.asarray(samples.inputs[np.arange(len(samples))])
+    worse = replace(samples, inputs=corrupt(images, word, severity, ids=samples.ids))
+    return replace(dataset, splits={**dataset.splits, split: worse})
+
+
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
     """How many, where, and how good they are where the classes are the model's own."""
     from confide.cli.tables import print_json
     from confide.training.validation import summary
 
     found: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
+    if args.shift:
+        found |= {"shift": args.shift, "severity": args.severity}
     if not args.foreign:
         found |= summary(predictions.logits, predictions.labels)
     if args.json:
         print_json(found)
         return
     models = "1 model" if members == 1 else f"{members} models"
-    print(f"{len(predictions):,} predictions of {models} on '{predictions.split}' in {args.out}")
+    shift = f" under {args.shift} {args.severity}" if args.shift else ""
+    print(f"{len(predictions):,} predictions of {models} on '{predictions.split}'{shift} in {args.out}")
     if not args.foreign:
         print(f"accuracy {100 * found['accuracy']:.1f} %, ECE {100 * found['ece']:.1f} %, NLL {found['nll']:.3f}")
         print(f"next: confide evaluate {args.out}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from confide.cli.main import main
 from confide.config import load_config
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
+from confide.shift import corrupt
 from confide.training import Trained, predict, predict_members
 
 SMALL = ["--epochs", "1", "--set", "model_options.width=4", "--set", "model_options.hidden=8", "--device", "cpu"]
@@ -153,6 +155,24 @@ def test_bad_input_gets_one_line(
     error = capsys.readouterr().err.strip()
     assert line in error
     assert "\n" not in error
+
+
+def test_shifted_images_are_predicted(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(tmp_path / "run"), str(tmp_path / "out.parquet")
+    assert main(["train", images, "--out", run, *SMALL]) == 0
+    capsys.readouterr()
+    assert main(["predict", run, images, "--shift", "gaussian_noise", "--severity", "4", "--out", out, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["severity"] == 4
+    test = confide.load_dataset(images).split("test")
+    noisy = corrupt(test.inputs, "gaussian_noise", 4, ids=test.ids)
+    expected = predict(run, replace(test, inputs=noisy))
+    assert (Predictions.load(out).logits == expected.logits).all()
+    for words, line in (
+        (["--shift", "gausian_noise"], "did you mean 'gaussian_noise'?"),
+        (["--shift", "fog", "--severity", "6"], "severity must"),
+    ):
+        assert main(["predict", run, images, *words, "--out", out]) == 1
+        assert line in capsys.readouterr().err
 
 
 def planned(words: list[str]) -> list[dict[str, Any]]:
