@@ -63,6 +63,12 @@ def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
         if finite:
             raise
         raise diverged(run, state.step) from None
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            f"a batch of {len(rows)} is too small for this model's batch norms; use more samples"
+        ) from None
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
             raise

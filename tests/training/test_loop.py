@@ -163,6 +163,11 @@ def test_a_loss_that_turns_nan_names_step_ids_and_checkpoint(bars: Dataset, tmp_
     assert list((tmp_path / "checkpoints").glob("step-*.safetensors"))
 
 
+def test_a_batch_too_small_for_batch_norms_is_told(bars: Dataset) -> None:
+    with pytest.raises(InputError, match="a batch of 1 is too small for this model's batch norms"):
+        fit(bars, Settings(model="resnet18_imagenet", batch_size=1, epochs=1, device="cpu"))
+
+
 @pytest.mark.parametrize("step", [3, 5])
 def test_weights_that_turn_nan_are_not_kept(
     bars: Dataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, step: int
