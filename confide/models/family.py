@@ -7,16 +7,27 @@ features and Monte-Carlo dropout work for all of them alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError, did_you_mean
+from confide.core.door import InputError, check_choice, check_number, check_options, did_you_mean
 from confide.core.registry import Method, Registry
 
 MODELS = Registry("model")
+RANGES: Mapping[str, tuple[float, float]] = {
+    "dropout": (0, 1),
+    "width": (1, 1e6),
+    "filters": (1, 1e6),
+    "hidden": (0, 1e6),
+    "vocabulary": (2, 1e9),
+    "depth": (1, 1e4),
+    "patch": (0, 1e6),
+}
+"""Options that mean the same for every model that has them: smallest and largest value."""
 Factory = Callable[..., "Classifier"]
 
 
@@ -65,7 +76,7 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
         options: of the model, by name.
     """
     found, named = method(word)
-    found.check_options(options)
+    check_values(found, options, named)
     kind = found.facts.get("takes", "image")
     if kind != "any" and len(shape) != {"image": 3, "rows": 1, "text": 1}[kind]:
         raise InputError(
@@ -75,6 +86,23 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
         raise InputError(f"num_classes must be at least 2, got {num_classes}")
     model: Classifier = found.function(tuple(shape), num_classes, **named, **options)
     return model
+
+
+def check_values(found: Method, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+    """Options of a model must be among those it has, and of the kind of their defaults."""
+    check_options(found.word, "model", options, [name for name in found.options if name not in named])
+    for name, value in options.items():
+        usual, where = found.options[name], f"{name} of model '{found.word}'"
+        low, high = RANGES.get(name, (-math.inf, math.inf))
+        if isinstance(usual, bool):
+            check_choice(value, (True, False), where)
+        elif isinstance(usual, (int, float)):
+            check_number(value, where, usual, low, high)
+        elif isinstance(usual, tuple):
+            if not isinstance(value, Sequence) or isinstance(value, str):
+                raise InputError(f"{where} must be a list of numbers, such as [256, 128], got {value!r}")
+            for one in value:
+                check_number(one, where, 1, 1, high)
 
 
 def parameter_count(model: nn.Module) -> int:

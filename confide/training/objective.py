@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide import difficulty, losses
-from confide.core.door import InputError
+from confide.core.door import InputError, check_options
 from confide.core.records import Scores, Split
 from confide.core.simplex import mean_of
 from confide.training.settings import Settings
@@ -122,6 +122,7 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
     if scores is None:
         raise InputError(f"loss '{settings.loss}' weighs by difficulty, but no scores came; pass scores= (--scores)")
     own = Scores(train.ids, scores.of(train.ids), scores.method, scores.options)
+    check_options("weights", "difficulty", settings.weight_options, ("normalize", "temperature", "c"))
     return np.asarray(difficulty.weights(own, **settings.weight_options))
 
 

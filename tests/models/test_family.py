@@ -70,6 +70,26 @@ def test_bad_words_and_shapes_get_one_line() -> None:
         models.create("vit_small", CIFAR, 10, patch=5)
 
 
+@pytest.mark.parametrize(
+    ("word", "options", "line"),
+    [
+        ("small_cnn", {"width": 0}, r"width of model 'small_cnn' must lie in \[1, 1e\+06\], got 0"),
+        ("small_cnn", {"width": "wide"}, r"width of model 'small_cnn' must be a number, got 'wide'"),
+        ("small_cnn", {"hidden": 2.5}, r"hidden of model 'small_cnn' must be a whole number, got 2.5"),
+        ("resnet18", {"dropout": 2}, r"dropout of model 'resnet18' must lie in \[0, 1\], got 2"),
+        ("vit_small", {"depth": 0}, r"depth of model 'vit_small' must lie in"),
+        ("mlp", {"hidden": 256}, r"hidden of model 'mlp' must be a list of numbers, such as \[256, 128\], got 256"),
+        ("mlp", {"hidden": [64, "x"]}, r"hidden of model 'mlp' must be a number, got 'x'"),
+        ("timm:resnet18", {"name": "resnet34"}, r"model 'timm' has no option 'name'"),
+        ("timm:resnet18", {"pretrained": "yes"}, r"pretrained of model 'timm' must be one of True, False, got 'yes'"),
+    ],
+)
+def test_values_of_options_are_checked(word: str, options: dict[str, object], line: str) -> None:
+    shape = (7,) if word == "mlp" else (3, 32, 32)
+    with pytest.raises((InputError, OptionError), match=line):
+        models.create(word, shape, 10, **options)
+
+
 def test_an_output_of_another_width_is_refused() -> None:
     model = models.create("mlp", (4,), 3)
     with pytest.raises(InputError, match=r"one logit per class \(5\)"):
