@@ -89,3 +89,8 @@ class Device:
             finally:
                 torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = was
                 torch.use_deterministic_algorithms(was_strict)
+
+
+def short_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of torch says that memory ran out, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)

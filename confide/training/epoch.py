@@ -13,6 +13,7 @@ from confide.core.door import InputError
 from confide.core.progress import Progress
 from confide.core.simplex import check
 from confide.training import resume
+from confide.training.device import short_of_memory
 from confide.training.graph import GraphStep
 from confide.training.run import Run
 from confide.training.step import forward_backward, note_bad, set_rate, train_step
@@ -70,7 +71,7 @@ def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
             f"a batch of {len(rows)} is too small for this model's batch norms; use more samples"
         ) from None
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+        if not short_of_memory(error):
             raise
     if mean is None:
         # Only here: inside the handler the error's traceback still holds all that the failed step had computed.

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from confide.core.binning import bin_of, width_edges
+from confide.core.door import InputError
 from confide.core.facts import facts_of
-from confide.training.device import Device
+from confide.training.device import Device, short_of_memory
 from confide.training.distributed import bare
 from confide.training.feed import Feed
 from confide.training.state import State
@@ -25,20 +26,37 @@ def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.d
     return [np.arange(start, min(start + batch_size, n), dtype=np.int64) for start in range(0, n, batch_size)]
 
 
-@torch.no_grad()
 def logits_of(
     model: nn.Module, feed: Feed, device: Device, batch_size: int | None = None, rows: slice = slice(None)
 ) -> Tensor:
-    """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back."""
-    was_training = model.training
-    model.eval()
-    parts = []
+    """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back.
+
+    A batch that does not fit into memory is halved until it does.
+    """
+    was_training, size = model.training, batch_size or device.forward_batch
     start, stop, _ = rows.indices(len(feed))
-    batches = [batch + start for batch in rows_in_batches(stop - start, batch_size or device.forward_batch)]
-    for inputs, _ in feed.batches(batches):
-        parts.append(said_of(model, inputs, feed, device))
-    model.train(was_training)
-    return torch.cat(parts)
+    model.eval()
+    try:
+        while True:
+            try:
+                return _logits_in_batches(model, feed, device, range(start, stop), size)
+            except RuntimeError as error:
+                if not short_of_memory(error):
+                    raise
+            # Only here has the failed batch been let go.
+            if size == 1:
+                raise InputError(f"one sample does not fit into the memory of {device.device}; use a smaller model")
+            size //= 2
+            if device.on_gpu:
+                torch.cuda.empty_cache()
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def _logits_in_batches(model: nn.Module, feed: Feed, device: Device, rows: range, size: int) -> Tensor:
+    batches = [batch + rows.start for batch in rows_in_batches(len(rows), size)]
+    return torch.cat([said_of(model, inputs, feed, device) for inputs, _ in feed.batches(batches)])
 
 
 def said_of(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:

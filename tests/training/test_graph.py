@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from confide.core.door import InputError
 from confide.core.records import Dataset
-from confide.training import Settings, epoch, fit, graph, run, state
+from confide.training import Settings, epoch, fit, graph, predict, run, state, validation
 
 QUICK: dict[str, Any] = {
     "epochs": 3,
@@ -89,3 +89,24 @@ def test_a_batch_too_large_names_one_that_fits(bars: Dataset, monkeypatch: pytes
     monkeypatch.setattr("confide.training.step.forward_backward", small_memory)
     with pytest.raises(InputError, match=r"a batch of 50 does not fit .*; a batch_size of 16 does"):
         fit(bars, Settings(**QUICK))
+
+
+@pytest.mark.parametrize("fits", [7, 0])
+def test_a_validation_batch_too_large_is_halved(bars: Dataset, monkeypatch: pytest.MonkeyPatch, fits: int) -> None:
+    trained = fit(bars, Settings(**QUICK))
+    expected, real, sizes = predict(trained, bars).logits, validation.said_of, list[int]()
+
+    def small_memory(model: Any, inputs: Any, *rest: Any) -> Any:
+        sizes.append(len(inputs))
+        if len(inputs) > fits:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+        return real(model, inputs, *rest)
+
+    monkeypatch.setattr(validation, "said_of", small_memory)
+    if not fits:
+        with pytest.raises(InputError, match=r"one sample does not fit into the memory of cpu"):
+            predict(trained, bars)
+        return
+    assert_close(predict(trained, bars).logits, expected)
+    assert sizes[:5] == [60, 60, 50, 25, 12]
+    assert sizes[5] == 6
