@@ -184,8 +184,12 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
 
 def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
     from confide.difficulty import Recorder
+    from confide.training.distributed import leads
 
     split = dataset.split(settings.record)
+    for leftover in (out / "recorded").rglob(".*.part") if leads() else ():
+        # Half-written by a process that was killed.
+        leftover.unlink(missing_ok=True)
     return Recorder(split.ids, split.labels, folder=out / "recorded", members=members)
 
 

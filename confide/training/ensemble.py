@@ -108,8 +108,9 @@ def predict_members(
     entropy = torch.special.entr(mean).sum(dim=1)
     own = torch.special.entr(probs).sum(dim=2).mean(dim=0)
     other = (probs.argmax(dim=2) != mean.argmax(dim=1)).double().mean(dim=0)
+    # What the first member's passes of dropout said is not what the ensemble says.
     columns = {
-        **said[0].columns,
+        **{name: values for name, values in said[0].columns.items() if not name.startswith("mc_")},
         "ensemble_entropy": entropy.numpy(),
         "ensemble_mutual_information": (entropy - own).clamp_min(0).numpy(),
         "ensemble_disagreement": other.numpy(),

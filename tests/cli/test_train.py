@@ -114,6 +114,20 @@ def test_an_ensemble_is_recorded_and_predicts_together(images: str, tmp_path: Pa
     assert Predictions.load(out).from_probabilities
 
 
+def test_what_a_killed_recorder_left_is_removed_and_dropout_is_the_ensembles(images: str, tmp_path: Path) -> None:
+    run, out = tmp_path / "run", str(tmp_path / "out.parquet")
+    left = run / "recorded" / "member-000" / ".epoch-000000.npy.abc.npy.part"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    words = ["--members", "2", "--record", "test", "--set", "model_options.dropout=0.4"]
+    assert main(["train", images, "--out", str(run), *SMALL, *words]) == 0
+    assert not left.exists()
+    assert main(["predict", str(run), images, "--passes", "3", "--out", out]) == 0
+    columns = Predictions.load(out).columns
+    assert "ensemble_entropy" in columns
+    assert "mc_entropy" not in columns
+
+
 def test_dropout_passes_and_foreign_data(images: str, tmp_path: Path) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "out.parquet")
     assert main(["train", images, "--out", run, *SMALL, "--set", "model_options.dropout=0.4"]) == 0
