@@ -28,6 +28,8 @@ EXTRAS = {
     "track": (("tensorboard", "mlflow"), "training logs in TensorBoard and MLflow"),
     "explore": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
     "fiftyone": (("fiftyone",), "export of tagged samples to FiftyOne"),
+    "lightning": (("lightning",), "the callback for Lightning"),
+    "sklearn": (("scikit-learn",), "calibrators as scikit-learn transformers"),
     "bench": (("torchmetrics", "netcal"), "peers to compare speed with"),
 }
 CORE = ("torch", "numpy", "scipy", "pyarrow", "safetensors", "pyyaml", "pillow", "jinja2")

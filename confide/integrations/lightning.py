@@ -46,7 +46,7 @@ def loss_callback(
     try:
         from lightning.pytorch.callbacks import Callback
     except ImportError as error:
-        raise MissingExtra("lightning", "slow", "the Lightning callback") from error
+        raise MissingExtra("lightning", "lightning", "the Lightning callback") from error
 
     class LossCallback(Callback):  # type: ignore[misc]
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

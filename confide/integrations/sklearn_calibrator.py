@@ -16,7 +16,7 @@ try:
     from sklearn.base import BaseEstimator, TransformerMixin
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
-    raise MissingExtra("scikit-learn", "dev", "the scikit-learn transformer") from None
+    raise MissingExtra("scikit-learn", "sklearn", "the scikit-learn transformer") from None
 
 
 class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
