@@ -94,3 +94,15 @@ def test_an_output_of_another_width_is_refused() -> None:
     model = models.create("mlp", (4,), 3)
     with pytest.raises(InputError, match=r"one logit per class \(5\)"):
         models.check_output_width(model, torch.zeros(2, 4), 5)
+
+
+def test_predictions_under_autocast_keep_the_digits_of_their_logits():
+    torch.manual_seed(0)
+    model, inputs = models.create("small_cnn", (1, 28, 28), 10).eval(), torch.randn(2000, 1, 28, 28)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = model(inputs)
+        assert model.train()(inputs).dtype == torch.bfloat16  # steps are as quick as they were
+    assert logits.dtype == torch.float32
+    assert len(logits[:, 0].unique()) > 1900
+    with torch.no_grad():
+        assert model.half().eval()(inputs[:4].half()).dtype == torch.float16
