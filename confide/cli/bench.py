@@ -88,15 +88,13 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _item(args: argparse.Namespace) -> int:
-    import yaml
-
     from confide.bench.running import Part, run_item
     from confide.core.door import InputError, did_you_mean
 
     items = _items()
     if args.name not in items:
         raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, items)}")
-    changes = {name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()}
+    changes = _changes(args)
     seeds = tuple(int(word) for word in _words(args.seeds))
     part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
@@ -172,6 +170,13 @@ def _pairs(texts: list[str], what: str) -> dict[str, str]:
     return found
 
 
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    """Training settings to change."""
+    from confide.core.yaml_text import read_yaml
+
+    return {name: read_yaml(value, f"the value of '{name}'") for name, value in _pairs(args.set, "--set").items()}
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -213,8 +218,6 @@ def _prepare(args: argparse.Namespace) -> int:
 
 
 def _cells(args: argparse.Namespace) -> Any:
-    import yaml
-
     from confide.bench import lite_cells
     from confide.bench.scales import USUAL
 
@@ -224,7 +227,7 @@ def _cells(args: argparse.Namespace) -> Any:
         seeds=[int(word) for word in _words(args.seeds)] or None,
         methods=_words(args.methods) or None,
         model=args.model or None,
-        changes={name: yaml.safe_load(value) for name, value in _pairs(args.set, "--set").items()},
+        changes=_changes(args),
     )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from confide import data, difficulty, features
@@ -19,6 +18,7 @@ from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Ids, Split
 from confide.core.registry import Method
+from confide.core.yaml_text import read_yaml
 from confide.features.pixels import MOST_PIXELS, POOLED
 
 
@@ -226,7 +226,7 @@ def plain_options(given: list[str]) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals:
             raise InputError(f"an option must be NAME=VALUE, got '{word}'")
-        options[name.replace("-", "_")] = yaml.safe_load(value)
+        options[name.replace("-", "_")] = read_yaml(value, f"the value of '{name}'")
     return options
 
 

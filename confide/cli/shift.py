@@ -237,11 +237,10 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
 
 
 def _option(text: str) -> tuple[str, Any]:
-    import yaml
-
     from confide.core.door import InputError
+    from confide.core.yaml_text import read_yaml
 
     name, sign, value = text.partition("=")
     if not sign:
         raise InputError(f"an option must be NAME=VALUE, got '{text}'")
-    return name.strip(), yaml.safe_load(value)
+    return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")

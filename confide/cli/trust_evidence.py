@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from confide.cli.given import load_predictions
 from confide.core import files
@@ -17,6 +16,7 @@ from confide.core.door import InputError
 from confide.core.feature_files import load_features
 from confide.core.predictions import Predictions
 from confide.core.records import Features, rows_of
+from confide.core.yaml_text import read_yaml
 from confide.trust.overlap import shared_samples
 
 ON_TRAINING = ("trust_score", "rmd", "knn")
@@ -170,5 +170,5 @@ def read_options(pairs: list[str]) -> dict[str, dict[str, Any]]:
         word, dot, option = name.partition(".")
         if not equals or not dot:
             raise InputError(f"--set takes WORD.OPTION=VALUE, got {pair!r}; such as steep_slope.alpha_neg=5")
-        found.setdefault(word, {})[option] = yaml.safe_load(value)
+        found.setdefault(word, {})[option] = read_yaml(value, f"the value of '{name}'")
     return found

@@ -10,6 +10,7 @@ import pytest
 from confide.cli.doctor import EXTRAS
 from confide.cli.main import VERBS, main
 from confide.cli.tables import text_table
+from confide.core.door import InputError
 
 
 def test_help_is_quick_and_loads_no_torch():
@@ -121,3 +122,25 @@ def test_every_option_is_explained(verb):
     import_module(f"confide.cli.{verb.replace('-', '_')}").configure(parser)
     silent = [action.option_strings or action.dest for action in parser._actions if not action.help]
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "found"),
+    [
+        ("confide.cli.score_sources:plain_options", ["ridge=1e-3"], {"ridge": 1e-3}),
+        (
+            "confide.cli.trust_evidence:read_options",
+            ["steep_slope.alpha_neg=1e1"],
+            {"steep_slope": {"alpha_neg": 10.0}},
+        ),
+        ("confide.cli.shift:_option", "strength=1e-2", ("strength", 1e-2)),
+        ("confide.cli.train:option_pair", "learning_rate=1e-3", ("learning_rate", 1e-3)),
+    ],
+)
+def test_every_verb_reads_1e_3_as_a_number_and_names_what_is_no_value(read, given, found):
+    room, _, name = read.partition(":")
+    function = getattr(import_module(room), name)
+    assert function(given) == found
+    bad = [f"{one.partition('=')[0]}=[1" for one in ([given] if isinstance(given, str) else given)]
+    with pytest.raises(InputError, match=r"^the value of '[a-z_.]+' must be YAML: [^\n]+$"):
+        function(bad[0] if isinstance(given, str) else bad)
