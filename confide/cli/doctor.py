@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
         (name, "yes" if e["installed"] else f"no: pip install 'confide[{name}]'", e["brings"])
         for name, e in report["extras"].items()
     ]
-    width = max(len(e[1]) for e in extras)
+    first, second = (max(len(e[column]) for e in extras) for column in (0, 1))
     for name, state, brings in [("extra", "installed", "brings"), *extras]:
-        print(f"{name:8}  {state:<{width}}  {brings}")
+        print(f"{name:<{first}}  {state:<{second}}  {brings}")
     missing = [name for name, version in report["core"].items() if version is None]
     if missing:
         print(f"\nneeded but missing: {', '.join(missing)}; mend with: pip install --upgrade confide")
