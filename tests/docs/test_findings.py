@@ -53,3 +53,30 @@ def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
     assert tables["cells-dual"] == ""
     assert "| `adafocal` | raw | 2 | 90.00 ± 0.00 | 1.00 ± 0.00 | 0.3000" in tables["cells-adafocal"]
     assert tables["cells-adafocal"].endswith("| 1 of 2 |")
+
+
+def test_official_images_stand_beside_the_test_images_where_they_were_measured(write):
+    from benchmarks.findings.cells import resampled_table
+
+    def cell(here: float, there: float) -> dict:
+        stages = [
+            {stage: {"accuracy": value, "ece_mass": 1 - value} for stage in ("raw", "temperature")}
+            for value in (here, there)
+        ]
+        return {"measured": stages[0], "resampled": stages[1]}
+
+    without = {"measured": cell(0.5, 0.0)["measured"]}
+    table = resampled_table({"focal": {0: cell(0.4, 0.3), 1: cell(0.6, 0.3)}, "brier": {0: without}})
+    assert "| `focal` | 2 | 50.00 ± 14.14 | 30.00 ± 0.00 | 50.00 ± 14.14 | 70.00 ± 0.00 |" in table
+    assert "brier" not in table
+    assert resampled_table({"brier": {0: without}}) == ""
+
+
+def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
+    rows, losses = write.kept_rows()
+    assert {turn for turn, _ in rows} == {1, 2, 3}
+    assert set(rows) == set(losses)
+    text = write.rule_text()
+    assert "`cross_entropy` (round 1)" in text
+    assert "(round 2)" not in text  # averaged weights with the statistics of others
+    assert text.endswith("accuracy with `small` (round 3).")
