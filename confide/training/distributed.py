@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from itertools import count, pairwise
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -85,7 +84,9 @@ class World:
             dist.barrier()
 
     def wrap(self, model: nn.Module, device: torch.device, *, unused: bool = False) -> nn.Module:
-        """The model with gradients averaged over processes and batch statistics shared; itself for one process.
+        """The model with gradients averaged over processes; itself for one process.
+
+        Batch statistics are shared too: on a GPU by the model's modules, on the CPU by `exact_batch_norms`.
 
         Args:
             unused: some parameters may get no gradient, as the poolers of pre-trained encoders.
@@ -94,8 +95,6 @@ class World:
             return model
         if device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-        else:
-            share_statistics(model)
         places = [device.index] if device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=places, find_unused_parameters=unused)
 
@@ -145,61 +144,6 @@ def local_device(word: str) -> str:
     """`cuda` as the GPU of this process where torchrun says which."""
     rank = os.environ.get("LOCAL_RANK")
     return f"cuda:{rank}" if word == "cuda" and rank is not None and torch.cuda.device_count() > int(rank) else word
-
-
-class SumOverProcesses(torch.autograd.Function):
-    """Sum of a tensor over all processes; its gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(context: Any, value: Tensor) -> Tensor:
-        total = value.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
-        dist.all_reduce(total)
-        return total
-
-
-class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch norm whose batch is that of all processes; runs on the CPU, where torch's own does not."""
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of dimensions will do."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(input)
-        channels = input.shape[1]
-        axes = [axis for axis in range(input.ndim) if axis != 1]
-        # In float64: a difference of large sums must not lose what one process keeps.
-        count = torch.tensor([input.numel() / channels], dtype=torch.float64)
-        parts = [input.sum(axes, dtype=torch.float64), input.square().sum(axes, dtype=torch.float64), count]
-        sums: Tensor = SumOverProcesses.apply(torch.cat(parts))  # type: ignore[no-untyped-call]
-        mean = sums[:channels] / sums[-1]
-        variance = (sums[channels : 2 * channels] / sums[-1] - mean.square()).clamp_min(0)
-        mean, variance = mean.to(input.dtype), variance.to(input.dtype)
-        self._remember(mean.detach(), variance.detach(), float(sums[-1].detach()))
-        shape = [1, channels] + [1] * (input.ndim - 2)
-        scaled: Tensor = (input - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
-        return scaled * self.weight.view(shape) + self.bias.view(shape) if self.affine else scaled
-
-    def _remember(self, mean: Tensor, variance: Tensor, count: float) -> None:
-        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
-            return
-        self.num_batches_tracked += 1
-        share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
-        self.running_mean.lerp_(mean, share)
-        self.running_var.lerp_(variance * count / max(count - 1, 1), share)
-
-
-def share_statistics(model: nn.Module) -> None:
-    """Let every batch norm of the model share its statistics; parameters and their names stay."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.__class__ = SharedBatchNorm
 
 
 def bare(model: nn.Module) -> nn.Module:

@@ -19,6 +19,7 @@ from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.progress import Progress
 from confide.core.records import Dataset, Split
+from confide.training.batch_norm import exact_batch_norms
 from confide.training.device import Device
 from confide.training.feed import Feed
 from confide.training.oracle_network import BALANCED, Oracle, OracleNetwork, OracleSettings, device_of
@@ -174,7 +175,7 @@ def _train(
             sums = torch.zeros(5, dtype=torch.float64, device=where.device)
             for inputs, seen, rows in data.epoch(epoch):
                 target, right = data.target(seen, rows)
-                with where.autocast():
+                with where.autocast(), exact_batch_norms(where.device):
                     z = network(inputs)
                 loss = objective(z.float(), target)
                 optimiser.zero_grad(set_to_none=True)

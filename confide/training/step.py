@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from confide.training.batch_norm import exact_batch_norms
 from confide.training.distributed import bare
 from confide.training.settings import Settings
 from confide.training.state import State
@@ -16,7 +17,7 @@ def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor)
 
     `inputs` are this process's slice, `labels` and `rows` those of the whole batch.
     """
-    with state.device.autocast():
+    with state.device.autocast(), exact_batch_norms(state.device.device, state.world):
         logits = state.forward(inputs)
     logits = state.world.gather(logits.float(), len(rows))
     target, mean = state.objective(logits, labels, rows)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from confide.core.binning import bin_of, width_edges
 from confide.core.door import InputError
 from confide.core.facts import facts_of
+from confide.training.batch_norm import exact_batch_norms
 from confide.training.device import Device, short_of_memory
 from confide.training.distributed import bare
 from confide.training.feed import Feed
@@ -74,7 +75,7 @@ def settle_average(state: State, feed: Feed) -> None:
     parts = np.array_split(rows, math.ceil(len(rows) / state.device.forward_batch))
     # Several processes share batches and statistics here as they do in a step.
     parts = [part[state.world.own(len(part))] for part in parts]
-    with state.device.autocast():
+    with state.device.autocast(), exact_batch_norms(state.device.device, state.world):
         state.average.settle(bare(state.model), (inputs for inputs, _ in feed.batches(parts)))
 
 

@@ -16,7 +16,8 @@ import torch
 from torch.testing import assert_close
 
 from confide.core.records import Dataset, Scores
-from confide.training import Settings, Trained, fit
+from confide.data import load_dataset
+from confide.training import Settings, Trained, fit, predict
 from confide.training.distributed import World
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -141,6 +142,53 @@ def test_torchrun_trains_one_member_after_another(bars: Dataset, tmp_path: Path)
         alone = fit(bars, Settings(**BASE, seed=number))
         together = Trained.load(tmp_path / "ensemble" / f"member-{number}")
         assert_close(torch.tensor(together.log["train_loss"]), torch.tensor(alone.log["train_loss"]), rtol=1e-4, atol=0)
+
+
+REAL = """
+    import sys
+    from dataclasses import replace
+    import torch
+    torch.set_num_threads(1)
+    from confide.core.progress import Progress
+    from confide.core.records import Dataset, Split
+    from confide.data import load_dataset
+    from confide.training import Settings, fit
+    from confide.training.device import Device
+    from confide.training.feed import Feed
+    Progress.quiet = True
+    data, settings, out = load_dataset("fashion-sample"), Settings(epochs=1, device="cpu"), sys.argv[1]
+    train = Split(data.train.inputs[:128], data.train.labels[:128], data.train.ids[:128])
+    fit(replace(data, splits={**data.splits, "train": train}), settings, folder=out + "/step")
+    fit(data, settings, folder=out + "/epoch")
+    place, prepare = Device.place, Feed._prepare
+    Device.place = lambda self, model: place(self, model).double()
+    Feed._prepare = lambda *given: prepare(*given).double()
+    fit(data, settings, folder=out + "/float64")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one_on_real_images(tmp_path: Path) -> None:
+    script = tmp_path / "real.py"
+    script.write_text(textwrap.dedent(REAL))
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    for launcher, where in (([], "one"), (torchrun, "two")):
+        command = [sys.executable, *launcher, str(script), str(tmp_path / where)]
+        subprocess.run(command, env=env, check=True, timeout=240, capture_output=True)
+    # A step is the same to float32 (4e-7 was seen). Over an epoch rounding turns some of the millions of ReLUs on or
+    # off, as another number of threads does; in float64, where it does not, the whole epoch is the same.
+    for name, close in (("step", 1e-5), ("float64", 1e-6)):
+        alone, together = Trained.load(tmp_path / "one" / name), Trained.load(tmp_path / "two" / name)
+        for key, weights in alone.model.state_dict().items():
+            atol = close * float(weights.abs().max())
+            assert_close(together.model.state_dict()[key], weights, rtol=0, atol=atol, msg=f"{name}: {key}")
+        for key, values in alone.log.items():
+            assert together.log[key] == pytest.approx(values, rel=close), f"{name}: {key}"
+        said = [predict(trained, load_dataset("fashion-sample"), "val").logits for trained in (alone, together)]
+        assert_close(said[1], said[0], rtol=0, atol=close * float(said[0].abs().max()))
+    alone, together = (Trained.load(tmp_path / where / "epoch") for where in ("one", "two"))
+    assert together.log["train_loss"] == pytest.approx(alone.log["train_loss"], rel=0.03)
 
 
 def test_slices_cover_every_sample_once() -> None:
