@@ -40,6 +40,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     ),
     "dual": ("cross_entropy", "focal", "dual_focal", "dual_focal_released"),
     "adafocal": ("cross_entropy", "adafocal", "adafocal_steps"),
+    "kernels": ("cross_entropy", "mmce_weighted", "mmce_weighted_released", "kde_xe", "kde_xe_fixed"),
     "recipe": (
         "cross_entropy",
         "cross_entropy_averaged",

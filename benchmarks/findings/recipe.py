@@ -171,9 +171,9 @@ def sentence(found: Sequence[Point], name: str = f"The recipe `{OWN}`") -> str:
 
 
 def not_learnt(cells: Cells, dataset: str = "cifar10") -> list[str]:
-    """A line per method of which some seeds ended at chance."""
+    """A line per method of the main table of which some seeds ended at chance."""
     found = []
-    for name, some in cells.items():
+    for name, some in ((one.name, cells[one.name]) for one in METHODS if one.name in cells):
         least = LEARNT * CHANCE[dataset]
         lost = [one for one in some.values() if one["validation"]["raw"]["accuracy"] < least]
         if lost:

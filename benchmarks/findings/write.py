@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,15 @@ PAGE = ROOT / "docs" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
 ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
 """Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
+LAST, SEEDS = 3, 5
+"""The round that decides, and the seeds of each loss that is still near after its first."""
+SEED = re.compile(r"_seed\d+$")
 REFERENCE = {
     (1, 0): (1, "cross_entropy_average1"),
     (2, 0): (1, "cross_entropy_average1"),
     (2, 1): (2, "plain_seed1"),
     (3, 0): (3, "plain"),
+    **{(3, seed): (3, f"plain_seed{seed}") for seed in range(1, SEEDS)},
 }
 """What differences are taken to, by round and seed: cross-entropy with averages."""
 Name = tuple[int, str]
@@ -134,23 +138,44 @@ def trials_table() -> str:
 
 
 def rule_text() -> str:
-    """What point 4 of the rule says of the variants of seed 0, in one sentence."""
+    """What point 4 of the rule says: of the trainings of seed 0, and of the losses trained with every seed."""
     rows, losses = kept_rows()
-    found = {
+    first = {
         name: row
         for name, row in rows.items()
-        if row["settings"]["seed"] == 0 and (name[0] == 3 or not row["settings"].get("average"))
+        if row["settings"]["seed"] == 0 and (name[0] == LAST or not row["settings"].get("average"))
     }
-    if REFERENCE[3, 0] not in found:
+    several: dict[Name, list[Name]] = {}
+    for name in rows:
+        several.setdefault((name[0], SEED.sub("", name[1])), []).append(name)
+    whole = {name: some for name, some in several.items() if name[0] == LAST and len(some) == SEEDS}
+    return "\n\n".join(
+        told
+        for told in (
+            _choice(rows, losses, {name: [name] for name in first}),
+            f"Over {SEEDS} seeds: {_choice(rows, losses, whole)}" if len(whole) > 1 else "",
+        )
+        if told
+    )
+
+
+def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Mapping[Name, Sequence[Name]]) -> str:
+    """Point 4 among candidates, each with its trainings: the near ones, and of these the best at its own confidence."""
+    plain = (LAST, "plain")
+    if plain not in candidates:
         return ""
-    best = min(found, key=lambda name: found[name]["judge_mirror"]["temperature"]["nll"])
-    least = found[REFERENCE[3, 0]]["judge_mirror"]["none"]["accuracy"] - 0.002
+
+    def mean(name: Name, stage: str, word: str) -> float:
+        return float(np.mean([rows[one]["judge_mirror"][stage][word] for one in candidates[name]]))
+
+    best = min(candidates, key=lambda name: mean(name, "temperature", "nll"))
+    least = mean(plain, "none", "accuracy") - 0.002
     near = []
-    for name, row in found.items():
-        mean, error = apart(losses, name, best)
-        if mean <= 2 * error and row["judge_mirror"]["none"]["accuracy"] >= least:
+    for name, some in candidates.items():
+        difference, error = apart(losses, some, candidates[best])
+        if difference <= 2 * error and mean(name, "none", "accuracy") >= least:
             near.append(name)
-    chosen = min(near, key=lambda name: abs(found[name]["judge_mirror"]["none"]["gap"]))
+    chosen = min(near, key=lambda name: abs(mean(name, "none", "gap")))
     listed = ", ".join(_told(name) for name in near)
     return (
         f"Lowest NLL: {_told(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
@@ -172,10 +197,14 @@ def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
     return rows, losses
 
 
-def apart(losses: Mapping[Name, Any], name: Name, other: Name) -> tuple[float, float]:
-    """Mean and standard error of the paired difference in NLL of two variants, mirrored."""
-    each = losses[name].astype(np.float64) - losses[other].astype(np.float64)
-    return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
+def apart(losses: Mapping[Name, Any], names: Sequence[Name], others: Sequence[Name]) -> tuple[float, float]:
+    """Mean and standard error of the paired difference in NLL of two variants, mirrored, over samples and seeds."""
+    first, second = (np.stack([losses[one] for one in sorted(some)]).astype(np.float64) for some in (names, others))
+    each = first.mean(axis=0) - second.mean(axis=0)
+    error = each.std(ddof=1) / np.sqrt(len(each))
+    if len(names) > 1 and len(names) == len(others):
+        error = np.hypot(error, (first - second).mean(axis=1).std(ddof=1) / np.sqrt(len(names)))
+    return float(each.mean()), float(error)
 
 
 def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) -> str:
@@ -183,7 +212,7 @@ def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) ->
     name, other = (turn, row["variant"]), REFERENCE.get((turn, row["settings"]["seed"]))
     if other is None or name not in losses or other not in losses or other == name:
         return "-"
-    mean, error = apart(losses, name, other)
+    mean, error = apart(losses, [name], [other])
     return f"{mean:+.4f} ± {error:.4f}"
 
 

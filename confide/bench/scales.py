@@ -56,7 +56,7 @@ def lite_cells(
     first, rest = (range(3), range(3, cifar.seeds)) if seeds is None else (seeds, ())
     tiny_seeds = range(tiny.seeds) if seeds is None else seeds
     found = cifar.cells(METHODS, list(first))
-    found += cifar.cells(QUESTIONS, list(first)[:2], "questions")
+    found += cifar.cells(QUESTIONS, list(first), "questions")
     found += tiny.cells(METHODS, list(tiny_seeds)[:1])
     for network in RECORDED_MODELS:
         found += others[network].cells(RECORDED, list(first), "recorded")
@@ -64,7 +64,7 @@ def lite_cells(
     found += cifar.cells(METHODS, list(rest))
     found += cifar.cells(SWEEP, list(first)[:1], "sweep")
     found += others["resnet34"].cells(ARCHITECTURES, list(first)[:1], "architectures")
-    found += cifar.cells(TASK, list(first)[:2], "task")
+    found += cifar.cells(TASK, list(first), "task")
     found = [c for c in found if c.dataset in datasets and c.part in parts]
     found = unique(c for c in found if methods is None or c.method.name in methods)
     found = unique(found if model is None else [replace(c, model=model) for c in found])

@@ -79,4 +79,33 @@ def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
     text = write.rule_text()
     assert "`cross_entropy` (round 1)" in text
     assert "(round 2)" not in text  # averaged weights with the statistics of others
-    assert text.endswith("accuracy with `small` (round 3).")
+    assert "accuracy with `entropy_017_mean` (round 3)." in text
+
+
+def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
+    import numpy as np
+
+    def trained(seed: int, nll: float, gap: float) -> tuple[dict, np.ndarray]:
+        stages = {"temperature": {"nll": nll}, "none": {"accuracy": 0.9, "gap": gap}}
+        return {"judge_mirror": stages, "settings": {"seed": seed, "average": 1.0}}, np.full(50, nll)
+
+    # The steady loss is the better one over the seeds, though not with seed 0; the third has one seed alone.
+    nlls = {"plain": [0.30] * 5, "steady": [0.31, *[0.27] * 4], "single": [0.2]}
+    rows, losses = {}, {}
+    for name, values in nlls.items():
+        for seed, nll in enumerate(values):
+            key = (3, f"{name}_seed{seed}" if seed else name)
+            rows[key], losses[key] = trained(seed, nll, 0.02 if name == "plain" else 0.01)
+    monkeypatch.setattr(write, "kept_rows", lambda: (rows, losses))
+    first, several = write.rule_text().split("\n\n")
+    assert first.startswith("Lowest NLL: `single`")
+    assert several.startswith(
+        "Over 5 seeds: Lowest NLL: `steady` (round 3). Within two standard errors of it: `steady`"
+    )
+    # A difference that seeds do not share is no difference.
+    for seed, nll in enumerate((0.31, 0.2, 0.4, 0.2, 0.38)):
+        key = (3, f"steady_seed{seed}" if seed else "steady")
+        rows[key], losses[key] = trained(seed, nll, 0.03)
+    several = write.rule_text().split("\n\n")[1]
+    assert "Lowest NLL: `steady`" in several
+    assert several.endswith("accuracy with `plain` (round 3).")
