@@ -96,7 +96,7 @@ GHOSH_ALL = (
 LUO = (Setting("imagenet", "resnet50_imagenet", IMAGENET, 3),)
 CORBIERE = {"epochs": 250, "batch_size": 128, "learning_rate": 0.1, "weight_decay": 5e-4, "augment": "crop_flip"}
 LUO_SMALL = (
-    Setting("cifar10", "timm:vgg16_bn", CORBIERE, 1),
+    Setting("cifar10", "timm:vgg16_bn", {**CORBIERE, "model_options": {"pretrained": False}}, 1),
     Setting("mnist", "small_cnn", {**CORBIERE, "epochs": 100, "learning_rate": 0.01, "augment": "none"}, 1),
 )
 

@@ -16,7 +16,7 @@ import torch
 
 from confide import metrics, shift, trust
 from confide.bench.cell import where
-from confide.bench.item import SMOKE_SAMPLES, Study
+from confide.bench.item import Study
 from confide.bench.scales import SHORT
 from confide.bench.sources import Sources
 from confide.bench.values import Value
@@ -57,8 +57,7 @@ def _spoilt_files(study: Study) -> list[Path]:
         path = study.folder / "trust" / f"spoilt-{dataset}-{model}-s{settings.seed}.json"
         if not path.exists() and (dataset in study.data or study.scale == "smoke"):
             began = time.monotonic()
-            limit = SMOKE_SAMPLES if study.scale == "smoke" else 0
-            read = Sources(study.data, study.results.prepared, limit).dataset(dataset)
+            read = Sources(study.data, study.results.prepared, study.limit).dataset(dataset)
             made = [{"dataset": dataset, **row} for row in one_classifier(read, settings)]
             origin = {**where(), "seconds": {"all": time.monotonic() - began}, "settings": settings.as_dict()}
             files.write_json(path, {"origin": origin, "rows": made})

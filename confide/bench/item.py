@@ -46,7 +46,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class Study:
-    """What an item computes its values from; `paper` are the paper's settings as they are run."""
+    """What an item computes its values from; `paper` are the paper's settings as they are run, with `limit` samples."""
 
     results: Results
     scale: str
@@ -54,6 +54,7 @@ class Study:
     folder: Path
     data: Mapping[str, str] = field(default_factory=dict)
     paper: tuple[Setting, ...] = ()
+    limit: int = 0
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str
     if scale == "paper":
         datasets = tuple(dict.fromkeys(one.dataset for one in item.paper))
     models = item.models if scale == "lite" else ()
-    study = Study(Results((place.out,), place.prepared, models), scale, datasets, place.out, place.data, item.paper)
+    cells = Results((place.out,), place.prepared, models)
+    study = Study(cells, scale, datasets, place.out, place.data, item.paper, place.limit)
     outcome = item.outcome(study)
     page = tables / f"{item.name}.md"
     if keep and not outcome.rows and page.exists() and "| here |" in page.read_text(encoding="utf-8"):
