@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,9 +94,22 @@ class World:
         if self.size == 1:
             return model
         if device.type == "cuda":
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+            model = with_shared_batch_norms(model)
         places = [device.index] if device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=places, find_unused_parameters=unused)
+
+
+def with_shared_batch_norms(model: nn.Module) -> nn.Module:
+    """The model with `SyncBatchNorm` in the place of its batch norms.
+
+    Those of timm may hold an activation, which only timm's own conversion keeps.
+    """
+    convert: Callable[[nn.Module], nn.Module] = nn.SyncBatchNorm.convert_sync_batchnorm
+    if any(type(module).__module__.startswith("timm.") for module in model.modules()):
+        from timm.layers import convert_sync_batchnorm
+
+        convert = convert_sync_batchnorm
+    return convert(model)
 
 
 @cache

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.testing import assert_close
 from confide.core.records import Dataset, Scores
 from confide.data import load_dataset
 from confide.training import Settings, Trained, fit, predict
-from confide.training.distributed import World
+from confide.training.distributed import World, with_shared_batch_norms
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -189,6 +190,23 @@ def test_two_processes_equal_one_on_real_images(tmp_path: Path) -> None:
         assert_close(said[1], said[0], rtol=0, atol=close * float(said[0].abs().max()))
     alone, together = (Trained.load(tmp_path / where / "epoch") for where in ("one", "two"))
     assert together.log["train_loss"] == pytest.approx(alone.log["train_loss"], rel=0.03)
+
+
+def test_batch_norms_that_activate_are_converted_by_their_own_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+    assert isinstance(with_shared_batch_norms(plain)[1], torch.nn.SyncBatchNorm)
+
+    class NormAct(torch.nn.BatchNorm2d):
+        """Its forward ends in an activation, which torch's conversion would drop."""
+
+    asked = []
+    NormAct.__module__ = "timm.layers.norm_act"
+    layers = SimpleNamespace(convert_sync_batchnorm=lambda model: asked.append(model) or model)
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(layers=layers))
+    monkeypatch.setitem(sys.modules, "timm.layers", layers)
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), NormAct(2))
+    assert with_shared_batch_norms(model) is model
+    assert asked == [model]
 
 
 def test_slices_cover_every_sample_once() -> None:
