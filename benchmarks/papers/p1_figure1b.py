@@ -11,6 +11,7 @@ ITEM = Item(
     setting="CLIP-ViT-B features of ImageNet images; no numbers are printed.",
     here="EfficientNet-Lite0 features of 300 test images of CIFAR-10; 16 corruptions at severities 1 to 5 (0 is "
     "clean), and labels of which a share of 0.1 to 0.5 is wrong. Written by `confide bench prepare`.",
+    axes={"": "severity of the corruption, 0 is clean", "label_noise": "share of wrong labels"},
     values=severities,
     datasets=("cifar10",),
     baseline="",

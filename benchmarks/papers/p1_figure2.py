@@ -32,6 +32,7 @@ ITEM = Item(
     here="ResNet-18 trained with cross-entropy; test images in ten groups of equal size by RMD (and MD) on "
     "EfficientNet-Lite0 features, 1 the easiest. The scores know the label, as in the paper.",
     methods=("cross_entropy",),
+    axes={"": "tenth of the test images, from easy to hard"},
     values=together(by_difficulty(("cross_entropy",), ("difficulty", "md")), hardest),
     reported=reported(
         "ImageNet", "error by difficulty, hardest hundredth", {"cross_entropy, hardest 500 by CLIP": (90.0,)}

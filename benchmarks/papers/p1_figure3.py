@@ -24,6 +24,7 @@ ITEM = Item(
     here="ResNet-18; 2,000 test images under the same 16 corruptions; quartiles over the corruptions.",
     methods=METHODS,
     smoke=("cross_entropy", "difficulty_entropy"),
+    axes={"": "severity of the corruption"},
     values=shifted(METHODS),
     claims=(
         Better(

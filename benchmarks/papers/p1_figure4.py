@@ -12,8 +12,9 @@ ITEM = Item(
     title="accuracy of what is kept when the most uncertain are rejected",
     source="Cui et al. (2023), Figure 4",
     setting="ResNet-34, ImageNet, rejection by predictive entropy; no numbers are printed.",
-    here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32, rejection by entropy; x is the share rejected.",
+    here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32, rejection by entropy.",
     methods=METHODS,
+    axes={"": "share rejected"},
     values=rejection(METHODS),
     claims=(
         Better(

@@ -13,10 +13,11 @@ ITEM = Item(
     title="reliability diagrams",
     source="Zhou et al. (2025), Figure 2",
     setting="PreResNet-56 on CIFAR-10; diagrams, ECE below each.",
-    here="ResNet-18 on CIFAR-10; x is the confidence, bins of fewer than five samples are left out.",
+    here="ResNet-18 on CIFAR-10; bins of fewer than five samples are left out.",
     methods=METHODS,
     datasets=("cifar10",),
     smoke=("cross_entropy", "aurc"),
+    axes={"": "confidence"},
     values=reliability(METHODS),
     claims=(
         Limit("focal loss is overconfident, as the text says", "flsd53", "confidence_gap", 0.0),

@@ -32,8 +32,9 @@ ITEM = Item(
     title="smoothness of the approximate CDF",
     source="Zhou et al. (2025), Figure 5",
     setting="curves of the sigmoid approximation for several nu; no numbers are printed.",
-    here="64 bins, the test confidences of networks trained with cross-entropy; x is nu, the gap is in points.",
+    here="64 bins, the test confidences of networks trained with cross-entropy; the gap is in points.",
     methods=("cross_entropy",),
+    axes={"": "nu"},
     values=values,
     claims=(Trend("a smaller nu follows the CDF more closely", ("cross_entropy",), "mean gap of the CDF", least=0.9),),
 )

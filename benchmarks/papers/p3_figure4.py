@@ -21,8 +21,7 @@ def values(study: Study) -> list[Value]:
         if row["domain"] == "clean" and ", alpha- " in row["predictor"]:
             alpha = float(row["predictor"].rpartition(" ")[2])
             found += [
-                Value(trusted.name_of(row), "steep_slope", f"{k} along alpha-", row["seed"], 100 * row[k], alpha)
-                for k in ("tpr", "tnr")
+                Value(trusted.name_of(row), "steep_slope", k, row["seed"], 100 * row[k], alpha) for k in ("tpr", "tnr")
             ]
     return found
 
@@ -32,7 +31,8 @@ ITEM = Item(
     title="risk and coverage; TPR and TNR along alpha-",
     source="Luo et al. (2021), Figure 4",
     setting="ViT on ImageNet; curves without printed numbers; alpha- = 3 is chosen.",
-    here="ResNet-18 on CIFAR-10; x is the coverage, or alpha-.",
+    here="ResNet-18 on CIFAR-10.",
+    axes={"": "coverage", "tpr": "alpha-", "tnr": "alpha-"},
     values=values,
     origin=trusted.origin,
     datasets=("cifar10",),
@@ -44,8 +44,8 @@ ITEM = Item(
             ("binary_cross_entropy", "binary_focal", "tcp"),
             "mean risk over coverages",
         ),
-        Trend("TNR rises with alpha-", ("steep_slope",), "tnr along alpha-"),
-        Trend("TPR falls with alpha-", ("steep_slope",), "tpr along alpha-", -1),
+        Trend("TNR rises with alpha-", ("steep_slope",), "tnr"),
+        Trend("TPR falls with alpha-", ("steep_slope",), "tpr", -1),
     ),
     paper=LUO,
 )

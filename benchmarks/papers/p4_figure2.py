@@ -36,6 +36,7 @@ ITEM = Item(
     methods=("recorded",),
     models=("resnet18",),
     datasets=("cifar10",),
+    axes={"": "confusion, bits"},
     values=values,
     baseline="",
     across=True,

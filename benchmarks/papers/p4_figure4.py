@@ -35,6 +35,7 @@ ITEM = Item(
     models=confused.LITE,
     smoke_models=confused.SMOKE,
     datasets=("cifar10",),
+    axes={"": "confusion of the small network, bits"},
     values=values,
     baseline="",
     across=True,

@@ -38,11 +38,11 @@ ITEM = Item(
     title="confusion from fewer epochs and seeds",
     source="Albiero et al. (2022), Figure 5",
     setting="5, 10, 20 and 100 epochs of ResNet-50 on ImageNet, 1 and 3 seeds; histograms.",
-    here="the first eighth, quarter and half of the epochs and all of them, ResNet-18 on CIFAR-10; x is the "
-    "number of epochs.",
+    here="the first eighth, quarter and half of the epochs and all of them, ResNet-18 on CIFAR-10.",
     methods=("recorded",),
     models=("resnet18",),
     datasets=("cifar10",),
+    axes={"": "epochs"},
     values=values,
     baseline="",
     across=True,

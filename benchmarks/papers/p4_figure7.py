@@ -27,6 +27,7 @@ ITEM = Item(
     here="ResNet-18 on CIFAR-10, two groups of equal size by RMD; test images in ten groups by RMD.",
     methods=METHODS,
     datasets=("cifar10",),
+    axes={"": "tenth of the test images, from easy to hard"},
     values=together(CURVES, parts, clean(METHODS, ("accuracy",))),
     reported=reported(
         "ImageNet, confusion below 5, from 5",

@@ -26,8 +26,9 @@ ITEM = Item(
     title="error and ECE along the epochs",
     source="Ghosh et al. (2022), Figure 4",
     setting="ResNet-50; error and equal-mass ECE on test after every epoch, five runs; curves.",
-    here="ResNet-18; on validation data, which the logs keep, with 15 bins of equal width; x is the epoch.",
+    here="ResNet-18; on validation data, which the logs keep, with 15 bins of equal width.",
     methods=METHODS,
+    axes={"": "epoch"},
     values=together(CURVES, later_half),
     claims=(
         Better(

@@ -82,6 +82,7 @@ class Item:
         origin: where numbers come from that no cell holds: commit, hardware, seconds.
         staged: two rows per method, before and after temperature scaling, a table per dataset.
         words: other words for the verdicts, where the claims are targets of this library.
+        axes: what lies along the axis of a figure, by quantity or method, "" for all others.
         across: the values tell networks apart themselves; else those of a paper's networks are found one by one.
         smoke: methods at `smoke` scale, where fewer will do; `smoke_models` likewise.
     """
@@ -105,6 +106,11 @@ class Item:
     across: bool = False
     staged: bool = False
     words: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
+
+    def axis_of(self, quantity: str, method: str) -> str:
+        """What lies along the axis of a curve."""
+        return self.axes.get(method) or self.axes.get(quantity) or self.axes.get("", "x")
 
     def cells(self, scale: str) -> list[Cell]:
         """The cells this item needs at a scale."""

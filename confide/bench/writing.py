@@ -1,4 +1,4 @@
-"""An item's outcome as parquet, Markdown and LaTeX, beside the numbers of the paper."""
+"""An item's outcome as parquet, Markdown, LaTeX and, where it has curves, SVG, beside the numbers of the paper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from confide.bench import claims
+from confide.bench.drawing import svg_of
 from confide.bench.item import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
 from confide.bench.values import LEVEL, Summary
 from confide.core import files
@@ -38,11 +39,15 @@ Row = list[str]
 
 
 def write(item: Item, outcome: Outcome, folder: Path, scale: str) -> list[Path]:
-    """Write NAME.parquet, NAME.md and NAME.tex; returns them."""
-    paths = [folder / f"{item.name}.{ending}" for ending in ("parquet", "md", "tex")]
+    """Write NAME.parquet, NAME.md, NAME.tex and, of curves, NAME.svg; returns them."""
+    paths = [folder / f"{item.name}.{ending}" for ending in ("parquet", "md", "tex", "svg")]
     _write_parquet(item, outcome, paths[0], scale)
     files.write_text(paths[1], markdown(item, outcome, scale))
     files.write_text(paths[2], latex(item, outcome))
+    picture = svg_of(item, outcome)
+    if picture is None:
+        return paths[:3]
+    files.write_text(paths[3], picture)
     return paths
 
 
@@ -99,7 +104,7 @@ def tables_of(item: Item, outcome: Outcome) -> list[Table]:
     if item.staged:
         return [_by_stage(name, [row for row in plain if row.dataset == name]) for name in _datasets(plain)]
     found = [_plain(item, plain)] if plain or item.reported or not points else []
-    return [*found, *_curves(points)]
+    return [*found, *_curves(item, points)]
 
 
 def _plain(item: Item, rows: Sequence[Summary]) -> Table:
@@ -114,7 +119,7 @@ def _plain(item: Item, rows: Sequence[Summary]) -> Table:
     return Table("", ["from", "dataset", "method", *quantities], body)
 
 
-def _curves(rows: Sequence[Summary]) -> list[Table]:
+def _curves(item: Item, rows: Sequence[Summary]) -> list[Table]:
     """A table for the quantities of each axis: what has the same places has the same axis."""
     axes: dict[str, set[float | None]] = {}
     for row in rows:
@@ -122,11 +127,12 @@ def _curves(rows: Sequence[Summary]) -> list[Table]:
     groups: dict[frozenset[float | None], list[str]] = {}
     for quantity, places in axes.items():
         groups.setdefault(frozenset(places), []).append(quantity)
-    return [_curve([row for row in rows if row.quantity in words], words) for words in groups.values()]
+    return [_curve(item, [row for row in rows if row.quantity in words], words) for words in groups.values()]
 
 
-def _curve(rows: Sequence[Summary], quantities: Sequence[str]) -> Table:
+def _curve(item: Item, rows: Sequence[Summary], quantities: Sequence[str]) -> Table:
     """One row per place on the axis."""
+    axis = ", or ".join(dict.fromkeys(item.axis_of(row.quantity, row.method) for row in rows))
     places = _thinned([row.x for row in rows])
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
@@ -134,7 +140,7 @@ def _curve(rows: Sequence[Summary], quantities: Sequence[str]) -> Table:
             place = ("here", shown_name(row.dataset), row.method, f"{row.x:g}")
             found.setdefault(place, {})[row.quantity] = shown(row)
     body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
-    return Table(f"Along x: {', '.join(quantities)}", ["from", "dataset", "method", "x", *quantities], body)
+    return Table(f"{', '.join(quantities)} along {axis}", ["from", "dataset", "method", axis, *quantities], body)
 
 
 def _by_stage(dataset: str, rows: Sequence[Summary]) -> Table:
@@ -200,6 +206,8 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
     ]
     lines += ["## Claims", ""]
     lines += [f"- **{one.verdict}**: {one.claim} ({one.why})" for one in outcome.verdicts] or ["- none"]
+    if any(row.x is not None and math.isfinite(row.mean) for row in outcome.rows):
+        lines += ["", f"![{item.title}]({item.name}.svg)"]
     lines += ["", "## Numbers"]
     for table in tables_of(item, outcome):
         lines += ["", f"### {table.title}"] if table.title else []
