@@ -10,8 +10,9 @@ from typing import Any
 from confide import data
 from confide.bench.item import SMOKE, SMOKE_SAMPLES, Item, Outcome, Study
 from confide.bench.plan import Cell
+from confide.bench.preparing import prepare
 from confide.bench.results import Results
-from confide.bench.sources import RENAMED, Sources, prepare
+from confide.bench.sources import RENAMED, Sources
 from confide.bench.task_scores import keep_task_scores
 from confide.bench.work import Place, run_grid
 from confide.bench.writing import write

@@ -197,8 +197,9 @@ def _place(args: argparse.Namespace) -> Any:
 
 
 def _prepare(args: argparse.Namespace) -> int:
+    from confide.bench.preparing import prepare
     from confide.bench.scales import SHORT
-    from confide.bench.sources import Sources, prepare
+    from confide.bench.sources import Sources
     from confide.bench.task_scores import keep_task_scores
     from confide.training import Settings
 
