@@ -1,4 +1,4 @@
-"""The gradient of the statistics of `simplex` on a CPU: a few numbers per row, then one pass by row blocks.
+"""The gradient of the statistics of `simplex`: a few numbers per row, then one pass, on a CPU by row blocks.
 
 dz_k = p_k (scale + slope (z_k - max) + square p_k) + constant / c + [k = j_1] v_1 + ... + norm and excess terms
 """
@@ -6,6 +6,7 @@ dz_k = p_k (scale + slope (z_k - max) + square p_k) + constant / c + [k = j_1] v
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +33,10 @@ def second_order(
 
 @dataclass
 class RowTerms:
-    """The few numbers per row that the gradient needs (n x 1 each); None where a term is absent."""
+    """The few numbers per row that the gradient needs (n x 1 each); None where a term is absent.
+
+    `points` are added at their places, `peak` is all that the softmax's terms give at its place.
+    """
 
     scale: Tensor | None = None
     slope: Tensor | None = None
@@ -96,7 +100,8 @@ def row_terms(
 
 def _add_peaks(terms: RowTerms, peaks: list[tuple[str, Tensor, Tensor]], index: dict[str, Tensor]) -> None:
     """Terms w p_j (1[k = j] - p_k) of the largest probability under a condition."""
-    plain = terms.slope is None and terms.square is None and terms.constant is None
+    others = (terms.slope, terms.square, terms.constant, terms.absolute, terms.linear, terms.excess)
+    plain = all(one is None for one in others)
     for name, weight, value in peaks:
         if len(peaks) == 1 and plain and name != "p_below" and terms.scale is not None:
             # w p_j - w p_j p_j would cancel where p_j is near 1 and w is large: w p_j (1 - p_j) does not.
@@ -104,6 +109,35 @@ def _add_peaks(terms: RowTerms, peaks: list[tuple[str, Tensor, Tensor]], index: 
         else:
             terms.points.append((index[name], weight * value))
         terms.add("scale", -weight * value)
+
+
+class Layout(NamedTuple):
+    """Which row of the buffer holds which term of the gradient; 0 where a term is absent."""
+
+    scale: int = 0
+    label: int = 0
+    slope: int = 0
+    square: int = 0
+    constant: int = 0
+    absolute: int = 0
+    linear: int = 0
+    excess: int = 0
+    points: int = 0
+    first_point: int = 0
+
+
+def packed(terms: RowTerms, rows: Tensor) -> tuple[Tensor, Tensor | None, Layout, Tensor | None]:
+    """The terms as a kernel reads them: one buffer behind `rows`, places of points, layout, places of the peak."""
+    buffers, numbers = [rows], {}
+    found = {name: getattr(terms, name) for name in Layout._fields[:8] if name != "label"}
+    for name, value in (*found.items(), ("label", None if terms.peak is None else terms.peak[1])):
+        if value is not None:
+            numbers[name] = len(rows) - 1 + len(buffers)
+            buffers.append(value.reshape(1, -1).to(rows.dtype))
+    layout = Layout(points=len(terms.points), first_point=len(rows) - 1 + len(buffers), **numbers)
+    buffers += [value.reshape(1, -1).to(rows.dtype) for _, value in terms.points]
+    places = torch.cat([position.reshape(1, -1) for position, _ in terms.points]) if terms.points else None
+    return torch.cat(buffers), places, layout, None if terms.peak is None else terms.peak[0].reshape(-1)
 
 
 def gradient(logits: Tensor, probs: Tensor, top: Tensor, log_scale: Tensor, terms: RowTerms, margin: float) -> Tensor:

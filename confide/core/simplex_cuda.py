@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.core.simplex_backward import RowTerms, row_terms, second_order
-from confide.core.simplex_launch import POINTED, ROW_NAMES, Formula, Layout, backward, forward, layout_of
+from confide.core.simplex_backward import packed, row_terms, second_order
+from confide.core.simplex_launch import POINTED, ROW_NAMES, Formula, backward, forward, layout_of
 from confide.core.simplex_plain import Request, accumulator, refuse_second_derivative
 
 INDEX_NAMES = ("p_max", "p_second", "p_other", "p_below")
@@ -203,22 +203,10 @@ class _Statistics(torch.autograd.Function):
             terms.points.append((position, terms.excess * out[ROW_NAMES.index("count"), :, None]))
         if terms.scale is not None and terms.slope is not None:
             terms.scale = terms.scale - terms.slope * rows[1, :, None]
-        buffer, at, layout = _packed(terms, rows, index)
-        return backward(_rows_of(logits), None, None, buffer, at, layout, request.margin), None, None
-
-
-def _packed(terms: RowTerms, rows: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Layout]:
-    """The terms of the gradient as rows of one buffer, as the backward kernel reads them."""
-    buffers, numbers = [rows], {}
-    for name in ("scale", "slope", "square", "constant", "absolute", "linear", "excess"):
-        value = getattr(terms, name)
-        if value is not None:
-            numbers[name] = 1 + len(buffers)
-            buffers.append(value.reshape(1, -1).to(rows.dtype))
-    layout = Layout(points=len(terms.points), first_point=1 + len(buffers), **numbers)
-    buffers += [value.reshape(1, -1).to(rows.dtype) for _, value in terms.points]
-    at = [position.reshape(1, -1) for position, _ in terms.points]
-    return torch.cat(buffers), torch.cat(at) if at else index, layout
+        buffer, at, layout, peak = packed(terms, rows)
+        # A formula without points has no places, and any tensor may stand for them.
+        at = index if at is None else at
+        return backward(_rows_of(logits), peak, None, buffer, at, layout, request.margin), None, None
 
 
 def statistics(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:

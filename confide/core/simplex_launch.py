@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from confide.core import simplex_parts as parts
+from confide.core.simplex_backward import Layout
 from confide.core.simplex_gradient_kernel import backward_kernel
 from confide.core.simplex_kept import KEPT, aligned, keep
 from confide.core.simplex_kernel import forward_kernel
@@ -78,21 +79,6 @@ class Formula(NamedTuple):
     detach: bool = False
     bins: int = 0
     want: frozenset[str] = frozenset()
-
-
-class Layout(NamedTuple):
-    """Which row of the buffer holds which term of the gradient; 0 where a term is absent."""
-
-    scale: int = 0
-    label: int = 0
-    slope: int = 0
-    square: int = 0
-    constant: int = 0
-    absolute: int = 0
-    linear: int = 0
-    excess: int = 0
-    points: int = 0
-    first_point: int = 0
 
 
 _LAYOUTS = {

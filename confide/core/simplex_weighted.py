@@ -14,9 +14,10 @@ import torch
 import triton
 from torch import Tensor
 
+from confide.core.simplex_backward import Layout
 from confide.core.simplex_cuda import pull_of, with_mean
 from confide.core.simplex_kept import launch
-from confide.core.simplex_launch import Formula, Layout, backward, forward
+from confide.core.simplex_launch import Formula, backward, forward
 from confide.core.simplex_plain import accumulator, refuse_second_derivative
 from confide.core.simplex_weights_kernel import (
     DIGITS,
