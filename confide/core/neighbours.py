@@ -1,7 +1,8 @@
 """Chunked nearest neighbours: exact Euclidean, by matrix products in bounded memory.
 
 Squared distances of a block come from one product, |a - b|^2 = |a|^2 + |b|^2 - 2 a.b; they only choose the neighbours,
-whose distances are then computed directly, without the cancellation of that formula.
+whose distances are then computed directly, without the cancellation of that formula. Where its rounding may have hidden
+a nearer point, as in tight clusters far from each other, all points that it may concern are compared directly.
 """
 
 from __future__ import annotations
@@ -49,7 +50,23 @@ def nearest(queries: Any, points: Any, k: int = 1, *, exclude_self: bool = False
         order = np.argsort(exact, axis=1, kind="stable")
         distances[part] = np.take_along_axis(exact, order, axis=1)
         indices[part] = np.take_along_axis(found, order, axis=1)
+        within = _reach(rows[part] - centre, squares, distances[part, -1])
+        for row in np.flatnonzero(np.count_nonzero(block <= within[:, None], axis=1) > k):
+            near = np.flatnonzero(block[row] <= within[row])
+            every = pair_distances(np.broadcast_to(rows[start + row], table[near].shape), table, near[:, None])[:, 0]
+            chosen = np.argsort(every, kind="stable")[:k]
+            distances[start + row], indices[start + row] = every[chosen], near[chosen]
     return distances, indices
+
+
+def _reach(queries: Rows, squares: Rows, furthest: Rows) -> Rows:
+    """Up to which |b|^2 - 2 a.b a point may be nearer than the k-th found, for all that rounding does to that sum."""
+    own = np.einsum("nd,nd->n", queries, queries, dtype=np.float64)
+    # Errors of a sum of d products of random sign grow as the root of d.
+    rounding = (4 + np.sqrt(queries.shape[1])) * np.finfo(squares.dtype).eps * (own + float(squares.max()))
+    reach = (furthest.astype(np.float64) ** 2 - own + rounding).astype(squares.dtype)
+    # Nothing is nearer than a twin.
+    return np.asarray(np.where(furthest > 0, reach, -np.inf), dtype=squares.dtype)
 
 
 def centred_squares(points: Rows, centre: Rows) -> tuple[Rows, Rows]:

@@ -44,3 +44,15 @@ def test_more_neighbours_than_points_are_refused():
 def test_smallest_columns_of_every_row():
     table = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, -1.0]])
     assert np.sort(smallest_of_rows(table, 2), axis=1).tolist() == [[1, 2], [0, 2]]
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+def test_tight_clusters_far_apart_keep_their_neighbours(exclude_self):
+    draw = np.random.default_rng(0)
+    centres = 1000 * draw.normal(size=(5, 16))
+    points = (centres[draw.integers(0, 5, 400)] + draw.normal(size=(400, 16))).astype(np.float32)
+    distances, indices = nearest(points, points, 4, exclude_self=exclude_self)
+    expected, order = brute(points.astype(np.float64), points.astype(np.float64), 5)
+    own = int(exclude_self)
+    np.testing.assert_allclose(distances, expected[:, own : own + 4], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(indices, order[:, own : own + 4])
