@@ -7,17 +7,21 @@ import * as state from "./state.js";
 const KEYS = { r: "relabel", d: "drop", k: "keep" };
 const SHOWN = ["difficulty", "confidence", "trust", "loss"];
 let about, grid, now = null, asked = 0, classes = null;
+let moving = Promise.resolve(); // until the sample that was asked for last is shown
+let sending = Promise.resolve(); // changes go one after another: each starts from what the one before left
+let unsent = null; // a note still being typed
 
 export function prepare(known, theGrid) {
   about = known; grid = theGrid;
   document.addEventListener("keydown", (e) => {
     if (!now || e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
     const key = e.key.toLowerCase();
-    if (KEYS[key]) { e.preventDefault(); act(KEYS[key]); }
+    if (KEYS[key]) { e.preventDefault(); moving.then(() => now && act(now, KEYS[key])); }
     else if (key === "n") { e.preventDefault(); const note = $("note"); note.hidden = false; note.focus(); }
     else if (e.key === "Escape") close();
     else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#cells")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }
   });
+  addEventListener("pagehide", sendNote);
 }
 
 export const isOpen = () => now !== null;
@@ -40,9 +44,17 @@ export async function step(by) {
   if (cell) await show(cell.row, next);
 }
 
-export async function show(row, position) {
+export function show(row, position) {
+  const shown = draw(row, position);
+  moving = shown.catch(() => {});
+  return shown;
+}
+
+async function draw(row, position) {
   const mine = ++asked, drawer = $("drawer");
   const query = state.query(["view", "sample", "sort"], [["row", row]]);
+  sendNote();
+  await sending; // a sample come back to shows what was just said of it
   const [sample, list] = await Promise.all([get("sample", query), classList()]);
   if (mine !== asked) return;
   now = { row, sample };
@@ -54,7 +66,7 @@ export async function show(row, position) {
   drawer.setAttribute("aria-label", `Sample ${sample.id}`);
   const hold = drawer.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   const near = section("Nearest in feature space"), parts = section("Score parts"), past = section("Over training");
-  drawer.replaceChildren(header(sample, position), hero(sample), tagging(sample, list), top(sample), near, parts, past);
+  drawer.replaceChildren(header(sample, position), hero(sample), tagging(now, list), top(sample), near, parts, past);
   drawer.scrollTop = 0;
   if (hold) { const again = [...drawer.querySelectorAll("button")].find((b) => b.getAttribute("aria-label") === hold); if (again) again.focus(); }
   fillLater(mine, "neighbours", query, near, (found) => neighbours(found, sample));
@@ -99,23 +111,33 @@ function hero(sample) {
   return el("div", { class: "hero" }, image, facts);
 }
 
-function tagging(sample, list) {
-  const button = (word, key) => el("button", { type: "button", "aria-pressed": String(sample.tag === word), "data-tag": word, onclick: () => act(word) }, word[0].toUpperCase() + word.slice(1), " ", el("kbd", {}, key));
+function tagging(held, list) {
+  const { sample } = held;
+  const button = (word, key) => el("button", { type: "button", "aria-pressed": String(sample.tag === word), "data-tag": word, onclick: () => act(held, word) }, word[0].toUpperCase() + word.slice(1), " ", el("kbd", {}, key));
   const note = el("textarea", { id: "note", rows: 2, value: sample.note, "aria-label": "Note", placeholder: "A note", hidden: !sample.note });
-  let wait;
-  note.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => save({ note: note.value }), 350); });
+  note.addEventListener("input", () => { clearTimeout(unsent?.wait); unsent = { held, text: note.value, wait: setTimeout(sendNote, 350) }; });
+  note.addEventListener("change", sendNote);
   const notes = el("button", { type: "button", "aria-pressed": String(Boolean(sample.note)), onclick: () => { note.hidden = false; note.focus(); } }, "Note ", el("kbd", {}, "N"));
-  return el("section", {}, el("h3", {}, "Tag"), el("div", { class: "tags" }, button("relabel", "R"), button("drop", "D"), button("keep", "K"), notes), note, el("p", { class: "saved", role: "status" }, savedLine(sample, list)));
+  return el("section", {}, el("h3", {}, "Tag"), el("div", { class: "tags" }, button("relabel", "R"), button("drop", "D"), button("keep", "K"), notes), note, el("p", { class: "saved", role: "status" }, savedLine(held, list)));
 }
 
-function savedLine(sample, list) {
+function sendNote() {
+  if (!unsent) return;
+  const { held, text, wait } = unsent;
+  clearTimeout(wait);
+  unsent = null;
+  save(held, () => ({ note: text }));
+}
+
+function savedLine(held, list) {
+  const { sample } = held;
   const at = sample.changed ? new Date(sample.changed).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
   if (!sample.tag && !sample.note) return ["Not tagged."];
   const saved = `Saved ${at}.`;
   if (sample.tag !== "relabel") return [sample.tag ? `Tagged ${sample.tag}. ` : "", saved];
   const label = (name) => (list || []).find((c) => c.name === name);
   if (list && list.length) {
-    const pick = el("select", { "aria-label": "New label", onchange: () => save({ new_label: pick.value === "" ? null : +pick.value }) }, el("option", { value: "" }, "choose a class"), list.map((c) => el("option", { value: String(c.label) }, c.name)));
+    const pick = el("select", { "aria-label": "New label", onchange: () => save(held, () => ({ new_label: pick.value === "" ? null : +pick.value })) }, el("option", { value: "" }, "choose a class"), list.map((c) => el("option", { value: String(c.label) }, c.name)));
     pick.value = sample.new_label === null ? "" : String(label(sample.new_label)?.label ?? "");
     return [el("label", {}, "Relabel to ", pick), " ", saved];
   }
@@ -127,37 +149,43 @@ function savedLine(sample, list) {
       known = new Map(found.classes.map((c) => [c.name, c.label]));
       options.replaceChildren(...found.classes.map((c) => el("option", { value: c.name })));
     }
-    if (known.has(input.value)) save({ new_label: known.get(input.value) });
+    const label = known.get(input.value);
+    if (label !== undefined) save(held, () => ({ new_label: label }));
   });
   return [el("label", {}, "Relabel to ", input, options), " ", saved];
 }
 
-async function act(word) {
-  const { sample } = now, off = sample.tag === word;
-  const change = { action: off ? null : word, new_label: null };
-  if (change.action === "relabel") {
+function act(held, word) {
+  return save(held, (sample) => {
+    if (sample.tag === word) return { action: null };
+    if (word !== "relabel") return { action: word };
     const said = sample.top.classes ? sample.top.classes[0] : null;
     const guess = sample.suggested && sample.suggested.name !== sample.label ? sample.suggested.label : said && !said.own ? said.label : null;
-    change.new_label = guess;
-  }
-  await save(change);
+    return { action: word, new_label: guess };
+  });
 }
 
-async function save(change) {
-  const held = now, { sample, row } = held;
+function save(held, change) {
+  return (sending = sending.then(() => send(held, change)));
+}
+
+async function send(held, change) {
+  const { sample, row } = held;
   const known = (classes || []).find((c) => c.name === sample.new_label);
-  const body = { action: sample.tag, new_label: sample.tag === "relabel" ? sample.new_value ?? known?.label ?? null : null, note: sample.note, ...change };
+  const body = { action: sample.tag, new_label: sample.new_value ?? known?.label ?? null, note: sample.note, ...change(sample) };
   if (body.action !== "relabel") body.new_label = null;
-  const line = document.querySelector("#drawer .saved");
   try {
     const saved = await put("tag", body, `row=${row}`);
     Object.assign(sample, { tag: saved.tag, new_label: saved.new_label, note: saved.note, changed: saved.changed, new_value: body.new_label });
     grid.retag(row, saved.kind);
+    document.dispatchEvent(new CustomEvent("tagged"));
     if (now !== held) return;
     document.querySelectorAll("#drawer [data-tag]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.tag === sample.tag)));
-    line.replaceChildren(...savedLine(sample, classes));
-    document.dispatchEvent(new CustomEvent("tagged"));
-  } catch (error) { line.replaceChildren(el("span", { class: "pr" }, `Not saved. ${error.message}`)); }
+    document.querySelector("#drawer .saved").replaceChildren(...savedLine(held, classes));
+  } catch (error) {
+    const what = now === held ? "Not saved." : `${sample.id} was not saved.`;
+    document.querySelector("#drawer .saved").replaceChildren(el("span", { class: "pr" }, `${what} ${error.message}`));
+  }
 }
 
 function top(sample) {

@@ -9,8 +9,10 @@ export async function get(path, query = "", signal) {
 }
 
 export async function put(path, body, query = "", method = "PUT") {
+  const text = JSON.stringify(body);
   const found = await answer(await reach(`/api/${path}${query ? "?" + query : ""}`, {
-    method, headers: { "Content-Type": "application/json", "X-Confide": "1" }, body: JSON.stringify(body) }));
+    method, headers: { "Content-Type": "application/json", "X-Confide": "1" }, body: text,
+    keepalive: text.length < 15000 })); // arrives even if the page is left; browsers take up to 64 KB so
   savedAt = new Date();
   return found;
 }
