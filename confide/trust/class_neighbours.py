@@ -2,45 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[Any]
-"""n d, float32 or float64."""
-Indices = NDArray[np.int64]
-
-GROUP = 32
-
-
-def smallest_of_rows(table: Rows, k: int) -> Indices:
-    """Column numbers of the k smallest values of every row, in no order.
-
-    The k smallest lie in the k groups of columns with the smallest minima, and minima cost one pass of memory.
-    """
-    n, width = table.shape
-    if k >= width:
-        return np.broadcast_to(np.arange(width), (n, width)).astype(np.int64)
-    if k == 1:
-        return np.asarray(table.argmin(axis=1)[:, None], dtype=np.int64)
-    groups = width // GROUP
-    if groups <= 2 * k:
-        return np.argpartition(table, k - 1, axis=1)[:, :k]
-    body = groups * GROUP
-    # Group g holds the columns g, g + groups, g + 2 groups, ...: the reduction runs over contiguous memory.
-    minima = table[:, :body].reshape(n, GROUP, groups).min(axis=1)
-    chosen = np.argpartition(minima, k - 1, axis=1)[:, :k]
-    columns = (chosen[:, :, None] + groups * np.arange(GROUP)).reshape(n, -1)
-    columns = np.concatenate([columns, np.broadcast_to(np.arange(body, width), (n, width - body))], axis=1)
-    values = np.take_along_axis(table, columns, axis=1)
-    return np.take_along_axis(columns, np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-
-
-def pair_distances(rows: Rows, points: Rows, indices: Indices) -> Rows:
-    """Euclidean distance of every row to the point named for it, from differences: near-duplicates too."""
-    difference = rows - points[indices]
-    return np.asarray(np.sqrt(np.einsum("nd,nd->n", difference, difference)), dtype=points.dtype)
+from confide.core.neighbours import Indices, Rows, smallest_of_rows
 
 
 def kth_of_classes(

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.core.door import InputError, check_choice, check_range
-from confide.core.neighbours import nearest
+from confide.core.neighbours import Rows, nearest, pair_distances
 from confide.core.predictions import Predictions
 from confide.core.progress import Progress
 from confide.core.shapes import FeatureRows, PerSample
-from confide.trust.class_neighbours import Rows, kth_of_classes, pair_distances
+from confide.trust.class_neighbours import kth_of_classes
 from confide.trust.family import TRUST, State
 
 SMALLEST_DISTANCE = 1e-12
@@ -51,12 +51,12 @@ class TrustScore:
         far, place = kth_of_classes(rows, self.points, squares, self.centre, self.bounds, self.neighbour)
         n = np.arange(len(rows))
         own_missing = np.isinf(far[n, said])
-        own = pair_distances(rows - self.centre[said], self.points, place[n, said])
+        own = pair_distances(rows - self.centre[said], self.points, place[n, said][:, None])[:, 0]
         own[own_missing] = np.inf
         # The predicted class is excluded by name: comparing distances would misjudge exact ties.
         far[n, said] = np.inf
         nearest_other = far.argmin(axis=1)
-        other = pair_distances(rows - self.centre[nearest_other], self.points, place[n, nearest_other])
+        other = pair_distances(rows - self.centre[nearest_other], self.points, place[n, nearest_other][:, None])[:, 0]
         result: Rows = other / (own + SMALLEST_DISTANCE)
         return result
 
