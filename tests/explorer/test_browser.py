@@ -70,7 +70,7 @@ def wait_for_count(page: Any, wanted: int) -> None:
 
 
 def wait_for_tags(page: Any, run_folder: Path, wanted: list[tuple[str | None, int | None, str]]) -> None:
-    """Until the file of tags holds these (action, new label, note); after ten seconds, what it holds instead is shown."""
+    """Until the file of tags holds these (action, new label, note); what it holds after ten seconds is shown."""
     for _ in range(100):
         kept = sorted(((t.action, t.new_label, t.note) for t in Tags(run_folder / "tags.sqlite").all()), key=str)
         if kept == sorted(wanted, key=str):
