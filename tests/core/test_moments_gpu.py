@@ -8,10 +8,7 @@ from confide import difficulty
 from confide.core.distances import class_fit
 from confide.core.gaussians import fit_gaussians
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture

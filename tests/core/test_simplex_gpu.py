@@ -15,10 +15,7 @@ from confide.core.door import InputError
 from confide.core.simplex import STATISTICS, mean_of, simplex_statistics
 from confide.core.simplex_plain import Request, plain_statistics
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)

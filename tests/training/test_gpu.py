@@ -15,7 +15,6 @@ from confide.training import Settings, Trained, fit, fit_members, predict, resum
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
     # Max pooling is said to be nondeterministic, but windows that do not overlap have one way to add.
     pytest.mark.filterwarnings("ignore:.*does not have a deterministic implementation"),
 ]
