@@ -9,7 +9,8 @@ ITEM = Item(
     title="histograms of the weights at different temperatures",
     source="Cui et al. (2023), Figure 10",
     setting="CIFAR-100 and ImageNet, CLIP features; histograms that fill (0, 1); no numbers are printed.",
-    here="RMD on EfficientNet-Lite0 features, raw, scaled to [0, 1] and as ranks; shares by tenths of the weight.",
+    here="RMD on EfficientNet-Lite0 features, raw, scaled to [0, 1] and as ranks; shares of all samples (train, val "
+    "and test together) by tenths of the weight.",
     axes={"": "weight"},
     values=together(
         weight_shares((0.7, 5.0, 20.0), "none"), weight_shares((0.3, 0.7), "minmax"), weight_shares((0.3, 0.7), "rank")

@@ -15,9 +15,9 @@ def hardest(study: Study) -> list[Value]:
     for dataset, method, seed, result in cells_of(study, ("cross_entropy",)):
         correct, _, _ = sample_facts(study, result)
         for kind in ("difficulty", "md"):
-            scores = study.results.scores(dataset, kind)
-            if scores is not None and len(scores) >= len(correct):
-                order = np.argsort(scores.values[-len(correct) :], kind="stable")
+            scores = study.results.test_scores(result, kind)
+            if scores is not None:
+                order = np.argsort(scores, kind="stable")
                 count = max(1, len(order) // 100)
                 error = 100 * float(1 - correct[order[-count:]].mean())
                 found.append(Value(dataset, method, f"error by {kind}, hardest hundredth", seed, error))

@@ -19,7 +19,7 @@ ITEM = Item(
     values=clean(METHODS, ("accuracy", "ece")),
     claims=(
         Better(
-            "the largest probability is the best score on CIFAR",
+            "the largest probability is the best score (the paper: on CIFAR-100, but for WRN)",
             "selective_au",
             ("selective_au_margin", "selective_au_entropy"),
             "ece",

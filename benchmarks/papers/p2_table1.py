@@ -11,8 +11,8 @@ ORDER = "classwise_ece; classwise_ece, temperature"
 
 
 def row(*values: float) -> dict[str, tuple[float, float]]:
-    """The paper's columns, raw then after temperature scaling; its dual focal and selective AU are the "
-    "released code."""
+    """The paper's columns, raw then after temperature scaling; its dual focal and selective AU are the
+    released code."""
     names = (*OTHERS, "selective_au_released")
     return {name: (values[k], values[k + 7]) for k, name in enumerate(names)}
 

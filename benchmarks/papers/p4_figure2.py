@@ -29,7 +29,7 @@ def values(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure2",
     title="confusion scores and errors",
-    source="Albiero et al. (2022), Figure 2",
+    source="Albiero et al. (2023), Figure 2",
     setting="three ResNet-50, 100 epochs of ImageNet; scores of training and validation samples.",
     here="ResNet-18 on CIFAR-10; scores of the 5,000 validation samples over its seeds, in bits, ten bands "
     "of equal width.",

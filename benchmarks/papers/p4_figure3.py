@@ -26,7 +26,7 @@ def values(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure3",
     title="rank correlation of confusion between networks",
-    source="Albiero et al. (2022), Figure 3",
+    source="Albiero et al. (2023), Figure 3",
     setting="ImageNet; ResNet-50 against ResNet-152, RegNet and ViT; called very strong within and strong "
     "across families.",
     here="CIFAR-10; confusion over the seeds of ResNet-18, a small convolutional network and PreResNet-56; 5,000 "

@@ -28,7 +28,7 @@ def values(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure4",
     title="errors of large networks along the confusion of a small one",
-    source="Albiero et al. (2022), Figure 4",
+    source="Albiero et al. (2023), Figure 4",
     setting="18 networks on ImageNet along the confusion of ResNet-50; the correlation is called strong.",
     here="CIFAR-10; ResNet-18 and PreResNet-56 along the confusion of a small convolutional network, in bits.",
     methods=("recorded",),

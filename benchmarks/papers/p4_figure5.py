@@ -36,7 +36,7 @@ def values(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure5",
     title="confusion from fewer epochs and seeds",
-    source="Albiero et al. (2022), Figure 5",
+    source="Albiero et al. (2023), Figure 5",
     setting="5, 10, 20 and 100 epochs of ResNet-50 on ImageNet, 1 and 3 seeds; histograms.",
     here="the first eighth, quarter and half of the epochs and all of them, ResNet-18 on CIFAR-10.",
     methods=("recorded",),

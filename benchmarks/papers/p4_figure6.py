@@ -34,7 +34,7 @@ def values(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure6",
     title="confusion and the error of the most robust network",
-    source="Albiero et al. (2022), Figure 6",
+    source="Albiero et al. (2023), Figure 6",
     setting="confusion of ResNet-50 and error of ViT-H-14 on ImageNet, 5 to 100 epochs, 1 and 3 seeds.",
     here="confusion of a small convolutional network and error of the best of three on CIFAR-10.",
     methods=("recorded",),

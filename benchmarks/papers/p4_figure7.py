@@ -22,7 +22,7 @@ def parts(study: Study) -> list[Value]:
 ITEM = Item(
     name="p4-figure7",
     title="group DRO on easy and hard samples",
-    source="Albiero et al. (2022), Figure 7",
+    source="Albiero et al. (2023), Figure 7",
     setting="ResNet-50 on ImageNet, two groups split at a confusion of 5 bits.",
     here="ResNet-18 on CIFAR-10, two groups of equal size by RMD; test images in ten groups by RMD.",
     methods=METHODS,

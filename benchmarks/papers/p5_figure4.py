@@ -11,12 +11,14 @@ CURVES = logged(METHODS, {"val_accuracy": "error on val", "val_ece": "ece on val
 
 
 def later_half(study: Study) -> list[Value]:
-    """Mean of the curves over the later half of the epochs."""
+    """Mean of the curves over the later half of the epochs, which datasets have in different number."""
     sums: dict[tuple[str, str, str, int], list[float]] = {}
     rows = CURVES(study)
-    last = max((one.x or 0 for one in rows), default=0)
+    last: dict[str, float] = {}
     for one in rows:
-        if one.x is not None and one.x > last / 2:
+        last[one.dataset] = max(last.get(one.dataset, 0), one.x or 0)
+    for one in rows:
+        if one.x is not None and one.x > last[one.dataset] / 2:
             sums.setdefault((one.dataset, one.method, f"{one.quantity}, later half", one.seed), []).append(one.value)
     return [Value(*place, sum(values) / len(values)) for place, values in sums.items()]
 

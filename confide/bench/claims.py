@@ -2,13 +2,13 @@
 
 One rule for all: a claim is looked at on every dataset at hand, in one comparison or several. There it **holds** when
 every comparison has the claimed sign and its paired t-test over seeds, Holm-corrected over the claim's comparisons, is
-below 0.05; it **fails** when at least half of the comparisons have the other sign; else it is **open**. Holds
+below 0.05; it **fails** when at least half of the comparisons have the other sign or none; else it is **open**. Holds
 everywhere: reproduced. Fails everywhere: not. Anything between: partly. No numbers: not testable here. A comparison
 whose cells are missing is open. A network that did not learn (validation accuracy below twice chance) does not count:
 a claim in its favour fails, one against it is not looked at. A limit holds when the mean over seeds and its 95 %
-interval lie within, is open when only the mean does (one number has no interval), and fails else. Trends and counts
-hold or fail by what they say of themselves; a count over fewer seeds than it speaks of is open while it can still be
-met. A claim about certain datasets is looked at on those.
+interval lie within, is open when only the mean does, and fails else; one number has no interval and decides alone.
+Trends and counts hold or fail by what they say of themselves; a count over fewer seeds than it speaks of is open while
+it can still be met. A claim about certain datasets is looked at on those.
 """
 
 from __future__ import annotations

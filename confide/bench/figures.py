@@ -158,11 +158,10 @@ def by_difficulty(methods: Sequence[str], kinds: Sequence[str] = ("difficulty",)
         for dataset, method, seed, result in cells_of(study, methods):
             correct, _, _ = sample_facts(study, result)
             for kind in kinds:
-                scores = study.results.scores(dataset, kind)
-                if scores is None or len(scores) < len(correct):
+                scores = study.results.test_scores(result, kind)
+                if scores is None:
                     continue
-                # The scores of all splits lie one after the other, test last.
-                order = np.argsort(scores.values[-len(correct) :], kind="stable")
+                order = np.argsort(scores, kind="stable")
                 for band, rows in enumerate(np.array_split(order, BANDS), 1):
                     error = 100 * float(1 - correct[rows].mean())
                     found.append(Value(dataset, method, f"error by {kind}", seed, error, float(band)))
@@ -194,7 +193,7 @@ def severities(study: Study) -> list[Value]:
 
 
 def weight_shares(temperatures: Sequence[float], normalize: str) -> Values:
-    """Share of training samples whose weight s lies in each tenth of [0, 1]."""
+    """Share of the samples, all splits together, whose weight s lies in each tenth of [0, 1]."""
 
     def values(study: Study) -> list[Value]:
         found = []

@@ -8,6 +8,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from confide.bench.cell import FORMAT, read_predictions
 from confide.bench.plan import Cell
 from confide.bench.scales import lite_cells
@@ -90,6 +93,26 @@ class Results:
         """Difficulty scores, where they are there."""
         path = self.prepared / f"{dataset}-{kind}.parquet"
         return Scores.load(path) if path.exists() else None
+
+    def test_scores(self, result: Result, kind: str = "difficulty") -> NDArray[np.float64] | None:
+        """Difficulty of the test samples of a cell, None where it is not there or of a dataset of another size.
+
+        The scores of all splits lie one after the other; behind the test samples there may be further splits.
+        """
+        name, sizes = str(result["cell"]["dataset"]), dict(result["split"]["sizes"])
+        scores = self.scores(name, kind)
+        if scores is None or len(scores) != sum(sizes.values()):
+            return None
+        splits = list(sizes)
+        start = sum(sizes[split] for split in splits[: splits.index("test")])
+        rows = slice(start, start + sizes["test"])
+        labels = self.predictions(result).labels.cpu().numpy()
+        if scores.labels is not None and not np.array_equal(scores.labels[rows], labels):
+            raise InputError(
+                f"{kind} scores of '{name}' must have the labels of the test samples of '{result['name']}', but they "
+                "differ; run `confide bench prepare` again"
+            )
+        return scores.values[rows]
 
 
 @lru_cache

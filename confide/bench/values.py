@@ -12,6 +12,8 @@ from scipy import stats
 from confide.evaluation.compare import holm
 
 LEVEL = 0.05
+ROUNDING = 1e-12
+"""What is smaller, relative to the numbers it is the difference of, is none."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,14 @@ def paired(first: dict[int, float], second: dict[int, float]) -> Paired:
     gaps = gaps[np.isfinite(gaps)]
     if not len(gaps):
         return Paired(math.nan, math.nan, 0)
+    # Differences that cancel, or are all the same, do so but for rounding: it must not lend them a sign or a test.
+    noise = ROUNDING * max(abs(one[seed]) for one in (first, second) for seed in shared if math.isfinite(one[seed]))
     mean = float(gaps.mean())
+    mean = 0.0 if abs(mean) <= noise else mean
     if len(gaps) < 2:
         return Paired(mean, math.nan, len(gaps))
     spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    if spread == 0:
+    if spread <= noise:
         # The same difference at every seed: a t-test has nothing to measure it by.
         return Paired(mean, 1.0 if mean == 0 else math.nan, len(gaps))
     return Paired(mean, float(2 * stats.t.sf(abs(mean) / spread, len(gaps) - 1)), len(gaps))

@@ -62,6 +62,17 @@ def test_a_file_per_item_named_as_the_item():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
 
 
+def test_a_paper_has_one_year_everywhere():
+    listed = dict(re.findall(r"^(\d)\. (?:.|\n   )*?(20\d\d)\.$", (CHECKOUT / "README.md").read_text("utf-8"), re.M))
+    assert set(listed) == set("12345")
+    for name, item in ITEMS.items():
+        if name != "main":
+            assert f"({listed[name[1]]})" in item.source
+    errata = (CHECKOUT / "docs" / "errata.md").read_text("utf-8")
+    told = {item.source.partition(",")[0] for item in ITEMS.values()}
+    assert set(re.findall(r"\w+ et al\. \(20\d\d\)", errata)) <= told
+
+
 def an_item(rows: list[Value]) -> tuple[Item, Outcome]:
     told = reported("CIFAR-10", "accuracy; ece", {"old": (93.5, 3.0), "new": (94.0, None)})
     item = Item("x-table", "t | itle", "A & B", "s", "h", lambda study: rows, reported=told, baseline="old")

@@ -58,3 +58,17 @@ def test_p_values_are_corrected_over_the_methods():
     assert {row.method: row.p_holm for row in wider if row.quantity == "ece"} == pytest.approx(
         {row.method: row.p_holm for row in rows.values()}, nan_ok=True
     )
+
+
+def test_differences_that_cancel_leave_no_sign_of_rounding():
+    first, second = {0: 98.3, 1: 98.1, 2: 98.2}, {0: 98.2, 1: 98.2, 2: 98.2}
+    assert sum(first[k] - second[k] for k in first) != 0.0
+    test = paired(first, second)
+    assert test.difference == 0.0
+    assert test.p_value == 1.0
+
+
+def test_the_same_difference_at_every_seed_but_for_rounding_has_no_test():
+    first, second = {k: 0.1 * k + 0.3 for k in range(4)}, {k: 0.1 * k for k in range(4)}
+    assert len({first[k] - second[k] for k in first}) > 1
+    assert math.isnan(paired(first, second).p_value)
