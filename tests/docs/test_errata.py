@@ -27,6 +27,13 @@ def test_every_section_has_a_demonstration():
         assert "```python" in section, section.splitlines()[0]
 
 
+def test_a_demonstration_shows_the_error_beside_what_is_right():
+    for section in re.split(r"^## ", PAGE, flags=re.M)[1:]:
+        code = "".join(re.findall(r"```python\n(.*?)```", section, re.S))
+        if "difficulty weights" not in section.lower() and "Confusion score" not in section:
+            assert re.search("printed|released", code), section.splitlines()[0]
+
+
 def test_every_demonstration_holds_in_its_order(tmp_path, names):
     for code in DEMONSTRATIONS:
         assert "assert" in code
