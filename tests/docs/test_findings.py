@@ -109,3 +109,71 @@ def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
     several = write.rule_text().split("\n\n")[1]
     assert "Lowest NLL: `steady`" in several
     assert several.endswith("accuracy with `plain` (round 3).")
+
+
+def short(value: float) -> str:
+    """.2479 for 0.24786."""
+    return f"{value:.4f}"[1:]
+
+
+def test_what_is_said_of_the_rounds_is_what_they_hold(write):
+    import numpy as np
+
+    rows, _ = write.kept_rows()
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    first = [row for (turn, _), row in rows.items() if turn == 1]
+    words = {"temperature": "temperature", "ensemble_temperature": "ensemble temperature", "none": "none"}
+    for word, name in (words | {"spline": "spline", "isotonic": "isotonic"}).items():
+        assert f"{name} {short(np.mean([row['judge_mirror'][word]['nll'] for row in first]))}" in page
+
+    def nll(turn: int, name: str) -> float:
+        return rows[turn, name]["judge_mirror"]["temperature"]["nll"]
+
+    # The statistics of batch norms were wrong for a mean over three epochs: that is told apart.
+    both = {name for turn, name in rows if turn == 2} & {name for turn, name in rows if turn == 3} - {"plain_average3"}
+    moved = [abs(nll(3, name) - nll(2, name)) for name in both]
+    assert f"move by {min(moved):.3f} to {max(moved):.3f} in NLL".replace(" 0.", " .") in page
+    risks = {
+        name: 1e3 * rows[1, name]["judge_mirror"]["temperature"]["aurc"]
+        for name in ("bands", "bands_mirror", "cross_entropy_average1")
+    }
+    assert "AURC {:.1f} and {:.1f} against {:.1f}".format(*risks.values()) in page
+    early = rows[1, "bands"]["log"]
+    assert all(early[f"doubt{k}"][0] == 0.3 for k in range(5))
+    stayed = [all(value == 0.3 for value in early[f"doubt{k}"][:10]) for k in range(5)]
+    assert stayed == [False] * 4 + [True]
+    assert "that of the hardest band stayed there for ten epochs" in page
+    assert nll(2, "small") < nll(2, "small_one_band")
+    assert "in the second they beat one by .004 and lost to cross-entropy by as much" in page
+
+
+def test_what_is_said_of_the_cells_is_what_they_hold(write):
+    import json
+
+    import numpy as np
+
+    from benchmarks.findings.cells import read_cells
+
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    cells = read_cells(ROOT / "benchmarks" / "results" / "lite")
+    accuracy = {
+        name: 100 * np.mean([one["measured"]["raw"]["accuracy"] for one in some.values()])
+        for name, some in cells.items()
+    }
+    assert f"costs {accuracy['cross_entropy'] - accuracy['mmce_weighted']:.0f} points of accuracy" in page
+    seeds = [100 * one["measured"]["raw"]["accuracy"] for one in cells["selective_au_margin"].values()]
+    assert "by margin instead of confidence hardly learn ({:.0f} and {:.0f} %)".format(*sorted(seeds)) in page
+    worse: dict[str, list[float]] = {}
+    for path in (ROOT / "benchmarks" / "results" / "resampled").glob("*.json"):
+        one = json.loads(path.read_text(encoding="utf-8"))
+        gain = one["measured"]["temperature"]["ece_mass"] - one["measured"]["raw"]["ece_mass"]
+        worse.setdefault(one["cell"]["method"]["name"], []).append(gain)
+    raised = sum(np.mean(gains) > 0 for gains in worse.values())
+    assert f"raises the ECE there of {raised} of the {len(worse)} losses" in page
+
+
+def test_the_page_of_the_benchmarks_counts_what_there_is(write):
+    from confide.bench.methods import METHODS
+
+    count = ("six", "seven", "eight", "nine")[sum(one.shifted for one in METHODS) - 6]
+    assert f"for {count} methods also 16 corruptions" in (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
