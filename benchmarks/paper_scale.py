@@ -81,6 +81,7 @@ def page_of(items: dict[str, Item], out: Path) -> str:
     oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
     lines += [_oracle_line(one) for one in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
+    head.append("on")
     covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
     covered |= {name for name, _, _ in RUNS["p3"] if oracles}
     dry = []
@@ -89,20 +90,16 @@ def page_of(items: dict[str, Item], out: Path) -> str:
             told = run_item(item, "paper", Place(out), out).notes[-1].partition("; name each")[0]
             here = any(one.dataset == "cifar10" for one in item.paper)
             dry.append([name, "CIFAR-10 is at hand, but this was not trained here" if here else told])
-    one = found[0][1] if found else {}
-    told = (
-        f"{one.get('hardware', 'no')}; torch {one.get('torch', '-')}; {date.today()}; commit {one.get('commit', '-')}"
-    )
     return "\n".join(
         [
             "# The papers' own settings, one epoch",
             "",
-            f"{told}. Command: `python -m benchmarks.paper_scale --cifar cifar-10-batches-bin --out OUT --paper P`, P "
-            f"in {', '.join(RUNS)} at once, then `--collect`.",
+            f"{date.today()}. {_machines([one for _, one in found])}Command: `python -m benchmarks.paper_scale --cifar "
+            f"cifar-10-batches-bin --out OUT --paper P`, P in {', '.join(RUNS)} at once, then `--collect`.",
             "",
             "Networks, batch sizes, rates, schedules, summed or averaged losses and clipping are the papers' "
-            "(`benchmarks/papers/settings.py`); only the number of epochs is cut to one, so the accuracies say that it "
-            "trains, no more. Numbers are of CIFAR-10's test images; the trainings shared the GPU.",
+            "(`benchmarks/papers/settings.py`); only the number of epochs is cut to one, so the accuracies say whether "
+            "it trains, no more. Numbers are of CIFAR-10's test images; trainings shared their machine.",
             "",
             markdown(head, lines),
             "",
@@ -114,6 +111,15 @@ def page_of(items: dict[str, Item], out: Path) -> str:
             "",
         ]
     )
+
+
+def _machines(results: list[dict[str, Any]]) -> str:
+    """Where the trainings were made, one sentence for each machine."""
+    commits: dict[str, list[str]] = {}
+    for one in results:
+        made = commits.setdefault(f"{one['hardware']}; torch {one['torch']}", [])
+        made += [short] if (short := one["commit"][:7]) not in made else []
+    return "".join(f"{machine}; commit {', '.join(made)}. " for machine, made in commits.items())
 
 
 def _has(found: list[tuple[str, dict[str, Any]]], paper: str, method: str) -> bool:
@@ -136,6 +142,7 @@ def _line(paper: str, result: dict[str, Any]) -> list[str]:
         f"{100 * raw['accuracy']:.1f}",
         f"{raw['nll']:.3f}",
         f"{100 * raw['ece_mass']:.1f}",
+        result["hardware"].partition(";")[0],
     ]
 
 
@@ -154,6 +161,7 @@ def _oracle_line(made: dict[str, Any]) -> list[str]:
         f"{100 * clean['accuracy']:.1f}",
         "-",
         "-",
+        str(made["origin"]["hardware"]).partition(";")[0],
     ]
 
 
