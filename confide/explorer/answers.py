@@ -39,13 +39,14 @@ class Answers:
         self.version = 0
         """Goes up with every tag, so that orders that a tag decided are computed anew."""
 
-    def order(self, question: Question, fits: Mask | None = None) -> Order:
+    def order(self, question: Question, fits: Mask | None = None, version: int | None = None) -> Order:
         """The rows that fit, in order.
 
         Args:
             fits: which rows fit, where that is known already.
+            version: the version of the tags before that was found out.
         """
-        key, version = question.key, self.version
+        key, version = question.key, self.version if version is None else version
         depends = any(c.key == "tag" for c in question.clauses)
         with self._lock:
             kept = self._chosen.get(key)
@@ -59,6 +60,17 @@ class Answers:
         with self._lock:
             _keep(self._chosen, key, (version, rows))
         return rows
+
+    def place(self, question: Question, row: int) -> tuple[int | None, int]:
+        """The position of a row among those that fit, or None; and how many of those stand before it."""
+        order = self.order(question)
+        found = (order == row).nonzero()[0]
+        if len(found):
+            return int(found[0]), int(found[0])
+        whole = self._sorted(question)
+        earlier = np.zeros(len(whole), dtype=bool)
+        earlier[whole[: int((whole == row).nonzero()[0][0])]] = True
+        return None, int(earlier[order].sum())
 
     def _sorted(self, question: Question) -> Order:
         """All rows by the sorting alone: filters only choose from it."""
@@ -93,7 +105,7 @@ class Answers:
         Args:
             opened: user columns whose spread is wanted.
         """
-        filtered = {c.key for c in question.clauses}
+        filtered, version = {c.key for c in question.clauses}, self.version
         fits = {"": self._fits(question)} | {key: self._fits(question, key) for key in filtered}
         shown = [c for c in question.columns.values() if not c.key.startswith("c.") or c.key in opened]
         spread = {
@@ -101,7 +113,7 @@ class Answers:
             for c in shown
             if c.kind != "text" and c.key not in HIDDEN
         }
-        count = len(self.order(question, fits[""]))
+        count = len(self.order(question, fits[""], version))
         found = {
             "count": count,
             "histograms": {c.key: spread[c.key] for c in shown if c.kind == "number"},

@@ -35,6 +35,8 @@ class Explorer:
         self.history = History(layout, self.samples)
         self.logits = LogitsReader(layout, self.samples)
         self._warming = False
+        self._tagging = threading.Lock()
+        """Held from the file to its mirror, so that both see quick changes in the same order."""
 
     def warm_up(self) -> None:
         """Load in the background, once, what the first look needs: the first model's voice, and the pictures."""
@@ -107,19 +109,47 @@ class Explorer:
         return self.table.numbers("SELECT row FROM marks ORDER BY row")
 
     def put_tag(self, row: int, body: dict[str, Any]) -> dict[str, Any]:
-        """Write a tag, keep its mirror in step, and say what is on disk now."""
-        new = body.get("new_label")
+        """Write a whole tag, keep its mirror in step, and say what is on disk now."""
+        split, sample = self.samples.split_of(row), self.samples.table.column("id")[row].as_py()
+        given = {"action": None, "new_label": None, "note": "", **self._given(body)}
+        with self._tagging:
+            return self._marked(row, self.tags.put(Tag(split, sample, **given)))
+
+    def change_tag(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Write what the body names of a tag, and leave the rest of it as it is on disk."""
+        split, sample = str(body.get("split")), str(body.get("id"))
+        row = self.row_of(split, sample)
+        with self._tagging:
+            return self._marked(row, self.tags.change(split, sample, self._given(body)))
+
+    def _given(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What a body says of a tag, checked."""
+        found: dict[str, Any] = {key: body[key] for key in ("action", "new_label", "note") if key in body}
+        new = found.get("new_label")
         if new is not None and (type(new) is not int or not 0 <= new < self.samples.num_classes):
             raise InputError(f"new_label must be a class index below {self.samples.num_classes}, got {new!r}")
-        action, note = body.get("action"), str(body.get("note") or "")
-        split, sample = self.samples.split_of(row), self.samples.table.column("id")[row].as_py()
-        tag = self.tags.put(Tag(split, sample, None if action is None else str(action), new, note.strip()))
+        if "action" in found:
+            found["action"] = None if found["action"] is None else str(found["action"])
+        if "note" in found:
+            found["note"] = str(found["note"] or "").strip()
+        return found
+
+    def _marked(self, row: int, tag: Tag) -> dict[str, Any]:
         self.table.mark(row, tag.kind)
         self.answers.version += 1
         return {
             "tag": tag.action,
             "kind": tag.kind,
             "new_label": self.samples.name_of(tag.new_label),
+            "new_value": tag.new_label,
             "note": tag.note,
             "changed": tag.changed,
         }
+
+    def row_of(self, split: str, sample: str) -> int:
+        """The row of a sample."""
+        known = self.samples.ids.get(split)
+        place = -1 if known is None else known.index(sample).as_py()
+        if place < 0:
+            raise InputError(f"there is no sample '{sample}' in split '{split}'")
+        return int(self.samples.starts[split] + place)

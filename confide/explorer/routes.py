@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from confide.core import files
 from confide.core.door import InputError
@@ -49,6 +50,7 @@ class Routes:
             "GET /api/views": self.views,
             "POST /api/fiftyone": self.fiftyone,
             "PUT /api/tag": self.tag,
+            "PATCH /api/tag": self.change_tag,
             "PUT /api/view": self.save_view,
         }
 
@@ -75,24 +77,23 @@ class Routes:
     def rows(self, request: Request) -> Response:
         question = self.question(request)
         start, count = whole(request, "from", 0, 1 << 31), whole(request, "count", 1, MOST_ROWS)
-        wanted = self.explorer.answers.order(question)[start : start + count].tolist()
+        order = self.explorer.answers.order(question)
+        wanted = order[start : start + count].tolist()
         cells = describe_rows(self.explorer.table, question, wanted)
         for cell, text in zip(cells, self.explorer.pictures.texts(wanted) or [], strict=False):
             cell["text"] = text
-        return answer({"from": start, "cells": cells})
+        return answer({"from": start, "total": len(order), "cells": cells})
 
     def locate(self, request: Request, split: str, id: str) -> Response:
-        """The row of a sample, and its position in the order of the question; its own split filter comes as `in`."""
-        samples = self.explorer.samples
-        known = samples.ids.get(split)
-        place = -1 if known is None else known.index(id).as_py()
-        if place < 0:
-            raise InputError(f"there is no sample '{id}' in split '{split}'")
-        row = samples.starts[split] + place
+        """Where a sample stands in the order of the question; its own split filter comes as `in`.
+
+        `before` counts the samples that fit and stand before it, also for one that does not fit (any more).
+        """
+        row = self.explorer.row_of(split, id)
         pairs = [(k, v) for k, v in request.query_params.multi_items() if k not in OWN and k != "split"]
         pairs += [("split", v) for v in request.query_params.getlist("in")]
-        found = (self.explorer.answers.order(ask(self.explorer.table, pairs)) == row).nonzero()[0]
-        return answer({"row": row, "position": int(found[0]) if len(found) else None})
+        position, before = self.explorer.answers.place(ask(self.explorer.table, pairs), row)
+        return answer({"row": row, "position": position, "before": before})
 
     def sample(self, request: Request) -> Response:
         row, shown = self.row(request), self.explorer.pictures
@@ -155,15 +156,20 @@ class Routes:
         made = export.to_fiftyone(found, rows, self.explorer.pictures, folder, name)
         return answer({"name": name, "samples": len(made)})
 
+    # Writing waits for the disk, and where another program writes too for that one: not where all others are answered.
     async def tag(self, request: Request) -> Response:
-        return answer(self.explorer.put_tag(self.row(request), await body(request)))
+        return answer(await run_in_threadpool(self.explorer.put_tag, self.row(request), await body(request)))
+
+    async def change_tag(self, request: Request) -> Response:
+        return answer(await run_in_threadpool(self.explorer.change_tag, await body(request)))
 
     def views(self) -> Response:
         return answer({"views": self.explorer.tags.views()})
 
     async def save_view(self, request: Request) -> Response:
         given = await body(request)
-        self.explorer.tags.save_view(str(given.get("name", "")), str(given.get("query", "")))
+        name, query = str(given.get("name", "")), str(given.get("query", ""))
+        await run_in_threadpool(self.explorer.tags.save_view, name, query)
         return answer({"views": self.explorer.tags.views()})
 
 

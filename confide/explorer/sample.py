@@ -68,6 +68,7 @@ def describe(table: Table, question: Question, row: int, logits: LogitsReader) -
         "suggested": _suggested(table, row),
         "tag": None if tag is None else tag.action,
         "new_label": new,
+        "new_value": None if tag is None else tag.new_label,
         "note": "" if tag is None else tag.note,
         "changed": "" if tag is None else tag.changed,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from functools import lru_cache
 from importlib import resources
 
@@ -14,7 +15,7 @@ from confide.explorer.layout import Layout
 from confide.explorer.opened import Explorer
 from confide.explorer.routes import Routes
 
-SCRIPTS = ("app", "compare", "dialogs", "dom", "drawer", "grid", "net", "rail", "state")
+SCRIPTS = ("app", "compare", "dialogs", "dom", "drawer", "grid", "net", "outbox", "rail", "state", "tagging")
 ASSETS = {
     "index.html": "text/html; charset=utf-8",
     "explorer.css": "text/css; charset=utf-8",
@@ -38,6 +39,7 @@ def create_app(layout: Layout, host: str = "127.0.0.1", token: str | None = None
     app.add_api_route("/assets/{name}", asset, methods=["GET"], response_model=None)
     app.add_exception_handler(InputError, refused)
     app.add_exception_handler(MissingExtra, refused)
+    app.add_exception_handler(sqlite3.Error, refused)
     return Guard(app, host, token, explorer)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from confide.core.door import InputError
 
 ACTIONS = ("relabel", "drop", "keep")
 LONGEST_NOTE = 10_000
+FIELDS = "split, id, action, new_label, note, changed"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tags (
     split TEXT NOT NULL, id TEXT NOT NULL, action TEXT, new_label INTEGER, note TEXT NOT NULL DEFAULT '',
@@ -64,63 +68,72 @@ class Tags:
         self._connection = connection
         return connection
 
+    def _known(self) -> sqlite3.Connection | None:
+        """The connection, if there is a file by now: another explorer may have made it."""
+        if self._connection is None and not self.path.exists():
+            return None
+        try:
+            return self._open()
+        except InputError:
+            return None  # what came there since the start can be no tags file: said to who writes, the rest is shown
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One change as a whole; what the disk or another program refuses becomes one line."""
+        with self._lock:
+            connection = self._open()
+            try:
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield connection
+            except sqlite3.Error as error:
+                raise InputError(f"{self.path} must be writable, but: {error}; {_advice(error)}") from None
+
     def all(self) -> list[Tag]:
         """Every tag, oldest first."""
-        if self._connection is None:
-            return []
         with self._lock:
-            rows = self._connection.execute(
-                "SELECT split, id, action, new_label, note, changed FROM tags ORDER BY changed, split, id"
-            ).fetchall()
+            connection = self._known()
+            if connection is None:
+                return []
+            rows = connection.execute(f"SELECT {FIELDS} FROM tags ORDER BY changed, split, id").fetchall()
         return [Tag(*row) for row in rows]
 
     def get(self, split: str, sample: str) -> Tag | None:
         """The tag of a sample."""
-        if self._connection is None:
-            return None
         with self._lock:
-            row = self._connection.execute(
-                "SELECT split, id, action, new_label, note, changed FROM tags WHERE split = ? AND id = ?",
-                (split, sample),
-            ).fetchone()
-        return None if row is None else Tag(*row)
+            connection = self._known()
+            return None if connection is None else _read(connection, split, sample)
 
     def put(self, tag: Tag) -> Tag:
         """Write a tag; one without action and note is removed."""
-        if tag.action is not None and tag.action not in ACTIONS:
-            raise InputError(f"action must be one of {', '.join(ACTIONS)}, got {tag.action!r}")
-        if tag.new_label is not None and tag.action != "relabel":
-            raise InputError("new_label must come with the action 'relabel'")
-        if len(tag.note) > LONGEST_NOTE:
-            raise InputError(f"a note must have at most {LONGEST_NOTE:,} letters, got {len(tag.note):,}")
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        with self._lock, self._open() as connection:
-            if tag.kind is None:
-                connection.execute("DELETE FROM tags WHERE split = ? AND id = ?", (tag.split, tag.id))
-            else:
-                connection.execute(
-                    "INSERT OR REPLACE INTO tags (split, id, action, new_label, note, changed) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (tag.split, tag.id, tag.action, tag.new_label, tag.note, now),
-                )
-        return Tag(tag.split, tag.id, tag.action, tag.new_label, tag.note, now)
+        with self._writing() as connection:
+            return _write(connection, tag)
+
+    def change(self, split: str, sample: str, given: Mapping[str, Any]) -> Tag:
+        """Write only what is given of action, new_label and note, beside what is kept; another's note stays."""
+        with self._writing() as connection:
+            kept = _read(connection, split, sample) or Tag(split, sample)
+            tag = replace(kept, **given)
+            if "new_label" not in given and tag.action != "relabel":
+                tag = replace(tag, new_label=None)
+            return _write(connection, tag)
 
     def views(self) -> list[tuple[str, str]]:
         """Saved views as (name, query), by name."""
-        if self._connection is None:
-            return []
         with self._lock:
-            return [tuple(row) for row in self._connection.execute("SELECT name, query FROM views ORDER BY name")]
+            connection = self._known()
+            if connection is None:
+                return []
+            return [tuple(row) for row in connection.execute("SELECT name, query FROM views ORDER BY name")]
 
     def save_view(self, name: str, query: str) -> None:
         """Keep a view under a name; an empty query removes it."""
         name = name.strip()
         if not name or len(name) > 200 or len(query) > LONGEST_NOTE:
             raise InputError("a view must have a name of 1 to 200 letters and a query of at most 10,000")
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        with self._lock, self._open() as connection:
+        with self._writing() as connection:
             if query:
-                connection.execute("INSERT OR REPLACE INTO views VALUES (?, ?, ?)", (name, query, now))
+                connection.execute("INSERT OR REPLACE INTO views VALUES (?, ?, ?)", (name, query, _now()))
             else:
                 connection.execute("DELETE FROM views WHERE name = ?", (name,))
 
@@ -129,3 +142,39 @@ class Tags:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _read(connection: sqlite3.Connection, split: str, sample: str) -> Tag | None:
+    sql = f"SELECT {FIELDS} FROM tags WHERE split = ? AND id = ?"
+    row = connection.execute(sql, (split, sample)).fetchone()
+    return None if row is None else Tag(*row)
+
+
+def _write(connection: sqlite3.Connection, tag: Tag) -> Tag:
+    if tag.action is not None and tag.action not in ACTIONS:
+        raise InputError(f"action must be one of {', '.join(ACTIONS)}, got {tag.action!r}")
+    if tag.new_label is not None and tag.action != "relabel":
+        raise InputError("new_label must come with the action 'relabel'")
+    if len(tag.note) > LONGEST_NOTE:
+        raise InputError(f"a note must have at most {LONGEST_NOTE:,} letters, got {len(tag.note):,}")
+    tag = replace(tag, changed=_now())
+    if tag.kind is None:
+        connection.execute("DELETE FROM tags WHERE split = ? AND id = ?", (tag.split, tag.id))
+    else:
+        values = (tag.split, tag.id, tag.action, tag.new_label, tag.note, tag.changed)
+        connection.execute(f"INSERT OR REPLACE INTO tags ({FIELDS}) VALUES (?, ?, ?, ?, ?, ?)", values)
+    return tag
+
+
+def _advice(error: sqlite3.Error) -> str:
+    """What to do, by what SQLite says."""
+    words = str(error)
+    if "locked" in words:
+        return "another program is writing it: end that one, or try again"
+    if "full" in words:
+        return "make room on the disk"
+    return "make the folder writable"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import os
+import random
 import shutil
 import threading
 import time
@@ -20,12 +23,16 @@ from confide import calibrators
 from confide.core import files
 from confide.core.predictions import Predictions
 from confide.core.records import Features, Scores
+from confide.explorer.tags import Tag, Tags
 from confide.training import SampleHistory
 
 CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
 SIZES = {"train": 60, "val": 40, "test": 80}
 MODELS = ("plain", "other-loss")
 EPOCHS = 4
+CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+LAG = os.environ.get("EXPLORER_LAG", "")
+"""Seconds as LOW..HIGH: every answer but pictures comes so much later, at random; the tests must pass all the same."""
 
 
 def make_run(folder: Path, sizes: dict[str, int] = SIZES, title: str = "small") -> Path:
@@ -114,8 +121,8 @@ def run_folder(made_run: Path, tmp_path: Path) -> Path:
 class Client:
     """Requests to a server in a thread, with any header and any path."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, lag: Lag) -> None:
+        self.port, self.lag = port, lag
 
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -147,6 +154,28 @@ class Client:
         return json.loads(content)
 
 
+class Lag:
+    """A far or busy server: `late` gives the seconds before and after the answer is made, by method and route."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.late: dict[str, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        route = scope.get("path", "").removeprefix("/api/")
+        before, after = self.late.get(f"{scope.get('method')} {route}", self.late.get(route, (0.0, 0.0)))
+        if LAG and scope.get("path", "").startswith("/api/") and route != "picture":
+            before += random.uniform(*map(float, LAG.split("..")))
+        await asyncio.sleep(before)
+
+        async def slowly(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                await asyncio.sleep(after)
+            await send(message)
+
+        await self.app(scope, receive, slowly)
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Client]]:
     """Starts a server for a layout on a free port, in a thread; all are stopped at the end."""
@@ -161,15 +190,18 @@ def serve() -> Iterator[Callable[..., Client]]:
 
     def start(path: Path, *, host: str = "127.0.0.1", token: str | None = None, **options: Any) -> Client:
         app = create_app(open_layout(path, **options), host, token)
+        lag = Lag(app)
         listening = bind("127.0.0.1", 0)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(lag, log_level="error", access_log=False, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started:
             time.sleep(0.01)
         running.append((server, thread, app))
-        return Client(listening.getsockname()[1])
+        start.explorers.append(app.explorer)  # type: ignore[attr-defined]
+        return Client(listening.getsockname()[1], lag)
 
+    start.explorers = []  # type: ignore[attr-defined]
     yield start
     for server, thread, app in running:
         server.should_exit = True
@@ -180,3 +212,82 @@ def serve() -> Iterator[Callable[..., Client]]:
 @pytest.fixture
 def client(serve: Callable[..., Client], run_folder: Path) -> Client:
     return serve(run_folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with api.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def look(browser: Any, serve: Any) -> Iterator[Callable[..., Any]]:
+    """Opens a page of a server; complaints and foreign requests are kept, and must be none at the end."""
+    del serve  # its servers must outlive the pages
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_at(client: Any, query: str = "", width: int = 1440, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        home = f"http://127.0.0.1:{client.port}"
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: complaints.append(str(e)))
+        page.on("dialog", lambda d: (complaints.append(f"dialog {d.type} {d.message}"), d.accept()))
+        page.on(
+            "request", lambda r: complaints.append(r.url) if not r.url.startswith((home, "data:", "blob:")) else None
+        )
+        page.goto(f"{home}/{query}")
+        page.wait_for_selector(
+            "#cells li:not(.sk):not([hidden]) button[data-row], #nothing:not([hidden])", state="attached"
+        )
+        page.complaints = complaints
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def count(page: Any) -> int:
+    """How many samples the page says fit."""
+    return int(page.locator("#count").inner_text().split()[0].replace(",", ""))
+
+
+def wait_for_count(page: Any, wanted: int) -> None:
+    """Until the page says that so many samples fit."""
+    page.wait_for_function(f"() => document.getElementById('count').textContent.startsWith('{wanted:,} ')")
+
+
+def wait_for_tags(page: Any, place: Path, wanted: list[tuple[str | None, int | None, str]]) -> None:
+    """Until the tags are these (action, new label, note); what they are after twenty seconds is shown."""
+    _wait(
+        page,
+        place,
+        sorted(wanted, key=str),
+        lambda all: sorted(((t.action, t.new_label, t.note) for t in all), key=str),
+    )
+
+
+def wait_for_actions(page: Any, place: Path, wanted: dict[str, str | None]) -> None:
+    """Until the tags are these actions by id."""
+    _wait(page, place, wanted, lambda all: {t.id: t.action for t in all})
+
+
+def _wait(page: Any, place: Path, wanted: Any, read: Callable[[list[Tag]], Any]) -> None:
+    for _ in range(200):
+        tags = Tags(place if place.suffix == ".sqlite" else place / "tags.sqlite")
+        kept = read(tags.all())
+        tags.close()
+        if kept == wanted:
+            return
+        page.wait_for_timeout(100)
+    assert kept == wanted

@@ -3,80 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from confide.core.records import Scores
-from confide.explorer.tags import Tags
+from tests.explorer.conftest import count, wait_for_count, wait_for_tags
 
 pytestmark = pytest.mark.slow
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with api.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def look(browser: Any, serve: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a page of a server; complaints and foreign requests are kept, and must be none at the end."""
-    del serve  # its servers must outlive the pages
-    contexts: list[Any] = []
-    complaints: list[str] = []
-
-    def open_at(client: Any, query: str = "", width: int = 1440, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        home = f"http://127.0.0.1:{client.port}"
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: complaints.append(str(e)))
-        page.on("dialog", lambda d: complaints.append(d.message))
-        page.on(
-            "request", lambda r: complaints.append(r.url) if not r.url.startswith((home, "data:", "blob:")) else None
-        )
-        page.goto(f"{home}/{query}")
-        page.wait_for_selector(
-            "#cells li:not(.sk):not([hidden]) button[data-row], #nothing:not([hidden])", state="attached"
-        )
-        page.complaints = complaints
-        return page
-
-    yield open_at
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def count(page: Any) -> int:
-    return int(page.locator("#count").inner_text().split()[0].replace(",", ""))
-
-
-def wait_for_count(page: Any, wanted: int) -> None:
-    page.wait_for_function(f"() => document.getElementById('count').textContent.startsWith('{wanted:,} ')")
-
-
-def wait_for_tags(page: Any, run_folder: Path, wanted: list[tuple[str | None, int | None, str]]) -> None:
-    """Until the file of tags holds these (action, new label, note); what it holds after ten seconds is shown."""
-    for _ in range(100):
-        kept = sorted(((t.action, t.new_label, t.note) for t in Tags(run_folder / "tags.sqlite").all()), key=str)
-        if kept == sorted(wanted, key=str):
-            return
-        page.wait_for_timeout(100)
-    assert kept == sorted(wanted, key=str)
 
 
 @pytest.mark.parametrize("width", [375, 768, 1440])
@@ -170,53 +104,6 @@ def test_the_drawer_shows_everything_and_the_keys_tag(look, client, run_folder):
     page.locator("body").click(position={"x": 700, "y": 120})
     page.reload()
     page.wait_for_selector("#cells li:not([hidden]) u:not(:empty)")
-
-
-def slowly(page: Any, seconds: float) -> None:
-    """Answers come late, as from a far or busy server."""
-    page.route("**/api/**", lambda route: (page.wait_for_timeout(1000 * seconds), route.continue_()))
-
-
-def test_a_note_stays_with_its_sample_when_the_next_is_opened_at_once(look, client, run_folder):
-    page = look(client, "?split=test&sort=confidence")
-    page.locator("#cells li:not([hidden]) button[data-row]").first.click()
-    page.wait_for_selector("#drawer .neigh li")
-    first = page.locator("#drawer h2").inner_text()
-    page.keyboard.press("n")
-    page.keyboard.type("blurred")
-    page.get_by_role("button", name="Next sample").click()
-    page.wait_for_function("() => document.querySelector('.pos').textContent.startsWith('2 of')")
-    wait_for_tags(page, run_folder, [(None, None, "blurred")])
-    page.get_by_role("button", name="Previous sample").click()
-    page.wait_for_function(f"() => document.querySelector('#drawer h2').textContent === '{first}'")
-    assert page.locator("#note").input_value() == "blurred"
-
-
-def test_a_note_is_kept_when_the_page_is_left_at_once(look, client, run_folder):
-    page = look(client, "?split=test&sample=test%2Ftest-017")
-    page.wait_for_selector("#drawer .neigh li")
-    page.keyboard.press("n")
-    page.keyboard.type("unsure")
-    page.goto("about:blank")
-    wait_for_tags(page, run_folder, [(None, None, "unsure")])
-    page.complaints[:] = [c for c in page.complaints if c != "about:blank"]
-
-
-def test_quick_keys_each_reach_the_sample_they_were_meant_for(look, client, run_folder):
-    page = look(client, "?split=test&sort=confidence")
-    page.locator("#cells li:not([hidden]) button[data-row]").first.click()
-    page.wait_for_selector("#drawer .neigh li")
-    slowly(page, 0.15)
-    page.keyboard.press("d")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("k")
-    page.wait_for_function("() => document.querySelector('.pos').textContent.startsWith('2 of')")
-    page.wait_for_selector("#drawer [data-tag=keep][aria-pressed=true]")
-    page.keyboard.press("n")
-    page.keyboard.type("twice")
-    page.locator("#drawer [data-tag=drop]").click()
-    wait_for_tags(page, run_folder, [("drop", None, ""), ("drop", None, "twice")])
-    page.unroute_all(behavior="wait")
 
 
 def test_the_open_sample_stands_in_the_address(look, client):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -184,4 +185,119 @@ def test_a_killed_explorer_loses_no_answered_tag(run_folder):
     started.communicate(timeout=30)
     tags = Tags(run_folder / "tags.sqlite")
     assert len(tags.all()) == 25
+    tags.close()
+
+
+def test_what_is_not_named_stays_as_it_is(client, run_folder):
+    client.put(f"tag?row={row_of(client, 'test-005')}", {"action": "relabel", "new_label": 2, "note": "odd"})
+    steps = [
+        ({"note": "odder"}, ("relabel", 2, "odder")),
+        ({"action": "drop"}, ("drop", None, "odder")),
+        ({"action": None}, (None, None, "odder")),
+        ({"action": "relabel", "new_label": 1}, ("relabel", 1, "odder")),
+    ]
+    for given, wanted in steps:
+        saved = change(client, {"split": "test", "id": "test-005", **given})
+        assert (saved["tag"], saved["new_value"], saved["note"]) == wanted
+    change(client, {"split": "test", "id": "test-005", "action": None, "note": ""})
+    tags = Tags(run_folder / "tags.sqlite")
+    assert tags.all() == []
+    tags.close()
+
+
+def change(client, body):
+    status, _, content = client.send("PATCH", "/api/tag", body, {"X-Confide": "1"})
+    assert status == 200, content
+    return json.loads(content)
+
+
+def test_a_change_names_its_sample_not_a_row(client):
+    # A page that comes back to a restarted explorer may know other rows.
+    status, _, content = client.send("PATCH", "/api/tag", {"split": "test", "id": "gone"}, {"X-Confide": "1"})
+    assert (status, json.loads(content)["error"]) == (400, "there is no sample 'gone' in split 'test'")
+
+
+def test_others_are_answered_while_a_tag_waits_for_another_program(client, run_folder):
+    client.put("tag?row=0", {"action": "drop"})
+    other = sqlite3.connect(run_folder / "tags.sqlite", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.put, "tag?row=1", {"action": "keep"})
+        for _ in range(5):
+            assert client.get("alive") == {"alive": True}
+        assert not waiting.done()
+        other.execute("COMMIT")
+        assert waiting.result()["tag"] == "keep"
+    other.close()
+
+
+def test_a_file_that_another_program_keeps_is_one_line(tmp_path):
+    tags = Tags(tmp_path / "tags.sqlite")
+    tags.put(Tag("test", "a", "drop"))
+    tags._open().execute("PRAGMA busy_timeout = 50")
+    other = sqlite3.connect(tmp_path / "tags.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(InputError, match="must be writable, but: database is locked; another program is writing it"):
+        tags.put(Tag("test", "b", "drop"))
+    other.execute("COMMIT")
+    other.close()
+    tags.put(Tag("test", "b", "drop"))
+    assert len(tags.all()) == 2
+    tags.close()
+
+
+def test_a_full_disk_is_one_line_and_what_was_there_stays(client, serve, run_folder):
+    client.put("tag?row=0", {"action": "drop"})
+    tags = serve.explorers[-1].tags
+    pages = tags._open().execute("PRAGMA page_count").fetchone()[0]
+    tags._open().execute(f"PRAGMA max_page_count = {pages}")  # as a disk without room
+    body = {"action": "drop", "note": "x" * 9000}
+    status, _, content = client.send("PUT", "/api/tag?row=1", body, {"X-Confide": "1"})
+    line = json.loads(content)["error"]
+    assert status == 400
+    assert line.endswith("must be writable, but: database or disk is full; make room on the disk")
+    assert client.get("find", tag="any")["count"] == 1
+    tags._open().execute("PRAGMA max_page_count = 100000")
+    assert client.put("tag?row=1", body)["tag"] == "drop"
+
+
+def test_an_order_found_while_a_tag_came_is_not_taken_for_the_new_one(client, serve, monkeypatch):
+    answers = serve.explorers[-1].answers
+    spread = answers._spread
+
+    def tag_meanwhile(*given):
+        monkeypatch.setattr(answers, "_spread", spread)
+        client.put("tag?row=0", {"action": "drop"})
+        return spread(*given)
+
+    client.get("find", tag="drop")
+    monkeypatch.setattr(answers, "_spread", tag_meanwhile)
+    client.get("find", tag="none")
+    assert client.get("rows", **{"tag": "none", "from": 0, "count": 1})["total"] == 179
+    assert client.get("find", tag="none")["count"] == 179
+
+
+@pytest.mark.slow
+def test_two_explorers_of_one_run_lose_no_tag_of_the_other(run_folder):
+    first, second = start(run_folder), start(run_folder)
+
+    def tag(port: int, rows: range, body: dict[str, str]) -> list[int]:
+        found = []
+        for row in rows:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            sample = json.dumps({"split": "test", "id": f"test-{row:03d}", **body})
+            connection.request("PATCH", "/api/tag", sample, {"X-Confide": "1"})
+            found.append(connection.getresponse().status)
+            connection.close()
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(tag, first[1], range(40), {"action": "drop"})
+        two = pool.submit(tag, second[1], range(40), {"note": "blurred"})
+        assert one.result() + two.result() == [200] * 80
+    for started, _ in (first, second):
+        started.kill()
+        started.communicate(timeout=30)
+    tags = Tags(run_folder / "tags.sqlite")
+    assert [(t.action, t.note) for t in tags.all()] == [("drop", "blurred")] * 40
     tags.close()

@@ -5,6 +5,7 @@ import * as dialogs from "./dialogs.js";
 import * as drawer from "./drawer.js";
 import { Grid } from "./grid.js";
 import * as net from "./net.js";
+import * as outbox from "./outbox.js";
 import * as rail from "./rail.js";
 import * as state from "./state.js";
 
@@ -19,13 +20,17 @@ async function start() {
   grid = new Grid(open);
   grid.onRows = footer;
   grid.onError = complain;
-  drawer.prepare(about, grid);
+  grid.onStale = tagsChanged;
+  grid.walk = (by) => drawer.isOpen() && (drawer.step(by), true);
+  drawer.prepare(about, grid, complain);
   chrome();
   state.watch(changed);
   document.addEventListener("columns", () => refresh(true));
-  document.addEventListener("tagged", () => refresh(true));
-  net.on("lost", lost);
-  net.on("found", () => { notice("lost", null); refresh(true); });
+  document.addEventListener("tagged", tagsChanged);
+  document.addEventListener("unsaved", unsaved);
+  net.on("lost", () => { lost(); unsaved(); });
+  net.on("found", () => { notice("lost", null); unsaved(); refresh(true); });
+  addEventListener("pageshow", (e) => { if (e.persisted) refresh(true); }); // come back to: others may have tagged
   settleKind().catch(complain);
   await refresh();
   await openFromAddress();
@@ -41,7 +46,7 @@ async function settleKind() {
   grid.kind = about.kind === "image" || about.kind === "text" ? about.kind : "none";
   notices();
   if (grid.kind === "image") grid.render(); else grid.show(grid.count, true);
-  if (about.named !== named) refresh(true); // the dataset brought the names of the classes
+  if (about.named !== named) { drawer.forgetNames(); grid.query = null; await refresh(true); drawer.reload(); } // the dataset brought the names of the classes
 }
 
 function chrome() {
@@ -56,7 +61,7 @@ function chrome() {
   $("compare").hidden = models.length < 2;
   $("compare").addEventListener("click", () => state.set({ view: state.one("view") === "compare" ? null : "compare" }));
   $("save").addEventListener("click", dialogs.save);
-  $("export").addEventListener("click", () => dialogs.exported(about, found.count, tagged));
+  $("export").addEventListener("click", () => found && dialogs.exported(about, found.count, tagged));
   $("filters").addEventListener("click", () => { const on = $("rail").classList.toggle("shown"); $("filters").setAttribute("aria-expanded", String(on)); });
   picks();
 }
@@ -80,16 +85,35 @@ function sorts() {
   grid.sort = now.replace("-", "");
 }
 
-let tagged = 0;
+let tagged = 0, asking = false, dirty = false;
 async function refresh(keepPlace) {
+  // Whether its answer was shown: not if something newer was asked meanwhile.
   const mine = ++asked;
   abort && abort.abort();
   abort = new AbortController();
+  asking = true; dirty = false;
   try {
-    const answer = await net.get("find", state.query(["view", "sample"], rail.openColumns()), abort.signal);
-    if (mine !== asked) return;
+    const query = state.query(), answer = await net.get("find", state.query(["view", "sample"], rail.openColumns()), abort.signal);
+    if (mine !== asked) return false;
     found = answer;
-  } catch (error) { if (mine === asked && error.name !== "AbortError") complain(error); return; }
+    keepPlace = keepPlace && grid.query === query;
+    show(keepPlace);
+  } catch (error) {
+    if (mine === asked && error.name !== "AbortError") { asking = false; complain(error); }
+    return false;
+  }
+  asking = false;
+  drawer.relocate(!keepPlace).catch(complain);
+  if (dirty) refresh(true);
+  return true;
+}
+
+function tagsChanged() {
+  // Quick tags share one question; one that is on its way is not given up for the next, else none would be answered.
+  if (asking) dirty = true; else refresh(true);
+}
+
+function show(keepPlace) {
   notice("error", null);
   columns = Object.fromEntries(found.columns.map((c) => [c.key, c]));
   tagged = found.tagged;
@@ -99,10 +123,13 @@ async function refresh(keepPlace) {
   $("export").textContent = `Export ${whole(found.count)}`;
   const on = state.filters().filter(([key]) => key !== "split").length;
   $("filters").textContent = on ? `Filters, ${on} on` : "Filters";
+  const chipped = [$("chips"), $("nothing"), $("grid")].find((box) => box.contains(document.activeElement));
+  const place = [...$("chips").children].indexOf(document.activeElement);
   chips();
   rail.show(about, columns, found);
   nothing();
-  if (!keepPlace || grid.count !== found.count) grid.show(found.count, keepPlace);
+  if (!keepPlace || grid.count !== found.count || state.values("tag").length) grid.show(found.count, keepPlace);
+  if (chipped && (document.activeElement === document.body || !document.activeElement.checkVisibility())) ($("chips").children[Math.min(Math.max(place, 0), $("chips").children.length - 1)] || $("count")).focus();
 }
 
 function chipWords(key, value) {
@@ -151,7 +178,7 @@ function footer(first, last, rows) {
 
 function changed(keys) {
   if (keys.length === 1 && keys[0] === "sample") return;
-  if (keys.some((k) => !["view", "sample"].includes(k))) refresh().then(() => { if (drawer.isOpen()) openFromAddress(); });
+  if (keys.some((k) => !["view", "sample"].includes(k))) refresh().then((shown) => { if (shown && keys.some((k) => ["model", "stage"].includes(k))) drawer.reload(); });
   view();
 }
 
@@ -161,13 +188,13 @@ function view() {
   $("mainv").hidden = comparing;
   $("compare").textContent = comparing ? "Samples" : "Compare";
   $("model-pick").hidden = comparing || !Object.keys(about.models).length;
-  if (comparing) compare.show(about, async (row) => { state.set({ view: null }); await drawer.show(row, null); });
+  if (comparing) compare.show(about, (row) => { state.set({ view: null }); drawer.show(row, null); });
   else grid.resize();
 }
 
-async function open(position) {
-  const cell = await grid.cellAt(position);
-  if (cell) await drawer.show(cell.row, position).catch(complain);
+function open(position, row) {
+  // What was seen and clicked, whatever stands there by now.
+  if (row !== undefined) drawer.show(+row, position); else drawer.open(position);
 }
 
 async function openFromAddress() {
@@ -177,12 +204,13 @@ async function openFromAddress() {
   const more = [["split", split], ["id", rest.join("/")], ...state.values("split").map((s) => ["in", s])];
   try {
     const place = await net.get("locate", state.query(["view", "sample", "split"], more));
-    await drawer.show(place.row, place.position);
+    if (!drawer.isOpen()) await drawer.show(place.row, place.position); // unless one was opened meanwhile
   } catch (error) { complain(error); }
 }
 
 function notice(key, node) {
   const old = document.querySelector(`[data-notice="${key}"]`);
+  if (old && old.contains(document.activeElement)) $("count").focus();
   if (!node) { if (old) old.remove(); return; }
   node.dataset.notice = key;
   if (old) old.replaceWith(node); else $("notices").append(node);
@@ -199,6 +227,8 @@ function complain(error) {
   const start_again = el("button", { type: "button", class: "lnk", onclick: () => state.open("") }, "Show everything");
   notice("error", el("p", {}, el("span", { class: "pr" }, error.message), " ", start_again));
 }
+
+const unsaved = () => notice("unsaved", outbox.notice());
 
 function lost() {
   const at = net.lastSaved(), words = at ? ` Tags up to ${at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })} are saved.` : "";

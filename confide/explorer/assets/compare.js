@@ -12,10 +12,13 @@ export async function show(about, openRow) {
   if (!second || second === first) second = models.find((m) => m !== first);
   const stage = state.one("stage") || about.models[first].at(-1);
   const query = state.query(["view", "sample", "with", "cells", "disagree", "sort"], [["with", second], ...chosen.map((c) => ["cell", c])]);
-  let found;
-  try { found = await get("compare", query); } catch (error) { box.replaceChildren(head(about, first, second, stage, null), el("div", { class: "empty" }, el("h3", {}, "Nothing to compare"), el("p", {}, error.message))); return; }
+  let found = null, failure = null;
+  try { found = await get("compare", query); } catch (error) { failure = error; }
   if (mine !== asked) return;
-  box.replaceChildren(head(about, first, second, stage, found), el("div", { class: "cmpg" }, matrix(about, first, second, found, openRow), scatter(first, second, found), pairs(about, found, openRow)));
+  const used = box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  const rest = found ? el("div", { class: "cmpg" }, matrix(about, first, second, found, openRow), scatter(first, second, found), pairs(about, found, openRow)) : el("div", { class: "empty" }, el("h3", {}, "Nothing to compare"), el("p", {}, failure.message));
+  box.replaceChildren(head(about, first, second, stage, found), rest);
+  if (used) ([...box.querySelectorAll("button, select")].find((b) => b.getAttribute("aria-label") === used) || $("hc")).focus({ preventScroll: true });
 }
 
 function head(about, first, second, stage, found) {
@@ -28,7 +31,7 @@ function head(about, first, second, stage, found) {
 }
 
 function matrix(about, first, second, found, openRow) {
-  const cell = (name, words) => el("td", {}, el("button", { type: "button", "aria-pressed": String(chosen.includes(name)), "aria-label": `${words}: ${whole(found.cells[name])} samples`, onclick: () => { chosen = chosen.includes(name) ? chosen.filter((c) => c !== name) : [...chosen, name]; show(about, openRow).then(() => { const again = [...document.querySelectorAll(".mx button")].find((b) => b.getAttribute("aria-label").startsWith(words)); if (again) again.focus(); }); } }, whole(found.cells[name])));
+  const cell = (name, words) => el("td", {}, el("button", { type: "button", "aria-pressed": String(chosen.includes(name)), "aria-label": `${words}: ${whole(found.cells[name])} samples`, onclick: () => { chosen = chosen.includes(name) ? chosen.filter((c) => c !== name) : [...chosen, name]; show(about, openRow); } }, whole(found.cells[name])));
   const row = (title, names, words) => el("tr", {}, el("th", { scope: "row" }, ...title), cell(names[0], words[0]), cell(names[1], words[1]));
   const difference = found.cells.wr - found.cells.rw, better = difference > 0 ? second : first;
   let words = "Both have the same number right.";

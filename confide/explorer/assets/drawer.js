@@ -1,86 +1,182 @@
 // The drawer: one sample, its tags first.
 import { $, dataTable, el, missing, number, percent, shown, svg, when, whole } from "./dom.js";
-import { get, put } from "./net.js";
+import { get } from "./net.js";
+import * as outbox from "./outbox.js";
 import { looks } from "./rail.js";
 import * as state from "./state.js";
+import * as tagging from "./tagging.js";
 
 const KEYS = { r: "relabel", d: "drop", k: "keep" };
 const SHOWN = ["difficulty", "confidence", "trust", "loss"];
-let about, grid, now = null, asked = 0, classes = null;
-let moving = Promise.resolve(); // until the sample that was asked for last is shown
-let sending = Promise.resolve(); // changes go one after another: each starts from what the one before left
-let unsent = null; // a note still being typed
+let about, grid, complain, classes = null;
+let now = null; // the sample that is shown
+let target = null; // the sample that was asked for last: keys mean it, also while its answer is on the way
+let letters = null; // typed for the note of a sample that is not shown yet
 
-export function prepare(known, theGrid) {
-  about = known; grid = theGrid;
+export function prepare(known, theGrid, complains) {
+  about = known; grid = theGrid; complain = complains;
+  addEventListener("pagehide", tagging.sendNote);
+  outbox.prepare(() => { document.dispatchEvent(new CustomEvent("unsaved")); if (now) tagging.update(now); }, tagged);
   document.addEventListener("keydown", (e) => {
-    if (!now || e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (!target || e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (letters !== null && hear(e)) return;
     const key = e.key.toLowerCase();
-    if (KEYS[key]) { e.preventDefault(); moving.then(() => now && act(now, KEYS[key])); }
-    else if (key === "n") { e.preventDefault(); const note = $("note"); note.hidden = false; note.focus(); }
+    if (KEYS[key]) { e.preventDefault(); tagging.act(target, KEYS[key]); }
+    else if (key === "n") { e.preventDefault(); if (target === now) tagging.writeNote(); else letters = ""; }
     else if (e.key === "Escape") close();
-    else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#cells")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }
+    else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#grid")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }
   });
-  addEventListener("pagehide", sendNote);
+  $("drawer").addEventListener("focusin", (e) => { if (e.target.id === "note" && now) { target = now; letters = null; } }); // who writes stays here
 }
 
-export const isOpen = () => now !== null;
+function hear(event) {
+  // The letters of a note are no tags, also before there is a place to write them.
+  if (event.key === "Backspace") letters = letters.slice(0, -1);
+  else if (event.key === "Enter") letters += "\n";
+  else if (event.key.length === 1) letters += event.key;
+  else return false;
+  event.preventDefault();
+  return true;
+}
+
+function tagged(held, kind) {
+  grid.retag(held.row, kind);
+  document.dispatchEvent(new CustomEvent("tagged"));
+}
+
+export const isOpen = () => target !== null;
+export const forgetNames = () => { classes = null; };
 
 export function close() {
-  const at = grid.current;
-  now = null; asked++;
+  tagging.sendNote();
+  now = target = letters = null;
   $("drawer").hidden = true;
   document.querySelector(".mainv").classList.remove("open");
   grid.select(-1);
   state.set({ sample: null });
-  const node = grid.cells.get(at);
-  if (node) node.button.focus({ preventScroll: true });
+  grid.focusHere();
 }
 
-export async function step(by) {
-  const next = grid.current + by;
-  if (grid.current < 0 || next < 0 || next >= grid.count) return;
-  const cell = await grid.cellAt(next);
-  if (cell) await show(cell.row, next);
+const once = (f) => { let kept = null; return () => (kept ??= f().catch((error) => { kept = null; throw error; })); };
+
+function move(find) {
+  // Keys that follow are for this sample at once, wherever its answer is.
+  tagging.sendNote();
+  const held = { born: outbox.count(), row: null, sample: null };
+  held.place = once(async () => {
+    Object.assign(held, await find());
+    if (target === held && held.inside) grid.follow(held.before);
+    return held;
+  });
+  held.ready = once(async () => {
+    await held.place();
+    await outbox.before(held); // a sample come back to shows what was just said of it
+    held.query = state.query(["view", "sample", "sort"], [["row", held.row]]);
+    held.sample = await get("sample", held.query);
+    return held.sample;
+  });
+  target = held;
+  letters = null;
+  return draw(held).catch((error) => { if (target === held) { target = now; letters = null; } complain(error); });
 }
 
 export function show(row, position) {
-  const shown = draw(row, position);
-  moving = shown.catch(() => {});
-  return shown;
+  const inside = position !== null && position !== undefined;
+  return move(async () => ({ row, before: inside ? position : null, inside, generation: grid.generation }));
 }
 
-async function draw(row, position) {
-  const mine = ++asked, drawer = $("drawer");
-  const query = state.query(["view", "sample", "sort"], [["row", row]]);
-  sendNote();
-  await sending; // a sample come back to shows what was just said of it
-  const [sample, list] = await Promise.all([get("sample", query), classList()]);
-  if (mine !== asked) return;
-  now = { row, sample };
+export function open(position) {
+  // A place of the grid whose row may not be known yet.
+  return move(() => find(() => position));
+}
+
+export function step(by) {
+  const from = target;
+  if (!from || from.before === null || (from === now && from.generation === grid.generation && beside(from, by) === null)) return;
+  move(async () => {
+    await from.place();
+    const found = await find(async () => {
+      if (from.generation !== grid.generation) await locate(from);
+      return beside(from, by);
+    });
+    return found || { row: from.row, before: from.before, inside: from.inside, generation: from.generation };
+  });
+}
+
+function beside(from, by) {
+  // One that fits the filters no more has left a gap: the next one stands in its place.
+  const base = by > 0 && !from.inside ? from.before - 1 : from.before, next = Math.max(0, Math.min(grid.count - 1, base + by));
+  return (by > 0 ? next > base : next < base) ? next : null;
+}
+
+async function find(position) {
+  // The row at a place; where the grid is drawn anew meanwhile, the place in the new one.
+  for (let k = 0; k < 200; k++) {
+    const at = await position(), { generation } = grid;
+    if (at === null) return null;
+    const cell = await grid.cellAt(at);
+    if (cell && generation === grid.generation) return { row: cell.row, before: at, inside: true, generation };
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  throw new Error("The grid did not come; try again.");
+}
+
+async function locate(held) {
+  const { generation } = grid, { split, id } = await held.ready();
+  const more = [["split", split], ["id", id], ...state.values("split").map((s) => ["in", s])];
+  const found = await get("locate", state.query(["view", "sample", "split"], more));
+  Object.assign(held, { before: found.before, inside: found.position !== null, generation });
+}
+
+export async function relocate(reveal) {
+  // The grid was drawn anew: where does the open sample stand now?
+  const held = now;
+  if (!held || held.generation === grid.generation || held.before === null) return;
+  await locate(held);
+  if (now !== held) return;
+  const old = $("drawer").querySelector("header"), fresh = header(held);
+  old.querySelector(".pos").replaceWith(fresh.querySelector(".pos"));
+  old.querySelectorAll("button").forEach((b, k) => { b.disabled = fresh.querySelectorAll("button")[k].disabled; });
+  if (target === held) grid.select(held.inside ? held.before : -1, reveal);
+  state.set({ sample: `${held.sample.split}/${held.sample.id}` });
+}
+
+export function reload() {
+  // Another model or stage speaks: the same sample again, unless another was asked for meanwhile.
+  const from = target;
+  if (from && from === now) move(async () => ({ row: from.row, before: from.before, inside: from.inside, generation: from.generation })).then(() => relocate(true)).catch(complain);
+}
+
+async function draw(held) {
+  const drawer = $("drawer"), [sample] = await Promise.all([held.ready(), classList()]);
+  if (target !== held) return;
+  held.classes = classes;
+  const same = now && now.row === held.row, used = drawer.contains(document.activeElement) ? document.activeElement : null, old = $("note");
+  now = held;
   drawer.hidden = false;
   document.querySelector(".mainv").classList.add("open");
   grid.resize();
-  grid.select(position ?? -1);
+  grid.select(held.inside ? held.before : -1);
   state.set({ sample: `${sample.split}/${sample.id}` });
   drawer.setAttribute("aria-label", `Sample ${sample.id}`);
-  const hold = drawer.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   const near = section("Nearest in feature space"), parts = section("Score parts"), past = section("Over training");
-  drawer.replaceChildren(header(sample, position), hero(sample), tagging(now, list), top(sample), near, parts, past);
+  drawer.replaceChildren(header(held), hero(sample), tagging.panel(held), top(sample), near, parts, past);
   drawer.scrollTop = 0;
-  if (hold) { const again = [...drawer.querySelectorAll("button")].find((b) => b.getAttribute("aria-label") === hold); if (again) again.focus(); }
-  fillLater(mine, "neighbours", query, near, (found) => neighbours(found, sample));
-  fillLater(mine, "parts", query, parts, (found) => scoreParts(found, sample));
-  fillLater(mine, "history", query, past, (found) => overTime(found, sample));
+  if (letters !== null) { const typed = letters; letters = null; tagging.writeNote(typed); }
+  else if (used && used === old && same) tagging.keepTyping(old, held);
+  else if (used) (drawer.querySelector(`[data-hold="${used.dataset.hold}"]:not(:disabled)`) || drawer.querySelector("h2")).focus({ preventScroll: true });
+  fillLater(held, "neighbours", near, (found) => neighbours(found, sample));
+  fillLater(held, "parts", parts, (found) => scoreParts(found, sample));
+  fillLater(held, "history", past, (found) => overTime(found, sample));
 }
 
-async function fillLater(mine, path, query, node, draw) {
+async function fillLater(held, path, node, draw) {
   const wait = el("div", { class: "wait" });
   node.append(wait);
   try {
-    const found = await get(path, query);
-    if (mine === asked) wait.replaceWith(...[draw(found)].flat());
-  } catch (error) { if (mine === asked) wait.replaceWith(el("p", { class: "sub" }, error.message)); }
+    const found = await get(path, held.query);
+    if (now === held) wait.replaceWith(...[draw(found)].flat());
+  } catch (error) { if (now === held) wait.replaceWith(el("p", { class: "sub" }, error.message)); }
 }
 
 const section = (title) => el("section", {}, el("h3", {}, title));
@@ -90,11 +186,12 @@ async function classList() {
   return classes;
 }
 
-function header(sample, position) {
-  const button = (label, text, f, off) => el("button", { type: "button", "aria-label": label, disabled: off, onclick: f }, text);
-  const where = position === null || position === undefined ? "outside the filters" : `${whole(position + 1)} of ${whole(grid.count)}`;
-  return el("header", {}, el("h2", {}, el("span", { class: "mono" }, sample.id)), el("span", { class: "pos" }, where),
-    el("span", { class: "nav" }, button("Previous sample", "←", () => step(-1), !(position > 0)), button("Next sample", "→", () => step(1), !(position >= 0 && position < grid.count - 1)), button("Close", "×", close)));
+function header({ sample, before, inside }) {
+  const button = (label, text, f, off) => el("button", { type: "button", "aria-label": label, "data-hold": label, disabled: off, onclick: f }, text);
+  const where = inside ? `${whole(before + 1)} of ${whole(grid.count)}` : "outside the filters";
+  const first = before === null || before <= 0, last = before === null || before >= grid.count - (inside ? 1 : 0);
+  return el("header", {}, el("h2", { tabindex: "-1" }, el("span", { class: "mono" }, sample.id)), el("span", { class: "pos" }, where),
+    el("span", { class: "nav" }, button("Previous sample", "←", () => step(-1), first), button("Next sample", "→", () => step(1), last), button("Close", "×", close)));
 }
 
 function hero(sample) {
@@ -109,83 +206,6 @@ function hero(sample) {
   const image = el("img", { src: `/api/picture?row=${sample.row}`, alt: `Sample labelled ${sample.label ?? "nothing"}${sample.prediction === null ? "" : ", predicted " + sample.prediction}` });
   image.addEventListener("error", () => image.replaceWith(el("div", { class: "empty" }, el("h3", {}, "Picture not found"), el("p", {}, el("span", { class: "mono" }, sample.id), " is here, but its picture is gone. Everything else about it is shown."))));
   return el("div", { class: "hero" }, image, facts);
-}
-
-function tagging(held, list) {
-  const { sample } = held;
-  const button = (word, key) => el("button", { type: "button", "aria-pressed": String(sample.tag === word), "data-tag": word, onclick: () => act(held, word) }, word[0].toUpperCase() + word.slice(1), " ", el("kbd", {}, key));
-  const note = el("textarea", { id: "note", rows: 2, value: sample.note, "aria-label": "Note", placeholder: "A note", hidden: !sample.note });
-  note.addEventListener("input", () => { clearTimeout(unsent?.wait); unsent = { held, text: note.value, wait: setTimeout(sendNote, 350) }; });
-  note.addEventListener("change", sendNote);
-  const notes = el("button", { type: "button", "aria-pressed": String(Boolean(sample.note)), onclick: () => { note.hidden = false; note.focus(); } }, "Note ", el("kbd", {}, "N"));
-  return el("section", {}, el("h3", {}, "Tag"), el("div", { class: "tags" }, button("relabel", "R"), button("drop", "D"), button("keep", "K"), notes), note, el("p", { class: "saved", role: "status" }, savedLine(held, list)));
-}
-
-function sendNote() {
-  if (!unsent) return;
-  const { held, text, wait } = unsent;
-  clearTimeout(wait);
-  unsent = null;
-  save(held, () => ({ note: text }));
-}
-
-function savedLine(held, list) {
-  const { sample } = held;
-  const at = sample.changed ? new Date(sample.changed).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
-  if (!sample.tag && !sample.note) return ["Not tagged."];
-  const saved = `Saved ${at}.`;
-  if (sample.tag !== "relabel") return [sample.tag ? `Tagged ${sample.tag}. ` : "", saved];
-  const label = (name) => (list || []).find((c) => c.name === name);
-  if (list && list.length) {
-    const pick = el("select", { "aria-label": "New label", onchange: () => save(held, () => ({ new_label: pick.value === "" ? null : +pick.value })) }, el("option", { value: "" }, "choose a class"), list.map((c) => el("option", { value: String(c.label) }, c.name)));
-    pick.value = sample.new_label === null ? "" : String(label(sample.new_label)?.label ?? "");
-    return [el("label", {}, "Relabel to ", pick), " ", saved];
-  }
-  const options = el("datalist", { id: "new-labels" }), input = el("input", { type: "search", list: "new-labels", value: sample.new_label ?? "", placeholder: "type a class", "aria-label": "New label" });
-  let known = new Map();
-  input.addEventListener("input", async () => {
-    if (!known.has(input.value)) {
-      const found = await get("classes", new URLSearchParams({ text: input.value }));
-      known = new Map(found.classes.map((c) => [c.name, c.label]));
-      options.replaceChildren(...found.classes.map((c) => el("option", { value: c.name })));
-    }
-    const label = known.get(input.value);
-    if (label !== undefined) save(held, () => ({ new_label: label }));
-  });
-  return [el("label", {}, "Relabel to ", input, options), " ", saved];
-}
-
-function act(held, word) {
-  return save(held, (sample) => {
-    if (sample.tag === word) return { action: null };
-    if (word !== "relabel") return { action: word };
-    const said = sample.top.classes ? sample.top.classes[0] : null;
-    const guess = sample.suggested && sample.suggested.name !== sample.label ? sample.suggested.label : said && !said.own ? said.label : null;
-    return { action: word, new_label: guess };
-  });
-}
-
-function save(held, change) {
-  return (sending = sending.then(() => send(held, change)));
-}
-
-async function send(held, change) {
-  const { sample, row } = held;
-  const known = (classes || []).find((c) => c.name === sample.new_label);
-  const body = { action: sample.tag, new_label: sample.new_value ?? known?.label ?? null, note: sample.note, ...change(sample) };
-  if (body.action !== "relabel") body.new_label = null;
-  try {
-    const saved = await put("tag", body, `row=${row}`);
-    Object.assign(sample, { tag: saved.tag, new_label: saved.new_label, note: saved.note, changed: saved.changed, new_value: body.new_label });
-    grid.retag(row, saved.kind);
-    document.dispatchEvent(new CustomEvent("tagged"));
-    if (now !== held) return;
-    document.querySelectorAll("#drawer [data-tag]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.tag === sample.tag)));
-    document.querySelector("#drawer .saved").replaceChildren(...savedLine(held, classes));
-  } catch (error) {
-    const what = now === held ? "Not saved." : `${sample.id} was not saved.`;
-    document.querySelector("#drawer .saved").replaceChildren(el("span", { class: "pr" }, `${what} ${error.message}`));
-  }
 }
 
 function top(sample) {

@@ -7,6 +7,7 @@ const BLOCK = 240, KEPT_BLOCKS = 40, GAP_X = 10, GAP_Y = 14;
 const TALLEST = 8e6; // px; browsers lose count beyond some ten million, so taller grids are scrolled by pages
 const FAST = 1.5; // px per ms; faster than this nothing can be read, so only places are shown
 const CALM = 140; // ms without such speed before anything is fetched: a slow frame is not a slow reader
+const NOTHING = Promise.resolve();
 const SHAPES = {
   image: { least: 78, height: (w) => w + 4 + 33 },
   text: { least: 208, height: () => 120 },
@@ -22,14 +23,17 @@ export class Grid {
     this.kind = "image";
     this.cells = new Map(); // index -> element in use
     this.spare = [];
-    this.blocks = new Map(); // block -> array of cells, or null while asked for
+    this.blocks = new Map(); // block -> array of cells
+    this.asking = new Map(); // block -> until it is answered
+    this.tagged = []; // [row, tag] of every change, for answers that left the server before it
+    this.generation = 0; // of the order: places of one mean nothing in another
     this.top = 0; this.lastTop = 0; this.lastTime = 0; this.fastUntil = 0;
     this.current = -1; this.focused = -1;
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.resize()).observe(this.box);
-    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.open(+c.dataset.at); });
-    this.list.addEventListener("keydown", (e) => this.key(e));
-    this.list.addEventListener("focusin", (e) => { const c = e.target.closest("button"); if (c) this.focused = +c.dataset.at; });
+    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.open(+c.dataset.at, c.dataset.row); });
+    this.box.addEventListener("keydown", (e) => this.key(e));
+    this.list.addEventListener("focusin", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.focused = +c.dataset.at; });
     this.list.addEventListener("error", (e) => { if (e.target.tagName === "IMG") this.noPicture(e.target); }, true);
   }
 
@@ -37,13 +41,17 @@ export class Grid {
     this.asked && this.asked.abort();
     this.asked = new AbortController();
     this.blocks.clear();
+    this.asking.clear();
+    this.generation++;
     this.count = count;
     this.query = state.query();
     if (!keepPlace) { this.top = 0; this.box.scrollTop = 0; this.lastTop = 0; this.focused = -1; }
-    this.resize(true);
+    this.focused = Math.min(this.focused, count - 1);
+    this.old = true;
+    this.resize();
   }
 
-  resize(fresh) {
+  resize() {
     const width = this.box.clientWidth - 6, height = this.box.clientHeight;
     if (!width || !height) return;
     const shape = SHAPES[this.kind] || SHAPES.none;
@@ -51,7 +59,8 @@ export class Grid {
     const first = this.columns ? Math.floor(this.top / this.rowHeight) * this.columns : 0;
     const cell = (width - (columns - 1) * GAP_X) / columns;
     const changed = columns !== this.columns || cell !== this.cellWidth || height !== this.height;
-    if (!changed && !fresh) return;
+    if (!changed && !this.old) return;
+    this.old = false;
     this.columns = columns; this.cellWidth = cell; this.height = height;
     this.rowHeight = Math.round(shape.height(cell)) + GAP_Y;
     this.total = Math.ceil(this.count / columns) * this.rowHeight + 8;
@@ -98,6 +107,7 @@ export class Grid {
     const rows = Math.ceil(this.height / this.rowHeight) + 3;
     const last = Math.min(this.count, first + rows * this.columns);
     for (const [index, node] of this.cells) if (index < first || index >= last) this.drop(index, node);
+    if (this.away && this.focused < 0) this.focused = 0; // another order: its first
     const calm = performance.now() > this.fastUntil;
     // Within a row of pixels nothing changes but the scroll itself.
     if (first === this.first && last === this.last && !this.unfilled) return;
@@ -115,10 +125,33 @@ export class Grid {
       if (!node.filled) this.fillCell(index, node, calm);
       if (!node.filled) this.unfilled++;
     }
-    if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b);
+    if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) (this.ask(b) || NOTHING).catch(() => {});
     this.tabStop(first, last);
+    this.comeBack();
     const footRow = Math.floor(this.top / this.rowHeight) + 1;
     this.onRows && this.onRows(footRow, Math.min(footRow + Math.floor(this.height / this.rowHeight) - 1, Math.ceil(this.count / this.columns)), Math.ceil(this.count / this.columns));
+  }
+
+  comeBack() {
+    // The keyboard stays where it was, on a cell drawn anew or scrolled back into sight.
+    if (!this.away) return;
+    if (document.activeElement !== this.box) { this.away = false; return; }
+    const node = this.cells.get(this.focused);
+    if (node) { this.away = false; node.button.focus({ preventScroll: true }); }
+  }
+
+  focusHere() {
+    // A cell for the keyboard: the one it was on, or the first in sight.
+    const node = this.cells.get(this.focused) || this.stop;
+    (node ? node.button : this.box).focus({ preventScroll: true });
+  }
+
+  follow(index) {
+    this.focused = index;
+    if (!this.box.contains(document.activeElement)) return;
+    this.reveal(index);
+    this.tabStop(this.first, this.last);
+    this.focusHere();
   }
 
   tabStop(first, last) {
@@ -148,6 +181,7 @@ export class Grid {
   }
 
   drop(index, node) {
+    if (node.button === document.activeElement) { this.away = true; this.box.focus({ preventScroll: true }); } // not to the page's top
     this.cells.delete(index);
     node.hidden = true;
     node.image.removeAttribute("src");
@@ -187,35 +221,50 @@ export class Grid {
     if (image.hasAttribute("src")) { node.classList.add("nopic"); node.words.textContent = "no picture"; image.removeAttribute("src"); }
   }
 
-  async ask(number) {
-    if (this.blocks.has(number) || number * BLOCK >= this.count) return;
-    this.blocks.set(number, null);
-    const asked = this.asked;
+  ask(number) {
+    if (this.blocks.has(number) || number * BLOCK >= this.count) return null;
+    if (!this.asking.has(number)) this.asking.set(number, this.fetch(number));
+    return this.asking.get(number);
+  }
+
+  async fetch(number) {
+    const asked = this.asked, since = this.tagged.length;
     try {
       const found = await get("rows", `${this.query}${this.query ? "&" : ""}from=${number * BLOCK}&count=${BLOCK}`, asked.signal);
       if (asked !== this.asked) return;
+      this.asking.delete(number);
+      if (found.total !== this.count) { this.onStale && this.onStale(); return; } // tags have changed what fits
+      const later = new Map(this.tagged.slice(since));
+      for (const cell of found.cells) if (later.has(cell.row)) cell.tag = later.get(cell.row);
       this.blocks.set(number, found.cells);
-      for (const key of [...this.blocks.keys()].slice(0, Math.max(0, this.blocks.size - KEPT_BLOCKS))) if (this.blocks.get(key)) this.blocks.delete(key);
+      for (const key of [...this.blocks.keys()].slice(0, Math.max(0, this.blocks.size - KEPT_BLOCKS))) this.blocks.delete(key);
       this.render();
-    } catch (error) { if (asked === this.asked) this.blocks.delete(number); if (error.name !== "AbortError") this.onError && this.onError(error); }
+    } catch (error) {
+      if (asked !== this.asked) return;
+      this.asking.delete(number);
+      if (error.name !== "AbortError" && this.onError) this.onError(error);
+      throw error;
+    }
   }
 
   async cellAt(index) {
-    const number = Math.floor(index / BLOCK);
-    for (let k = 0; k < 100 && !this.blocks.get(number); k++) { await this.ask(number); await new Promise((done) => setTimeout(done, 30)); }
-    const block = this.blocks.get(number);
-    return block && block[index % BLOCK];
+    // What stands at a place; nothing if the order changes meanwhile.
+    const number = Math.floor(index / BLOCK), { generation } = this;
+    await this.ask(number);
+    const block = generation === this.generation && this.blocks.get(number);
+    return block ? block[index % BLOCK] : null;
   }
 
   retag(row, kind) {
-    for (const block of this.blocks.values()) for (const cell of block || []) if (cell.row === row) cell.tag = kind;
-    for (const node of this.cells.values()) if (+node.button.dataset.row === row) node.tag.textContent = kind || "";
+    this.tagged.push([row, kind]);
+    for (const block of this.blocks.values()) for (const cell of block) if (cell.row === row) cell.tag = kind;
+    for (const [index, node] of this.cells) if (node.button.dataset.row === String(row)) { node.filled = false; this.fillCell(index, node, true); }
   }
 
-  select(index) {
+  select(index, reveal = true) {
     this.current = index;
     for (const [at, node] of this.cells) if (at === index) node.button.setAttribute("aria-current", "true"); else node.button.removeAttribute("aria-current");
-    if (index >= 0) this.reveal(index);
+    if (index >= 0 && reveal) this.reveal(index);
   }
 
   reveal(index) {
@@ -230,13 +279,13 @@ export class Grid {
     const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns, Home: -Infinity, End: Infinity };
     if (!(event.key in moves)) return;
     event.preventDefault();
+    if (this.walk(moves[event.key])) return; // with a sample open, walking shows the next one
     const next = Math.max(0, Math.min(this.count - 1, this.focused + moves[event.key]));
     this.focused = next;
     this.reveal(next);
     this.tabStop(this.first, this.last);
     const node = this.cells.get(next);
     if (node) node.button.focus({ preventScroll: true });
-    if (this.current >= 0) this.open(next); // with a sample open, walking shows the next one
   }
 }
 

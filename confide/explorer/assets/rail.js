@@ -28,7 +28,7 @@ export function show(about, columns, found) {
   const own = about.columns.filter((c) => c.key.startsWith("c."));
   if (own.length) wanted.push(["own", () => ownColumns(own, found)]);
   const holding = document.activeElement && document.activeElement.closest && document.activeElement.closest("[data-part]");
-  const focus = holding && rail.contains(holding) ? [holding.dataset.part, document.activeElement.dataset.focus] : null;
+  const used = holding && rail.contains(holding) ? document.activeElement : null;
   for (const [key, make] of wanted) {
     if ((key === "search" || key === dragged) && nodes.has(key)) continue; // someone may be typing or dragging
     const fresh = make();
@@ -37,7 +37,15 @@ export function show(about, columns, found) {
     nodes.set(key, fresh);
   }
   for (const [key, node] of nodes) if (!wanted.some(([k]) => k === key)) { node.remove(); nodes.delete(key); }
-  if (focus) { const again = [...rail.querySelectorAll(`[data-part="${focus[0]}"] [data-focus]`)].find((n) => n.dataset.focus === focus[1]); if (again) again.focus(); }
+  if (used && !used.isConnected) goOn(used, nodes.get(holding.dataset.part) || rail);
+}
+
+function goOn(used, part) {
+  // The keyboard stays at the same control, or near it where that is gone; what is half typed stays typed.
+  const all = [...part.querySelectorAll("[data-focus]")], again = all.find((n) => n.dataset.focus === used.dataset.focus);
+  if (again && again.type === "search") again.value = used.value;
+  (again || all[0] || $("clear-filters")).focus({ preventScroll: true });
+  if (again && again.type === "search") again.setSelectionRange(used.selectionStart, used.selectionEnd);
 }
 
 function range(column) {
@@ -63,7 +71,7 @@ function brush(column, counts) {
   const words = el("span", {}, chosen ? rangeWords(key, state.one(key), column) : "any");
   const shade = svg("rect", { y: 2, height: 44, class: "shade" });
   const quiet = svg("path", { class: "fmute" }), loud = svg("path", {});
-  const handle = (name) => svg("g", { class: "handle", tabindex: 0, role: "slider", "aria-label": `${column.title}, ${name}`, "data-focus": name },
+  const handle = (name) => svg("g", { class: "handle", tabindex: 0, role: "slider", "aria-label": `${column.title}, ${name}`, "data-focus": `${key} ${name}` },
     svg("path", { class: "k1", d: "M0 2V46", "stroke-width": 1.5 }), svg("rect", { class: "f1", x: -4, y: 40, width: 8, height: 10, rx: 2 }), svg("rect", { class: "touch", x: -14, y: 0, width: 28, height: 54 }));
   const left = handle("at least"), right = handle("at most");
   const chart = svg("svg", { viewBox: `0 0 ${WIDTH} 54`, class: "brush", role: "group" }, shade, quiet, loud, svg("path", { class: "ax", d: `M0 ${FLOOR}H${WIDTH}` }), left, right);
@@ -135,7 +143,7 @@ function facet(column, found, title) {
   const line = (value, name, count) => {
     const bar = el("b", {});
     bar.style.setProperty("--w", `${Math.round((100 * count) / top)}%`);
-    return el("label", { title: name }, el("input", { type: "checkbox", checked: list.includes(value), "data-focus": value, onchange: () => state.toggle(column.key, value) }), el("span", {}, name), bar, el("em", {}, whole(count)));
+    return el("label", { title: name }, el("input", { type: "checkbox", checked: list.includes(value), "data-focus": `${column.key} ${value}`, onchange: () => state.toggle(column.key, value) }), el("span", {}, name), bar, el("em", {}, whole(count)));
   };
   const box = el("fieldset", { class: "flt" }, el("legend", {}, title || LISTS[column.key] || column.title));
   found.values.forEach((v) => box.append(line(v.value, column.key === "verdict" ? looks(v.name) : v.name, v.count)));
@@ -150,14 +158,24 @@ function facet(column, found, title) {
 export function finder(key, more) {
   // Classes beyond the listed: typed, found by the server.
   const list = el("datalist", { id: `found-${key}` });
-  const input = el("input", { type: "search", list: list.id, placeholder: `${whole(more)} more classes: type a name`, "aria-label": `Find a class for ${key}`, "data-focus": "finder" });
-  let known = new Map();
+  const input = el("input", { type: "search", list: list.id, placeholder: `${whole(more)} more classes: type a name`, "aria-label": `Find a class for ${key}`, "data-focus": `${key} finder` });
+  let known = new Map(), asked = 0;
+  const take = () => {
+    const label = known.get(input.value);
+    if (label === undefined) return false;
+    input.value = "";
+    state.set({ [key]: [...new Set([...state.values(key), label])] });
+    return true;
+  };
   input.addEventListener("input", async () => {
-    if (known.has(input.value)) { state.set({ [key]: [...new Set([...state.values(key), known.get(input.value)])] }); return; }
-    const found = await get("classes", new URLSearchParams({ text: input.value }));
+    const mine = ++asked;
+    if (take()) return;
+    const found = await get("classes", new URLSearchParams({ text: input.value })).catch(() => null);
+    if (!found || mine !== asked) return; // an answer to fewer letters, come late
+    if (!input.isConnected) { const again = document.querySelector(`[data-focus="${key} finder"]`); if (again && again.value) again.dispatchEvent(new Event("input")); return; }
     known = new Map(found.classes.map((c) => [c.name, String(c.label)]));
     list.replaceChildren(...found.classes.map((c) => el("option", { value: c.name })));
-    if (known.has(input.value)) input.dispatchEvent(new Event("input"));
+    take();
   });
   return el("div", { class: "finder" }, input, list);
 }
@@ -179,7 +197,7 @@ function search() {
   let wait;
   const input = el("input", { type: "search", value: state.one("search") || "", placeholder: "part of an id", "aria-label": "Find by id", "data-focus": "search" });
   input.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => state.set({ search: input.value || null }), 200); });
-  state.watch((changed) => { if (changed.includes("search") && !state.one("search")) input.value = ""; });
+  state.watch((changed) => { if (changed.includes("search") && document.activeElement !== input) { clearTimeout(wait); input.value = state.one("search") || ""; } });
   return el("div", { class: "flt finder" }, el("h3", {}, "Id"), input);
 }
 
@@ -203,7 +221,7 @@ function ownColumns(columns, found) {
 }
 
 function contains(column) {
-  const input = el("input", { type: "search", value: state.one(column.key) || "", placeholder: "contains", "aria-label": `${column.title} contains` });
+  const input = el("input", { type: "search", value: state.one(column.key) || "", placeholder: "contains", "aria-label": `${column.title} contains`, "data-focus": `${column.key} contains` });
   input.addEventListener("change", () => state.set({ [column.key]: input.value || null }));
   return el("div", { class: "finder" }, input);
 }
