@@ -46,6 +46,12 @@ class Place:
     resumable: bool = False
     per_gpu: int = 1
 
+    def __post_init__(self) -> None:
+        check_range(self.workers, "workers", 1)
+        check_range(self.per_gpu, "workers on a GPU", 1)
+        check_range(self.limit, "limit", 0)
+        check_range(self.seconds, "time limit", 0)
+
     @property
     def prepared(self) -> Path:
         """Decoded data and difficulty scores; those of a try are kept apart."""
@@ -64,7 +70,6 @@ class Outcome:
 def run_grid(cells: Sequence[Cell], place: Place) -> Outcome:
     """Run the cells that are not whole yet, in order, and say how the grid stands."""
     check_names(cells)
-    check_range(place.seconds, "time limit", 0)
     todo = [cell for cell in cells if not is_done(cell, place.out)]
     for cell in todo:
         (place.out / "errors" / f"{cell.name}.json").unlink(missing_ok=True)

@@ -22,6 +22,7 @@ EXAMPLE = """  confide bench                                        what there i
   confide bench unpack results.tar"""
 
 CHECKOUT = Path(__file__).parents[2]
+VERBS = ("prepare", "grid", "pack", "unpack", "tables")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     _note_origin(args.commit)
-    verbs = {"prepare": _prepare, "grid": _grid, "pack": _pack, "unpack": _unpack, "tables": _tables}
+    from confide.core.door import InputError
+
+    if args.archives and args.name != "unpack":
+        raise InputError(f"{args.name} takes no further words, got '{args.archives[0]}'; only unpack takes archives")
+    verbs = dict(zip(VERBS, (_prepare, _grid, _pack, _unpack, _tables), strict=True))
     if args.name in verbs:
         return verbs[args.name](args)
     return _item(args) if args.name else _list(args)
@@ -88,15 +93,16 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _item(args: argparse.Namespace) -> int:
+    from confide.bench.asked import check_item, seeds_of
     from confide.bench.running import Part, run_item
     from confide.core.door import InputError, did_you_mean
 
     items = _items()
     if args.name not in items:
-        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, items)}")
-    changes = _changes(args)
-    seeds = tuple(int(word) for word in _words(args.seeds))
+        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, [*items, *VERBS])}")
+    changes, seeds = _changes(args), seeds_of(_words(args.seeds))
     part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
+    check_item(items[args.name], args.scale, part)
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
     found = run_item(items[args.name], args.scale, _place(args), tables, part)
     if args.json:
@@ -201,11 +207,14 @@ def _prepare(args: argparse.Namespace) -> int:
     from confide.bench.scales import SHORT
     from confide.bench.sources import Sources
     from confide.bench.task_scores import keep_task_scores
+    from confide.core.door import InputError
     from confide.training import Settings
 
     place = _place(args)
     sources = Sources(place.data, place.prepared, args.limit)
     names = [name for name in _words(args.datasets) if name in place.data]
+    if not names:
+        raise InputError(f"prepare needs data of {' or '.join(_words(args.datasets))}; name it by --data NAME=PATH")
     found = [prepare(sources, name, extractor=args.extractor) for name in names]
     for name in names if args.task else ():
         keep_task_scores(sources, name, Settings.from_dict({**SHORT, "model": args.model or "resnet18"}))
@@ -220,43 +229,30 @@ def _prepare(args: argparse.Namespace) -> int:
 
 def _cells(args: argparse.Namespace) -> Any:
     from confide.bench import lite_cells
+    from confide.bench.asked import seeds_of
     from confide.bench.scales import USUAL
 
     return lite_cells(
         _words(args.datasets),
         parts=_words(args.parts) or USUAL,
-        seeds=[int(word) for word in _words(args.seeds)] or None,
+        seeds=seeds_of(_words(args.seeds)) or None,
         methods=_words(args.methods) or None,
         model=args.model or None,
         changes=_changes(args),
     )
 
 
-def _check_grid(args: argparse.Namespace, cells: Any, place: Any) -> None:
-    """Words and places that no cell can use, told before the first of hundreds fails by them."""
-    from confide.bench import lite_cells
-    from confide.core.door import InputError, did_you_mean
-    from confide.data import DATASETS
-
-    known = sorted({cell.method.name for cell in lite_cells()})
-    for word in _words(args.methods):
-        if word not in known:
-            raise InputError(f"no method of the grid is named '{word}'; {did_you_mean(word, known)}")
-    if not cells:
-        raise InputError(
-            "no cell of the grid fits --datasets, --parts, --seeds and --methods together; name fewer of them"
-        )
-    for name, value in place.data.items() if place.engine == "local" else ():
-        if value.partition(":")[0] not in DATASETS.names() and not Path(value).exists():
-            raise InputError(f"--data {name}={value} must name data that is there, but there is none; check the path")
-
-
 def _grid(args: argparse.Namespace) -> int:
     from confide.bench import run_grid
+    from confide.bench.asked import check_grid, with_data
 
     place = _place(args)
     cells = _cells(args)
-    _check_grid(args, cells, place)
+    asked = {name: _words(getattr(args, name)) for name in ("methods", "parts", "datasets")}
+    check_grid(cells, place, **asked)
+    cells, absent = with_data(cells, place)
+    for name in absent:
+        print(f"cells of {name} are left out: name its data by --data {name}=PATH", file=sys.stderr)
     outcome = run_grid(cells, place)
     if args.archive:
         _pack(args)

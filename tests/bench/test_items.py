@@ -17,7 +17,7 @@ from confide.bench.results import Results
 from confide.bench.running import run_item
 from confide.bench.scales import lite_cells
 from confide.bench.values import Value, summaries
-from confide.bench.work import Place
+from confide.bench.work import Place, standing
 from confide.bench.writing import escaped, markdown, write
 from confide.cli.bench import CHECKOUT, _items
 from confide.cli.main import main
@@ -178,6 +178,23 @@ def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
         (["grid", "--methods", "focal", "--parts", "sweep"], "no cell of the grid fits"),
         (["grid", "--data", "cifar10=gone"], "--data cifar10=gone must name data that is there"),
         (["tables"], "must hold cells of a grid"),
+        (["tabels"], "did you mean 'tables'"),
+        (["grid", "--seeds", "a"], "--seeds must be whole numbers such as 0,1,2, got 'a'"),
+        (["grid", "--parts", "swep"], "did you mean 'sweep'"),
+        (["grid", "--data", "cifr10=."], "did you mean 'cifar10'"),
+        (["grid", "--workers", "0"], "workers must lie in [1, inf), got 0"),
+        (["grid", "--per-gpu", "0"], "workers on a GPU must lie in [1, inf), got 0"),
+        (["grid", "--limit", "-3"], "limit must lie in [0, inf), got -3"),
+        (["grid", "--set", "epoch=3"], "epoch"),
+        (["grid", "--datasets", "tiny32"], "that of tiny32 is not; name it by --data tiny32=PATH"),
+        (["prepare"], "prepare needs data of cifar10 or tiny32; name it by --data NAME=PATH"),
+        (["p1-table2", "--seeds", "a"], "--seeds must be whole numbers such as 0,1,2, got 'a'"),
+        (["p1-table2", "--seeds", "9"], "p1-table2 has no seed '9' at smoke scale; known: 0, 1"),
+        (["p1-table2", "--methods", "poly"], "p1-table2 has no method 'poly' at smoke scale; known: cross_entropy"),
+        (["p1-table2", "--model", "resnet34"], "p1-table2 has no network 'resnet34' at smoke scale"),
+        (["p1-table2", "--set", "epochs=1"], "--set changes the training of a table at paper scale only"),
+        (["p1-table2", "--scale", "paper", "--set", "epoch=1"], "epoch"),
+        (["p1-table2", "p1-table3"], "p1-table2 takes no further words, got 'p1-table3'"),
     ],
 )
 def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_path, capsys):
@@ -186,6 +203,25 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
     assert told in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys, monkeypatch):
+    ran = []
+    monkeypatch.setattr("confide.bench.run_grid", lambda cells, place: ran.extend(cells) or standing(cells, place.out))
+    words = [
+        "grid",
+        "--data",
+        f"cifar10={tmp_path}",
+        "--methods",
+        "focal",
+        "--seeds",
+        "0",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(["bench", *words]) == 0
+    assert [cell.name for cell in ran] == ["cifar10-resnet18-focal-s0"]
+    assert "cells of tiny32 are left out: name its data by --data tiny32=PATH" in capsys.readouterr().err
 
 
 def test_tables_leave_out_what_needs_predictions_and_go_on(tmp_path, capsys):
