@@ -96,7 +96,7 @@ def smoke_place(place: Place) -> Place:
 def _paper(item: Item, place: Place, tables: Path, part: Part) -> Finished:
     """The paper's own settings, on the data that is named; without any a dry run that ends at the data check."""
     if not item.paper:
-        return Finished(None, (), (f"{item.name} has no training of its own at paper scale: {item.setting}",))
+        return Finished(None, (), (f"{item.name} trains nothing at paper scale; setting: {item.setting}",))
     plan = replace(item, paper=tuple(replace(one, training={**one.training, **part.changes}) for one in item.paper))
     cells = part.of(plan.cells("paper"))
     told = [_plan_line(item, one) for one in plan.paper if not part.models or one.model in part.models]
@@ -121,7 +121,8 @@ def _paper(item: Item, place: Place, tables: Path, part: Part) -> Finished:
 
 def _plan_line(item: Item, setting: Any) -> str:
     training = setting.training
+    seeds = f"{setting.seeds} seed{'s' if setting.seeds > 1 else ''}"
     return (
         f"{setting.model} on {setting.dataset}, {training.get('epochs')} epochs, batch {training.get('batch_size')}, "
-        f"{setting.seeds} seeds of {len(item.methods) or 1} methods"
+        + (f"{seeds} of {len(item.methods)} methods" if len(item.methods) > 1 else seeds)
     )

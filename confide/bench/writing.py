@@ -259,7 +259,7 @@ def _seeds_line(outcome: Outcome) -> str:
 
 def latex(item: Item, outcome: Outcome) -> str:
     """The tables for a paper, with booktabs."""
-    lines = [f"% {item.source}: {item.title}"]
+    lines = [f"% {item.source}: {item.title}", r"% needs \usepackage{booktabs}"]
     for table in tables_of(item, outcome):
         words = sum(1 for word in table.header if word in ("from", "dataset", "method", "stage"))
         lines += [f"% {table.title}"] if table.title else []
@@ -273,5 +273,6 @@ def latex(item: Item, outcome: Outcome) -> str:
 def escaped(text: str) -> str:
     """Text as LaTeX shows it."""
     special = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\pm$"}
+    special |= {"<": "$<$", ">": "$>$", "|": "$|$"}
     special |= {"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(letter, letter) for letter in text)

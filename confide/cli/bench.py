@@ -116,7 +116,8 @@ def _item(args: argparse.Namespace) -> int:
     for path in found.paths:
         if path.suffix == ".md":
             print(path.read_text(encoding="utf-8"))
-    print(*(f"wrote {path}" for path in found.paths), sep="\n")
+    for path in found.paths:
+        print(f"wrote {path}")
     return 1 if any(note.startswith("failed") for note in found.notes) else 0
 
 

@@ -143,8 +143,27 @@ def test_a_cell_of_a_method_that_changed_since_is_not_there(tmp_path):
 
 def test_latex_and_markdown_escape_what_they_must():
     assert escaped("a_b & 5 % #1 {x}") == r"a\_b \& 5 \% \#1 \{x\}"
+    # The usual text fonts of LaTeX show other letters for these.
+    assert escaped("p > 0.05 | p < 1") == r"p $>$ 0.05 $|$ p $<$ 1"
     item, outcome = an_item([Value("a|b", "m", "q", 0, 1.0)])
     assert "a\\|b" in markdown(item, outcome, "lite")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((CHECKOUT / "benchmarks/results/papers").glob("*.tex")), ids=lambda one: one.stem
+)
+def test_the_kept_latex_is_well_formed(path):
+    text = path.read_text(encoding="ascii")
+    assert r"% needs \usepackage{booktabs}" in text
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    plain = re.sub(r"\\[&%_#$]|\$(?:\\pm|[<>|])\$|\\text\w+\{\}", "", body)
+    assert not re.search(r"[$%_#<>|~^]", plain)
+    assert body.count("{") == body.count("}")
+    found = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n\\toprule\n(.*?)\n\\bottomrule\n\\end\{tabular\}", plain, re.S)
+    assert len(found) == body.count(r"\begin{tabular}")
+    for columns, rows in found:
+        lines = rows.replace("\\midrule\n", "").removesuffix(r"\\").split("\\\\\n")
+        assert {line.count("&") for line in lines} == {len(columns) - 1}
 
 
 def test_a_figure_shows_some_points_and_keeps_all(tmp_path):
@@ -258,7 +277,9 @@ def test_the_papers_settings_run_dry_up_to_the_data(tmp_path, monkeypatch):
     monkeypatch.setattr("confide.bench.running.data.load_dataset", _refuse)
     found = run_item(item, "paper", Place(tmp_path), tmp_path)
     assert found.outcome is None
-    assert any("preresnet56 on cifar10, 200 epochs" in note for note in found.notes)
+    assert any("preresnet56 on cifar10, 200 epochs, batch 128, 3 seeds of 8 methods" in note for note in found.notes)
+    one = run_item(ITEMS["p3-table2"], "paper", Place(tmp_path), tmp_path).notes[0]
+    assert one == "timm:vgg16_bn on cifar10, 250 epochs, batch 128, 1 seed"
     assert found.notes[-1] == "dry run, nothing was trained; not at hand: cifar10; name each by --data NAME=PATH"
     with pytest.raises(InputError, match="elsewhere must be a dataset"):
         run_item(item, "paper", Place(tmp_path, {"cifar10": "elsewhere"}), tmp_path)
