@@ -30,6 +30,7 @@ CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
 SIZES = {"train": 60, "val": 40, "test": 80}
 MODELS = ("plain", "other-loss")
 EPOCHS = 4
+CELL = "#cells li:not(.sk):not([hidden]) button[data-row]"
 CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
 LAG = os.environ.get("EXPLORER_LAG", "")
 """Seconds as LOW..HIGH: every answer but pictures comes so much later, at random; the tests must pass all the same."""
@@ -291,3 +292,35 @@ def _wait(page: Any, place: Path, wanted: Any, read: Callable[[list[Tag]], Any])
             return
         page.wait_for_timeout(100)
     assert kept == wanted
+
+
+def open_first(page: Any) -> str:
+    """Open the first sample of the grid; its id."""
+    page.locator(CELL).first.click()
+    page.wait_for_selector("#drawer .neigh li, #drawer .empty")
+    return str(page.locator("#drawer h2").inner_text())
+
+
+def ids(client: Any, **question: Any) -> list[str]:
+    """The samples in the order of a question."""
+    cells = client.get("rows", **{**question, "from": 0, "count": 240})["cells"]
+    return [cell["id"] for cell in cells]
+
+
+def wait_for_sample(page: Any, sample: str) -> None:
+    page.wait_for_function(f"() => document.querySelector('#drawer h2').textContent === '{sample}'")
+
+
+def wait_for_order(page: Any, order: list[str]) -> None:
+    """Until the cells in sight show these samples at their places."""
+    page.wait_for_function(
+        """order => {
+          const cells = [...document.querySelectorAll('#cells li:not([hidden]) button[data-at]')];
+          return cells.length > 0 && cells.every(c => (c.ariaLabel || '').startsWith(order[+c.dataset.at] + ':'));
+        }""",
+        arg=order,
+    )
+
+
+def wait_for_place(page: Any, words: str) -> None:
+    page.wait_for_function(f"() => document.querySelector('.pos').textContent.startsWith('{words}')")

@@ -29,7 +29,7 @@ async function start() {
   document.addEventListener("tagged", tagsChanged);
   document.addEventListener("unsaved", unsaved);
   net.on("lost", () => { lost(); unsaved(); });
-  net.on("found", () => { notice("lost", null); unsaved(); refresh(true); });
+  net.on("found", () => { notice("lost", null); unsaved(); grid.again(); refresh(true); });
   addEventListener("pageshow", (e) => { if (e.persisted) refresh(true); }); // come back to: others may have tagged
   settleKind().catch(complain);
   await refresh();

@@ -15,28 +15,36 @@ let letters = null; // typed for the note of a sample that is not shown yet
 
 export function prepare(known, theGrid, complains) {
   about = known; grid = theGrid; complain = complains;
-  addEventListener("pagehide", tagging.sendNote);
+  for (const leaving of ["beforeunload", "pagehide"]) addEventListener(leaving, () => { endNote(); tagging.sendNote(); });
   outbox.prepare(() => { document.dispatchEvent(new CustomEvent("unsaved")); if (now) tagging.update(now); }, tagged);
   document.addEventListener("keydown", (e) => {
     if (!target || e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
-    if (letters !== null && hear(e)) return;
+    if (letters !== null) { hear(e); return; }
     const key = e.key.toLowerCase();
     if (KEYS[key]) { e.preventDefault(); tagging.act(target, KEYS[key]); }
     else if (key === "n") { e.preventDefault(); if (target === now) tagging.writeNote(); else letters = ""; }
     else if (e.key === "Escape") close();
     else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#grid")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }
   });
-  $("drawer").addEventListener("focusin", (e) => { if (e.target.id === "note" && now) { target = now; letters = null; } }); // who writes stays here
+  $("drawer").addEventListener("focusin", (e) => { if (e.target.id === "note" && now) { endNote(); target = now; } }); // who writes stays here
 }
 
 function hear(event) {
   // The letters of a note are no tags, also before there is a place to write them.
-  if (event.key === "Backspace") letters = letters.slice(0, -1);
-  else if (event.key === "Enter") letters += "\n";
-  else if (event.key.length === 1) letters += event.key;
-  else return false;
+  const { key } = event;
+  if (key === "Escape" || key === "Tab") endNote();
+  else if (key === "Backspace") letters = letters.slice(0, -1);
+  else if (key === "Enter") letters += "\n";
+  else if (key.length === 1) letters += key;
+  else return;
   event.preventDefault();
-  return true;
+}
+
+function endNote() {
+  // What was typed for a sample that is not shown yet still becomes its note.
+  const typed = letters;
+  letters = null;
+  if (typed && target) outbox.push(target, (sample) => ({ note: sample.note + typed }));
 }
 
 function tagged(held, kind) {
@@ -48,8 +56,8 @@ export const isOpen = () => target !== null;
 export const forgetNames = () => { classes = null; };
 
 export function close() {
-  tagging.sendNote();
-  now = target = letters = null;
+  endNote(); tagging.sendNote();
+  now = target = null;
   $("drawer").hidden = true;
   document.querySelector(".mainv").classList.remove("open");
   grid.select(-1);
@@ -61,7 +69,7 @@ const once = (f) => { let kept = null; return () => (kept ??= f().catch((error) 
 
 function move(find) {
   // Keys that follow are for this sample at once, wherever its answer is.
-  tagging.sendNote();
+  endNote(); tagging.sendNote();
   const held = { born: outbox.count(), row: null, sample: null };
   held.place = once(async () => {
     Object.assign(held, await find());
@@ -76,8 +84,7 @@ function move(find) {
     return held.sample;
   });
   target = held;
-  letters = null;
-  return draw(held).catch((error) => { if (target === held) { target = now; letters = null; } complain(error); });
+  return draw(held).catch((error) => { if (target === held) { endNote(); target = now; } complain(error); });
 }
 
 export function show(row, position) {

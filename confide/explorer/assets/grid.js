@@ -1,5 +1,5 @@
 // The grid: a million cells, of which only those in sight exist.
-import { $, el, shown, whole } from "./dom.js";
+import { $, el, shown } from "./dom.js";
 import { get } from "./net.js";
 import * as state from "./state.js";
 
@@ -50,6 +50,8 @@ export class Grid {
     this.old = true;
     this.resize();
   }
+
+  again() { this.old = true; this.resize(); } // pictures that failed are asked for anew
 
   resize() {
     const width = this.box.clientWidth - 6, height = this.box.clientHeight;
@@ -294,5 +296,3 @@ function describe(cell, sort) {
   const value = cell.value === null ? "" : `, ${sort.replace(/^c\./, "")} ${shown(sort, cell.value)}`;
   return `${cell.id}: ${cell.label ?? "no label"}${said}${value}${cell.tag ? ", tagged " + cell.tag : ""}`;
 }
-
-export { whole };

@@ -1,6 +1,6 @@
 // Tags of the open sample: the buttons, the note, the new label. What is shown as saved is on disk.
 import { $, el } from "./dom.js";
-import { get } from "./net.js";
+import { get, isLost } from "./net.js";
 import * as outbox from "./outbox.js";
 
 const LONGEST = 10000;
@@ -84,7 +84,7 @@ function say(held, words) {
 function state(held) {
   const { sample } = held, kept = outbox.refusal(held.row);
   if (kept) return [el("span", { class: "pr" }, `Not saved. ${kept.error.message}`)];
-  if (outbox.isBusy(held.row)) return ["Saving …"];
+  if (outbox.isBusy(held.row)) return [isLost() ? "Not saved yet." : "Saving …"];
   if (!sample.tag && !sample.note) return ["Not tagged."];
   const at = sample.changed ? new Date(sample.changed).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
   return [sample.tag && sample.tag !== "relabel" ? `Tagged ${sample.tag}. ` : "", `Saved ${at}.`];
