@@ -45,6 +45,15 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path)
     assert tool.renewed(page, path) == page
 
 
+def test_rows_that_average_predictions_are_told_apart(tool):
+    said = tool.averaged(["cross_entropy", "cross_entropy_averaged", "confide", "focal"])
+    assert said.startswith(" `confide` and `cross_entropy_averaged` average weights and mirror images")
+    assert tool.averaged(["cross_entropy", "focal"]) == ""
+    page = (TOOL.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert said in page
+    assert "AURC x 1000 after T" in page
+
+
 def test_without_results_the_page_stays(tool, tmp_path):
     text = f"{tool.START}\nold\n{tool.END}"
     assert tool.renewed(text, tmp_path / "none.parquet") == text
