@@ -19,7 +19,10 @@ ITEM = Item(
     claims=(
         Limit("eq. 10 with raw RMD and T = 0.7 spreads the weights over (0, 1)", "T = 0.7, none", "mean weight", 0.02),
         Limit(
-            "eq. 10 with T = 0.7 does so once the scores are scaled to [0, 1]", "T = 0.7, minmax", "mean weight", 0.02
+            "asked here: eq. 10 with T = 0.7 does so once the scores are scaled to [0, 1]",
+            "T = 0.7, minmax",
+            "mean weight",
+            0.02,
         ),
     ),
 )

@@ -64,7 +64,12 @@ ITEM = Item(
         ),
     ),
     claims=tuple(
-        Better(f"selective AU{form} has the lowest equal-mass ECE {when} temperature scaling", name, OTHERS, quantity)
+        Better(
+            f"in most cases selective AU{form} has the lowest equal-mass ECE {when} temperature scaling",
+            name,
+            OTHERS,
+            quantity,
+        )
         for name, form in (("selective_au", ""), ("selective_au_released", " as released"))
         for quantity, when in (("ece_mass", "before"), ("ece_mass, temperature", "after"))
     ),

@@ -54,7 +54,12 @@ ITEM = Item(
             True,
         ),
         Limit("cross-entropy oracles trust everything: TNR below 1 %", "binary_cross_entropy", "tnr", high=1.0),
-        Limit("cross-entropy oracles with the released code's broadcasting have a TNR below 1 %", CE, "tnr", high=1.0),
+        Limit(
+            "asked here: cross-entropy oracles with the released code's broadcasting have a TNR below 1 %",
+            CE,
+            "tnr",
+            high=1.0,
+        ),
         Untestable("the numbers on ImageNet", "ImageNet and its ViT cannot be had here"),
     ),
     paper=LUO,

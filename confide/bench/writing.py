@@ -32,6 +32,8 @@ TITLES = {
 }
 """Columns of a table with stages."""
 
+ASKED = "asked here: "
+"""How a claim begins that no paper makes."""
 MOST_POINTS = 12
 """Places on a figure's axis that the Markdown table shows, evenly spread; the parquet file has all."""
 
@@ -66,7 +68,9 @@ def write_verdicts(found: Sequence[tuple[Item, Outcome | None]], path: Path) -> 
     words = ("reproduced", "partly", "not", "not testable here")
     papers = [row for row in rows if "](main.md)" not in row]
     counts = ", ".join(f"{sum(f'| **{word}** |' in row for row in papers)} {word}" for word in words)
-    lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers: {counts}.", ""]
+    asked = sum(f"| {ASKED}" in row for row in papers)
+    beside = f" ({asked} of them asked here beside what they say)" if asked else ""
+    lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers{beside}: {counts}.", ""]
     lines += [" ".join((claims.__doc__ or "").split()), "", "| paper | claim | verdict | why |", "|---|---|---|---|"]
     files.write_text(path, "\n".join([*lines, *rows]) + "\n")
     return path

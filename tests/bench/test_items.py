@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from confide.bench.claims import Better
 from confide.bench.item import Item, Outcome, reported
 from confide.bench.methods import method
 from confide.bench.results import Results
@@ -71,6 +72,31 @@ def test_a_paper_has_one_year_everywhere():
     errata = (CHECKOUT / "docs" / "errata.md").read_text("utf-8")
     told = {item.source.partition(",")[0] for item in ITEMS.values()}
     assert set(re.findall(r"\w+ et al\. \(20\d\d\)", errata)) <= told
+
+
+def test_a_claim_says_what_the_papers_own_numbers_show():
+    """Where a paper prints numbers on a dataset that is looked at here, they must have the sign that is claimed."""
+    looked = {"cifar10": "CIFAR-10", "tiny32": "Tiny-ImageNet"}
+    seen = 0
+    for item in ITEMS.values():
+        told = {(one.dataset, one.method, one.quantity): one.value for one in item.reported}
+        for claim in (one for one in item.claims if isinstance(one, Better)):
+            right = {}
+            for dataset in dict.fromkeys(one.dataset for one in item.reported):
+                own = told.get((dataset, claim.method, claim.quantity))
+                others = [told.get((dataset, other, claim.quantity)) for other in claim.than]
+                known = [other for other in others if other is not None]
+                if own is not None and known:
+                    right[dataset] = all((own > other) == claim.higher and own != other for other in known)
+            here = [
+                one
+                for dataset, one in right.items()
+                if re.split("[,/]", dataset)[0].strip() in {looked[name] for name in claim.on or item.datasets}
+            ]
+            seen += len(here)
+            enough = 2 * sum(right.values()) >= len(right) if "in most cases" in claim.text else all(here)
+            assert enough, (item.name, claim.text, right)
+    assert seen > 30
 
 
 def an_item(rows: list[Value]) -> tuple[Item, Outcome]:
