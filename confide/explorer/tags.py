@@ -87,6 +87,8 @@ class Tags:
                     connection.execute("BEGIN IMMEDIATE")
                     yield connection
             except sqlite3.Error as error:
+                if "readonly" in str(error):
+                    self.close()  # the next try opens the file as it is then
                 raise InputError(f"{self.path} must be writable, but: {error}; {_advice(error)}") from None
 
     def all(self) -> list[Tag]:

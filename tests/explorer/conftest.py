@@ -215,7 +215,7 @@ def client(serve: Callable[..., Client], run_folder: Path) -> Client:
     return serve(run_folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright keeps a loop running, which tests of other rooms must not find
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
     if CHROMIUM is None:

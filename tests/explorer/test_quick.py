@@ -305,3 +305,51 @@ def test_a_cell_scrolled_out_of_sight_keeps_the_keyboard(look, client):
     assert page.evaluate(FOCUS) == "grid"
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.activeElement.dataset.at === '1'")
+
+
+def test_a_key_held_down_and_a_double_click_tag_once(look, client, run_folder):
+    page = look(client, "?split=test&sort=confidence")
+    first = open_first(page)
+    for _ in range(4):
+        page.keyboard.down("d")  # the second and later ones come as repeats
+    page.keyboard.up("d")
+    page.wait_for_selector("#drawer [data-tag=drop][aria-pressed=true]")
+    page.locator("#drawer [data-tag=keep]").dblclick()
+    page.keyboard.press("n")
+    page.keyboard.type("once")  # goes after all the others
+    wait_for_tags(page, run_folder, [("keep", None, "once")])
+    wait_for_actions(page, run_folder, {first: "keep"})
+
+
+def test_keys_tag_nothing_that_is_out_of_sight(look, client, run_folder):
+    page = look(client, "?split=test&sort=confidence")
+    first = open_first(page)
+    page.get_by_role("button", name="Save view").click()
+    page.evaluate("document.activeElement.blur()")  # as a click beside the dialog's fields
+    page.keyboard.press("d")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector(".mx button")
+    page.keyboard.press("d")
+    page.get_by_role("button", name="Samples", exact=True).click()
+    page.locator("#drawer").wait_for()
+    page.keyboard.press("k")
+    wait_for_actions(page, run_folder, {first: "keep"})
+
+
+def test_a_browser_that_limits_addresses_does_not_stop_a_quick_walk(look, client, run_folder):
+    order = ids(client, split="test", sort="confidence")
+    page = look(client, "?split=test&sort=confidence")
+    page.evaluate(
+        """() => { let left = 100; const real = history.replaceState.bind(history);
+        history.replaceState = (...given) => {
+          if (left-- <= 0) throw new DOMException('too many', 'SecurityError');
+          real(...given); }; }"""
+    )
+    open_first(page)
+    for key, places in (("ArrowRight", range(1, 60)), ("ArrowLeft", range(58, 0, -1))):
+        for place in places:
+            page.keyboard.press(key)
+            wait_for_sample(page, order[place])
+    page.keyboard.press("k")
+    wait_for_actions(page, run_folder, {order[1]: "keep"})

@@ -246,6 +246,17 @@ def test_a_file_that_another_program_keeps_is_one_line(tmp_path):
     tags.close()
 
 
+def test_a_file_taken_away_is_said_and_the_next_try_writes_a_new_one(tmp_path):
+    tags = Tags(tmp_path / "tags.sqlite")
+    tags.put(Tag("test", "a", "drop"))
+    (tmp_path / "tags.sqlite").unlink()
+    with pytest.raises(InputError, match="must be writable, but: attempt to write a readonly database"):
+        tags.put(Tag("test", "b", "drop"))
+    tags.put(Tag("test", "b", "drop"))
+    assert [tag.id for tag in tags.all()] == ["b"]
+    tags.close()
+
+
 def test_a_full_disk_is_one_line_and_what_was_there_stays(client, serve, run_folder):
     client.put("tag?row=0", {"action": "drop"})
     tags = serve.explorers[-1].tags

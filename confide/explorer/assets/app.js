@@ -29,7 +29,7 @@ async function start() {
   document.addEventListener("tagged", tagsChanged);
   document.addEventListener("unsaved", unsaved);
   net.on("lost", () => { lost(); unsaved(); });
-  net.on("found", () => { notice("lost", null); unsaved(); grid.again(); refresh(true); });
+  net.on("found", () => { notice("lost", null); unsaved(); grid.again(); refresh(true); if (!drawer.isOpen()) openFromAddress(); });
   addEventListener("pageshow", (e) => { if (e.persisted) refresh(true); }); // come back to: others may have tagged
   settleKind().catch(complain);
   await refresh();
@@ -41,7 +41,10 @@ async function settleKind() {
   // Pictures are loaded in the background; until then places are shown.
   const named = about.named;
   grid.loading = about.kind === "loading";
-  while (about.kind === "loading") { await new Promise((done) => setTimeout(done, 300)); Object.assign(about, await net.get("about")); }
+  while (about.kind === "loading") {
+    await new Promise((done) => setTimeout(done, 300));
+    try { Object.assign(about, await net.get("about")); } catch (error) { if (!net.isGone(error)) throw error; } // asked again when it is back
+  }
   grid.loading = false;
   grid.kind = about.kind === "image" || about.kind === "text" ? about.kind : "none";
   notices();

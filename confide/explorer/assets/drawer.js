@@ -18,10 +18,11 @@ export function prepare(known, theGrid, complains) {
   for (const leaving of ["beforeunload", "pagehide"]) addEventListener(leaving, () => { endNote(); tagging.sendNote(); });
   outbox.prepare(() => { document.dispatchEvent(new CustomEvent("unsaved")); if (now) tagging.update(now); }, tagged);
   document.addEventListener("keydown", (e) => {
-    if (!target || e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (!target || $("mainv").hidden || $("dialog").open) return; // no sample is in sight
+    if (e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
     if (letters !== null) { hear(e); return; }
     const key = e.key.toLowerCase();
-    if (KEYS[key]) { e.preventDefault(); tagging.act(target, KEYS[key]); }
+    if (KEYS[key]) { e.preventDefault(); if (!e.repeat) tagging.act(target, KEYS[key]); } // held down is pressed once
     else if (key === "n") { e.preventDefault(); if (target === now) tagging.writeNote(); else letters = ""; }
     else if (e.key === "Escape") close();
     else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#grid")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }

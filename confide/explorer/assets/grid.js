@@ -7,7 +7,6 @@ const BLOCK = 240, KEPT_BLOCKS = 40, GAP_X = 10, GAP_Y = 14;
 const TALLEST = 8e6; // px; browsers lose count beyond some ten million, so taller grids are scrolled by pages
 const FAST = 1.5; // px per ms; faster than this nothing can be read, so only places are shown
 const CALM = 140; // ms without such speed before anything is fetched: a slow frame is not a slow reader
-const NOTHING = Promise.resolve();
 const SHAPES = {
   image: { least: 78, height: (w) => w + 4 + 33 },
   text: { least: 208, height: () => 120 },
@@ -127,7 +126,7 @@ export class Grid {
       if (!node.filled) this.fillCell(index, node, calm);
       if (!node.filled) this.unfilled++;
     }
-    if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) (this.ask(b) || NOTHING).catch(() => {});
+    if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b)?.catch(() => {});
     this.tabStop(first, last);
     this.comeBack();
     const footRow = Math.floor(this.top / this.rowHeight) + 1;
@@ -259,8 +258,11 @@ export class Grid {
 
   retag(row, kind) {
     this.tagged.push([row, kind]);
-    for (const block of this.blocks.values()) for (const cell of block) if (cell.row === row) cell.tag = kind;
-    for (const [index, node] of this.cells) if (node.button.dataset.row === String(row)) { node.filled = false; this.fillCell(index, node, true); }
+    for (const block of this.blocks.values()) for (const cell of block) if (cell.row === row) { cell.tag = kind; this.rename(cell); }
+  }
+
+  rename(cell) {
+    for (const node of this.cells.values()) if (node.button.dataset.row === String(cell.row)) { node.tag.textContent = cell.tag || ""; node.button.setAttribute("aria-label", describe(cell, this.sort)); }
   }
 
   select(index, reveal = true) {

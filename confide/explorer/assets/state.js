@@ -51,8 +51,13 @@ export function open(text) {
 
 export const clear = () => set(Object.fromEntries(filters().map(([key]) => [key, null])));
 
+let stored = [], later = 0;
 function store() {
-  const text = query([]);
+  // Browsers refuse more than some hundred addresses in half a minute; the last one follows when they take it again.
+  clearTimeout(later);
+  stored = stored.filter((at) => Date.now() - at < 30000);
+  if (stored.length >= 80) { later = setTimeout(store, 500); return; }
+  stored.push(Date.now());
   // An explicit mark keeps a view without filters apart from a first visit.
-  history.replaceState(null, "", `${location.pathname}?${text || "view="}`);
+  history.replaceState(null, "", `${location.pathname}?${query([]) || "view="}`);
 }

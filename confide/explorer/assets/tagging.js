@@ -26,7 +26,7 @@ export function sendNote() {
 
 export function panel(held) {
   const { sample } = held, kept = outbox.refusal(held.row);
-  const button = (word, key) => el("button", { type: "button", "aria-pressed": String(sample.tag === word), "data-tag": word, "data-hold": word, onclick: () => act(held, word) }, word[0].toUpperCase() + word.slice(1), " ", el("kbd", {}, key));
+  const button = (word, key) => el("button", { type: "button", "aria-pressed": String(sample.tag === word), "data-tag": word, "data-hold": word, onclick: (e) => { if (e.detail < 2) act(held, word); } }, word[0].toUpperCase() + word.slice(1), " ", el("kbd", {}, key));
   const text = kept?.body.note ?? sample.note;
   const note = el("textarea", { id: "note", rows: 2, value: text, dir: "auto", "aria-label": "Note", "data-hold": "note", placeholder: "A note", hidden: !text });
   note.addEventListener("input", () => {
