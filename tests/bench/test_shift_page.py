@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.papers.shift_page import standing_alone, write_page
+from benchmarks.papers.shift_page import WITH_FREIGHT_CARS, standing_alone, write_page
 from confide.bench.results import Results
 from confide.bench.under_shift import shift_evaluation
+from confide.cli.bench import CHECKOUT, _items
 from confide.core import files
 from confide.core.door import InputError
 from confide.report import render_report
@@ -177,3 +178,17 @@ def test_without_cells_under_shift_one_line_says_what_to_do(tmp_path):
 
 def test_a_report_about_everything_has_every_section(folder):
     assert 'id="reliability"' in render_report(evaluation_of(folder))
+
+
+@pytest.mark.parametrize("name", ["p1-table4", "p5-figure6"])
+def test_a_page_of_foreign_images_names_the_cells_that_saw_other_ones(name):
+    item = _items()[name]
+    seen = {method: set() for method in item.methods}
+    for path in (CHECKOUT / "benchmarks" / "results" / "lite" / "cells").glob("cifar10-resnet18-*.json"):
+        one = files.read_json(path)
+        if one["commit"] == WITH_FREIGHT_CARS and one["cell"]["method"]["name"] in seen:
+            seen[one["cell"]["method"]["name"]].add(one["cell"]["seed"])
+    told = item.here.partition("Seeds 0 and 1 of ")[2].partition(" also saw 50 freight cars")[0]
+    assert {method: seeds for method, seeds in seen.items() if seeds} == {
+        method: {0, 1} for method in told.replace(" and", ",").split(", ") if method
+    }
