@@ -12,6 +12,7 @@ import numpy as np
 from confide.bench import claims
 from confide.bench.drawing import svg_of
 from confide.bench.item import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
+from confide.bench.units import units
 from confide.bench.values import LEVEL, Summary
 from confide.core import files
 
@@ -235,7 +236,7 @@ def _told(item: Item, scale: str) -> str:
 
 def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
-    parts = [_seeds_line(outcome), "Percentages, but AURC x 1000, NLL and entropy in nats."]
+    parts = [_seeds_line(outcome), *units(row.quantity for row in outcome.rows if math.isfinite(row.mean))]
     if any(row.baseline for row in outcome.rows):
         parts.append(
             f"* a paired t-test over seeds against {item.baseline}, Holm-corrected over the methods, has p < 0.05."

@@ -129,6 +129,19 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     assert r"$\pm$" in tex
 
 
+def test_what_is_no_percentage_is_told_apart():
+    def foot(*quantities: str) -> str:
+        rows = [Value("d", "m", quantity, 0, 1.0) for quantity in quantities]
+        return markdown(*an_item(rows), "lite").splitlines()[-3]
+
+    assert "Percentages. " in foot("accuracy", "ece_mass, mean of all")
+    assert "Percentages, but AURC x 1000, NLL in nats. " in foot("accuracy", "aurc, temperature", "val nll")
+    assert "Percentages, but NLL in nats, p a probability. " in foot("ece", "nll", "calibration_p", "p of all seeds")
+    assert "Percentages" not in foot("Kendall's tau")
+    assert "Percentages, but Pearson a plain number. " in foot("error", "Pearson of error and confusion")
+    assert "Units: confusion in bits. " in foot("mean confusion", "deviation")
+
+
 def test_cells_of_different_schedules_are_not_mixed(tmp_path):
     for seed, epochs in enumerate((16, 10)):
         cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": {"epochs": epochs}}
