@@ -53,7 +53,10 @@ def check_grid(
     cells: Sequence[Cell], place: Place, *, methods: Sequence[str], parts: Sequence[str], datasets: Sequence[str]
 ) -> None:
     """Words and places that no cell of the grid can use."""
-    _check_words(methods, {cell.method.name for cell in lite_cells()}, "no method of the grid is named '{}'")
+    whole = lite_cells()
+    names = {cell.dataset for cell in whole}
+    _check_words(datasets, names, "no dataset of the grid is named '{}'")
+    _check_words(methods, {cell.method.name for cell in whole}, "no method of the grid is named '{}'")
     _check_words(parts, PARTS, "no part of the grid is named '{}'")
     if not cells:
         raise InputError(
@@ -61,7 +64,7 @@ def check_grid(
         )
     for cell in {(cell.dataset, cell.model): cell for cell in cells}.values():
         Settings.from_dict({**cell.settings, "model": cell.model})
-    _check_words(list(place.data), {*datasets, *FOREIGN}, "--data: the grid has no data named '{}'")
+    _check_words(list(place.data), {*names, *FOREIGN}, "--data: the grid has no data named '{}'")
     for name, value in place.data.items() if place.engine == "local" else ():
         if value.partition(":")[0] not in DATASETS.names() and not Path(value).exists():
             raise InputError(f"--data {name}={value} must name data that is there, but there is none; check the path")

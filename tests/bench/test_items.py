@@ -245,6 +245,8 @@ def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
         (["grid", "--limit", "-3"], "limit must lie in [0, inf), got -3"),
         (["grid", "--set", "epoch=3"], "epoch"),
         (["grid", "--datasets", "tiny32"], "that of tiny32 is not; name it by --data tiny32=PATH"),
+        (["grid", "--datasets", "tiny32", "--data", "cifar10=."], "that of tiny32 is not; name it by --data tiny32"),
+        (["grid", "--datasets", "cifar"], "did you mean 'cifar10'"),
         (["prepare"], "prepare needs data of cifar10 or tiny32; name it by --data NAME=PATH"),
         (["p1-table2", "--seeds", "a"], "--seeds must be whole numbers such as 0,1,2, got 'a'"),
         (["p1-table2", "--seeds", "9"], "p1-table2 has no seed '9' at smoke scale; known: 0, 1"),
