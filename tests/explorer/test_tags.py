@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,8 +165,11 @@ def start(run_folder: Path) -> tuple[subprocess.Popen[str], int]:
 
 @pytest.mark.slow
 def test_an_interrupt_ends_it_with_one_line(run_folder):
-    started, _ = start(run_folder)
-    time.sleep(1)
+    started, port = start(run_folder)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/api/alive")
+    assert connection.getresponse().status == 200
+    connection.close()
     started.send_signal(signal.SIGINT)
     _, complaints = started.communicate(timeout=60)
     assert complaints.strip() in ("", "confide: stopped; the same command goes on where it was")

@@ -103,12 +103,17 @@ export function step(by) {
   if (!from || from.before === null || (from === now && from.generation === grid.generation && beside(from, by) === null)) return;
   move(async () => {
     await from.place();
-    const found = await find(async () => {
-      if (from.generation !== grid.generation) await locate(from);
-      return beside(from, by);
-    });
-    return found || { row: from.row, before: from.before, inside: from.inside, generation: from.generation };
+    const stays = { row: from.row, before: from.before, inside: from.inside, generation: from.generation };
+    return (await find(() => next(from, by), from)) || stays;
   });
+}
+
+async function next(from, by) {
+  // The grid's own cells say where a sample stands in it; the server may know more tags by now.
+  const at = grid.indexOf(from.row);
+  if (at >= 0) Object.assign(from, { before: at, inside: true, generation: grid.generation });
+  else if (from.generation !== grid.generation) await locate(from);
+  return beside(from, by);
 }
 
 function beside(from, by) {
@@ -117,14 +122,14 @@ function beside(from, by) {
   return (by > 0 ? next > base : next < base) ? next : null;
 }
 
-async function find(position) {
+async function find(position, from = { row: -1 }) {
   // The row at a place; where the grid is drawn anew meanwhile, the place in the new one.
   for (let k = 0; k < 200; k++) {
-    const at = await position(), { generation } = grid;
+    const known = grid.indexOf(from.row), at = await position(), { generation } = grid;
     if (at === null) return null;
     const cell = await grid.cellAt(at);
-    if (cell && generation === grid.generation) return { row: cell.row, before: at, inside: true, generation };
-    await new Promise((done) => setTimeout(done, 50));
+    if (cell && generation === grid.generation && (known >= 0 || grid.indexOf(from.row) < 0)) return { row: cell.row, before: at, inside: true, generation };
+    if (!cell) await new Promise((done) => setTimeout(done, 50));
   }
   throw new Error("The grid did not come; try again.");
 }

@@ -86,9 +86,8 @@ export class Grid {
   }
 
   scrolled() {
-    const now = performance.now(), at = this.box.scrollTop, step = at - this.lastTop;
+    const now = performance.now(), at = this.box.scrollTop, step = at - this.lastTop, before = this.top;
     if (!step) return;
-    const before = this.top;
     if (this.total <= this.physical) this.top = at;
     else if (Math.abs(step) < 3 * this.height) this.top += step; // by wheel or key: as far as it looks
     else this.top = at / (this.physical - this.height) * (this.total - this.height); // by the bar: to that share
@@ -141,10 +140,8 @@ export class Grid {
     if (node) { this.away = false; node.button.focus({ preventScroll: true }); }
   }
 
-  focusHere() {
-    // A cell for the keyboard: the one it was on, or the first in sight.
-    const node = this.cells.get(this.focused) || this.stop;
-    (node ? node.button : this.box).focus({ preventScroll: true });
+  focusHere(node = this.cells.get(this.focused) || this.stop) {
+    (node ? node.button : this.box).focus({ preventScroll: true }); // where the keyboard was, or the first in sight
   }
 
   follow(index) {
@@ -217,8 +214,7 @@ export class Grid {
     }
   }
 
-  noPicture(image) {
-    const node = image.closest("li");
+  noPicture(image, node = image.closest("li")) {
     if (image.hasAttribute("src")) { node.classList.add("nopic"); node.words.textContent = "no picture"; image.removeAttribute("src"); }
   }
 
@@ -252,8 +248,12 @@ export class Grid {
     // What stands at a place; nothing if the order changes meanwhile.
     const number = Math.floor(index / BLOCK), { generation } = this;
     await this.ask(number);
-    const block = generation === this.generation && this.blocks.get(number);
-    return block ? block[index % BLOCK] : null;
+    return (generation === this.generation && this.blocks.get(number)?.[index % BLOCK]) || null;
+  }
+
+  indexOf(row) {
+    for (const [number, block] of this.blocks) { const at = block.findIndex((cell) => cell.row === row); if (at >= 0) return number * BLOCK + at; }
+    return -1;
   }
 
   retag(row, kind) {
