@@ -356,25 +356,35 @@ def test_a_browser_that_limits_addresses_does_not_stop_a_quick_walk(look, client
     wait_for_actions(page, run_folder, {order[1]: "keep"})
 
 
+class Held:
+    """Requests that wait until they are let go."""
+
+    def __init__(self, page: Any, pattern: str) -> None:
+        self.waiting: list[Any] = []
+        self.open = False
+        page.route(pattern, lambda route: route.continue_() if self.open else self.waiting.append(route))
+
+    def let_go(self) -> None:
+        self.open = True
+        for route in self.waiting:
+            route.continue_()
+
+
 def test_a_place_that_another_tab_has_shifted_is_not_stepped_on_twice(look, client):
     order = ids(client, split="test", sort="confidence", tag="none")
     page = look(client, "?split=test&sort=confidence&tag=none")
     page.locator("#cells [data-at='4'][data-row]").click()
     page.wait_for_selector("#drawer .neigh li")
-    asked: list[Any] = []
-    page.route("**/api/locate*", lambda route: asked.append(route))
+    saving, locating = Held(page, "**/api/tag*"), Held(page, "**/api/locate*")
     page.keyboard.press("d")
     page.keyboard.press("ArrowRight")
     wait_for_sample(page, order[5])
+    saving.let_go()
     wait_for_count(page, 79)
     wait_for_order(page, [sample for sample in order if sample != order[4]])
     row = client.get("locate", split="test", id=order[0], **{"in": "test"})["row"]
     client.put(f"tag?row={row}", {"action": "drop"})
-    while not asked:
-        page.wait_for_timeout(20)
-    for route in asked:
-        route.continue_()
-    page.unroute("**/api/locate*")
+    locating.let_go()
     wait_for_place(page, "4 of")  # the server does not count the one the grid still shows
     page.keyboard.press("ArrowRight")
     wait_for_sample(page, order[6])
