@@ -121,6 +121,20 @@ def test_the_choice_of_a_new_label_keeps_the_keyboard(look, client, run_folder):
     wait_for_tags(page, run_folder, [("relabel", 0, "")])
 
 
+class Held:
+    """Requests that wait until they are let go."""
+
+    def __init__(self, page: Any, pattern: str) -> None:
+        self.waiting: list[Any] = []
+        self.open = False
+        page.route(pattern, lambda route: route.continue_() if self.open else self.waiting.append(route))
+
+    def let_go(self) -> None:
+        self.open = True
+        for route in self.waiting:
+            route.continue_()
+
+
 @pytest.fixture
 def many_classes(tmp_path: Path) -> Path:
     names = ["car", "carrot", "cart", *(f"kind {k}" for k in range(77))]
@@ -156,10 +170,11 @@ def test_a_filter_half_typed_stays_when_an_answer_comes(look, serve, many_classe
     client = serve(many_classes)
     page = look(client)
     open_first(page)
-    client.lag.late = {"find": (0.5, 0)}
+    finding = Held(page, "**/api/find*")
     page.keyboard.press("d")
     page.wait_for_selector("#drawer [data-tag=drop][aria-pressed=true]")
     page.get_by_label("Find a class for label").press_sequentially("carr")
+    finding.let_go()
     page.locator("[data-part=tag] label", has_text="drop").wait_for()
     assert page.get_by_label("Find a class for label").input_value() == "carr"
     page.keyboard.type("ot")
@@ -354,20 +369,6 @@ def test_a_browser_that_limits_addresses_does_not_stop_a_quick_walk(look, client
             wait_for_sample(page, order[place])
     page.keyboard.press("k")
     wait_for_actions(page, run_folder, {order[1]: "keep"})
-
-
-class Held:
-    """Requests that wait until they are let go."""
-
-    def __init__(self, page: Any, pattern: str) -> None:
-        self.waiting: list[Any] = []
-        self.open = False
-        page.route(pattern, lambda route: route.continue_() if self.open else self.waiting.append(route))
-
-    def let_go(self) -> None:
-        self.open = True
-        for route in self.waiting:
-            route.continue_()
 
 
 def test_a_place_that_another_tab_has_shifted_is_not_stepped_on_twice(look, client):
