@@ -173,7 +173,9 @@ def test_a_filter_half_typed_stays_when_an_answer_comes(look, serve, many_classe
     finding = Held(page, "**/api/find*")
     page.keyboard.press("d")
     page.wait_for_selector("#drawer [data-tag=drop][aria-pressed=true]")
-    page.get_by_label("Find a class for label").press_sequentially("carr")
+    # There is a class "car" too, whose answer comes between two letters: it is not what is meant.
+    page.get_by_label("Find a class for label").press_sequentially("carr", delay=100)
+    assert page.get_by_label("Find a class for label").input_value() == "carr"
     finding.let_go()
     page.locator("[data-part=tag] label", has_text="drop").wait_for()
     assert page.get_by_label("Find a class for label").input_value() == "carr"

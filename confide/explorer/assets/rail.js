@@ -160,16 +160,18 @@ export function finder(key, more) {
   const list = el("datalist", { id: `found-${key}` });
   const input = el("input", { type: "search", list: list.id, placeholder: `${whole(more)} more classes: type a name`, "aria-label": `Find a class for ${key}`, "data-focus": `${key} finder` });
   let known = new Map(), asked = 0;
-  const take = () => {
-    const label = known.get(input.value);
-    if (label === undefined) return false;
+  const take = (meant) => {
+    // "car" may be the beginning of "carrot": it is taken when chosen from the list or left, not while it is typed.
+    const label = known.get(input.value), text = input.value.toLowerCase();
+    if (label === undefined || (!meant && [...known.keys()].some((name) => name !== input.value && name.toLowerCase().startsWith(text)))) return false;
     input.value = "";
     state.set({ [key]: [...new Set([...state.values(key), label])] });
     return true;
   };
-  input.addEventListener("input", async () => {
+  input.addEventListener("change", () => take(true));
+  input.addEventListener("input", async (e) => {
     const mine = ++asked;
-    if (take()) return;
+    if (take(e.inputType === "insertReplacementText")) return;
     const found = await get("classes", new URLSearchParams({ text: input.value })).catch(() => null);
     if (!found || mine !== asked) return; // an answer to fewer letters, come late
     if (!input.isConnected) { const again = document.querySelector(`[data-focus="${key} finder"]`); if (again && again.value) again.dispatchEvent(new Event("input")); return; }
