@@ -33,7 +33,8 @@ EPOCHS = 4
 CELL = "#cells li:not(.sk):not([hidden]) button[data-row]"
 CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
 LAG = os.environ.get("EXPLORER_LAG", "")
-"""Seconds as LOW..HIGH: every answer but pictures comes so much later, at random; the tests must pass all the same."""
+"""Seconds as LOW..HIGH: every answer but pictures is made so much later, and comes so much later again, at random;
+the tests must pass all the same."""
 
 
 def make_run(folder: Path, sizes: dict[str, int] = SIZES, title: str = "small") -> Path:
@@ -167,6 +168,7 @@ class Lag:
         before, after = self.late.get(f"{scope.get('method')} {route}", self.late.get(route, (0.0, 0.0)))
         if LAG and scope.get("path", "").startswith("/api/") and route != "picture":
             before += random.uniform(*map(float, LAG.split("..")))
+            after += random.uniform(*map(float, LAG.split("..")))
         await asyncio.sleep(before)
 
         async def slowly(message: Any) -> None:

@@ -72,7 +72,7 @@ export function update(held, box = $("drawer")) {
   if (mine && note !== used && note.value.trim() !== sample.note) { note.value = sample.note; note.hidden = !sample.note; } // another tab's
   if (sample.tag !== "relabel") to.replaceChildren();
   else if (!to.firstChild) to.append(...newLabel(held));
-  else if (!to.contains(used)) to.querySelector("select, input").value = shownLabel(held);
+  else if (!to.contains(used) && !outbox.isBusy(held.row)) to.querySelector("select, input").value = shownLabel(held); // not back to the old one while the new one is saved
   box.querySelector(".state").replaceChildren(...state(held));
 }
 
