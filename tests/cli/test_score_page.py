@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from confide.cli.main import main
 
 pytestmark = pytest.mark.slow
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
 BOXES = """all => all.map(e => e.getBoundingClientRect()).filter(r => r.width)
     .map(r => [r.x, r.y, r.right, r.bottom])"""
 
 
 @pytest.mark.parametrize("width", [375, 1280])
-def test_pictures_and_buttons_stand_beside_each_other(tmp_path, monkeypatch, width):
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+def test_pictures_and_buttons_stand_beside_each_other(browser, tmp_path, monkeypatch, width):
     monkeypatch.chdir(tmp_path)
     assert main(["score", "fashion-sample", "--split", "val", "-o", "s.parquet"]) == 0
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        complaints: list[str] = []
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.goto((tmp_path / "s.html").as_uri())
-        boxes = [page.eval_on_selector_all(selector, BOXES) for selector in (".eight .thumb", "#filter button")]
-        browser.close()
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    complaints: list[str] = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.goto((tmp_path / "s.html").as_uri())
+    boxes = [page.eval_on_selector_all(selector, BOXES) for selector in (".eight .thumb", "#filter button")]
+    page.close()
     assert complaints == []
     assert len(boxes[0]) == 10 * 2 * (6 if width < 640 else 8)
     assert len(boxes[1]) == 7

@@ -31,7 +31,6 @@ SIZES = {"train": 60, "val": 40, "test": 80}
 MODELS = ("plain", "other-loss")
 EPOCHS = 4
 CELL = "#cells li:not(.sk):not([hidden]) button[data-row]"
-CHROMIUM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
 LAG = os.environ.get("EXPLORER_LAG", "")
 """Seconds as LOW..HIGH: every answer but pictures is made so much later, and comes so much later again, at random;
 the tests must pass all the same."""
@@ -215,17 +214,6 @@ def serve() -> Iterator[Callable[..., Client]]:
 @pytest.fixture
 def client(serve: Callable[..., Client], run_folder: Path) -> Client:
     return serve(run_folder)
-
-
-@pytest.fixture(scope="module")  # Playwright keeps a loop running, which tests of other rooms must not find
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: slow)")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with api.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
