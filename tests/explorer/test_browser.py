@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from confide.core.records import Scores
-from tests.explorer.conftest import count, wait_for_count, wait_for_tags
+from tests.explorer.conftest import count, open_first, wait_for_count, wait_for_tags
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,7 @@ def test_it_renders_and_never_scrolls_sideways(look, client, width, scheme):
         }[scheme]
     )
     page.wait_for_selector("#cells img[src]")
-    page.locator("#cells button").first.click()
-    page.wait_for_selector("#drawer .neigh li")
+    open_first(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.goto(f"http://127.0.0.1:{client.port}/?split=test&view=compare")
     page.wait_for_selector(".mx button")

@@ -235,11 +235,14 @@ def test_walking_the_grid_itself_passes_over_none_either(look, client, run_folde
 def test_a_sample_opened_during_a_refresh_is_the_one_shown(look, client):
     page = look(client, "?split=test&sort=confidence")
     open_first(page)
-    client.lag.late = {"find": (0.2, 0), "sample": (0.8, 0), "locate": (0.1, 0)}
+    finding, opening = Held(page, "**/api/find*"), Held(page, "**/api/sample*")
     page.get_by_role("button", name="Right", exact=True).click()
     wanted = page.locator("#cells [data-at='5'][data-row]").get_attribute("aria-label").split(":")[0]
     page.locator("#cells [data-at='5']").click()
+    with page.expect_response("**/api/locate*"):
+        finding.let_go()
     wait_for_count(page, client.get("find", split="test", outcome="right")["count"])
+    opening.let_go()
     wait_for_sample(page, wanted)
     page.wait_for_selector("#drawer .neigh li")
     assert page.locator("#drawer h2").inner_text() == wanted
