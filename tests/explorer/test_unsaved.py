@@ -99,6 +99,21 @@ def test_tags_that_wait_behind_another_are_kept_when_the_page_is_left(look, clie
     page.complaints[:] = [c for c in page.complaints if c != "about:blank"]
 
 
+def test_of_two_tags_that_wait_when_the_page_is_left_the_last_one_counts(look, client, run_folder):
+    order = ids(client, split="test", sort="confidence")
+    page = look(client, "?split=test&sort=confidence")
+    open_first(page)
+    client.lag.late = {"tag": (2.5, 0)}  # the first is not answered before the page is left
+    page.keyboard.press("k")
+    page.keyboard.press("ArrowRight")
+    wait_for_sample(page, order[1])
+    for key in ("r", "d"):  # a new label must not come with the tag that took its place
+        page.keyboard.press(key)
+    page.goto("about:blank")
+    wait_for_tags(page, run_folder, [("keep", None, ""), ("drop", None, "")])
+    page.complaints[:] = [c for c in page.complaints if c != "about:blank"]
+
+
 def test_an_export_waits_for_the_tags_on_their_way(look, client):
     page = look(client, "?split=test&sort=confidence")
     first = open_first(page)

@@ -16,6 +16,7 @@ export function prepare(onChange, onSaved) {
   tell = onChange; saved = onSaved;
   addEventListener("pagehide", flush);
   addEventListener("beforeunload", (e) => {
+    flush(); // a page that is slow to leave may be ended before it is hidden; sent twice is as sent once
     const open = waiting.filter((w) => !w.sent);
     if (refused.size || open.length > FLUSHED || open.some((w) => !w.held.sample) || (waiting.length && net.isLost())) e.preventDefault();
   });
@@ -88,17 +89,20 @@ function sendAgain() {
 }
 
 function flush() {
-  // The page is being left: what waits behind another change goes now.
-  const known = new Map();
+  // The page is being left: what waits behind another change goes now, together for each sample.
+  const leaving = new Map();
   for (const entry of waiting) {
-    const { held } = entry, sample = known.get(held.row) || (held.sample ? { ...held.sample } : null);
-    if (!sample) continue;
-    known.set(held.row, sample);
+    const { held } = entry;
+    if (!held.sample) continue;
+    if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null });
+    const last = leaving.get(held.row);
     if (entry.sent) continue;
-    entry.body ??= { ...entry.change(sample), split: sample.split, id: sample.id };
-    if ("action" in entry.body) sample.tag = entry.body.action;
-    net.put("tag", entry.body, "", "PATCH").catch(() => {});
+    entry.body ??= { ...entry.change(last.sample), split: last.sample.split, id: last.sample.id };
+    if ("action" in entry.body) last.sample.tag = entry.body.action;
+    // A new label goes with its own action only.
+    last.body = { ...last.body, ...("action" in entry.body ? { new_label: undefined } : {}), ...entry.body };
   }
+  for (const { body } of leaving.values()) if (body) net.put("tag", body, "", "PATCH").catch(() => {});
 }
 
 export function notice() {
