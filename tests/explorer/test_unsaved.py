@@ -114,6 +114,18 @@ def test_of_two_tags_that_wait_when_the_page_is_left_the_last_one_counts(look, c
     page.complaints[:] = [c for c in page.complaints if c != "about:blank"]
 
 
+def test_a_tag_taken_back_while_it_is_sent_stays_taken_back_when_the_page_is_left(look, client, run_folder):
+    page = look(client, "?split=test&sort=confidence")
+    open_first(page)
+    client.lag.late = {"tag": (1.5, 0)}
+    for key in ("d", "d", "n"):
+        page.keyboard.press(key)
+    page.keyboard.type("looked at")
+    page.goto("about:blank")
+    wait_for_tags(page, run_folder, [(None, None, "looked at")])
+    page.complaints[:] = [c for c in page.complaints if c != "about:blank"]
+
+
 def test_an_export_waits_for_the_tags_on_their_way(look, client):
     page = look(client, "?split=test&sort=confidence")
     first = open_first(page)

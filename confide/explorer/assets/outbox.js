@@ -96,9 +96,10 @@ function flush() {
     if (!held.sample) continue;
     if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null });
     const last = leaving.get(held.row);
-    if (entry.sent) continue;
     entry.body ??= { ...entry.change(last.sample), split: last.sample.split, id: last.sample.id };
     if ("action" in entry.body) last.sample.tag = entry.body.action;
+    if ("note" in entry.body) last.sample.note = entry.body.note;
+    if (entry.sent) continue;
     // A new label goes with its own action only.
     last.body = { ...last.body, ...("action" in entry.body ? { new_label: undefined } : {}), ...entry.body };
   }
