@@ -60,8 +60,8 @@ def headline(path: Path = SOURCE) -> str:
 
 def averaged(names: list[str]) -> str:
     """Which rows average weights and mirror images, and so cost twice the predictions: none of the others may."""
-    several = [one.name for one in METHODS if one.name in names and one.here and _mirrors(one)]
-    listed = " and ".join(f"`{name}`" for name in several)
+    several = [f"`{one.name}`" for one in METHODS if one.name in names and one.here and _mirrors(one)]
+    listed = " and ".join(filter(None, (", ".join(several[:-1]), *several[-1:])))
     return (
         f" {listed} average weights and mirror images (two predictions an image), no other row does." if several else ""
     )

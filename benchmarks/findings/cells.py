@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.bench.methods import SWEEP
 from confide.bench.results import is_stale
 from confide.bench.sources import RESAMPLED
 from confide.bench.values import LEVEL, paired
@@ -28,6 +29,8 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "entropy_029",
         "difficulty_md",
         "difficulty_kmeans",
+        "difficulty_task_rmd",
+        "difficulty_task_loss",
         "adaptive_difficulty",
     ),
     "selective": (
@@ -37,6 +40,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "selective_au_detached",
         "selective_au_margin",
         "selective_au_entropy",
+        *(one.name for one in SWEEP),
     ),
     "dual": ("cross_entropy", "focal", "dual_focal", "dual_focal_released"),
     "adafocal": ("cross_entropy", "adafocal", "adafocal_steps"),
@@ -45,6 +49,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "cross_entropy",
         "cross_entropy_averaged",
         "confide",
+        "adaptive_difficulty_averaged",
         "adaptive_difficulty",
         "adafocal",
         "difficulty_entropy",
@@ -61,6 +66,8 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
         ("difficulty_rank_10", "entropy_029"),
         ("difficulty_entropy", "difficulty_md"),
         ("difficulty_entropy", "difficulty_kmeans"),
+        ("difficulty_entropy", "difficulty_task_rmd"),
+        ("difficulty_entropy", "difficulty_task_loss"),
     ),
     "selective": (
         ("selective_au", "selective_au_released"),
@@ -72,6 +79,8 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "recipe": (
         ("confide", "cross_entropy"),
         ("confide", "cross_entropy_averaged"),
+        ("confide", "adaptive_difficulty_averaged"),
+        ("adaptive_difficulty_averaged", "cross_entropy_averaged"),
         ("cross_entropy_averaged", "cross_entropy"),
     ),
 }

@@ -18,8 +18,10 @@ from confide.core import files
 Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """Results by method and seed."""
 
-OWN, FIRST, PLAIN = "confide", "cross_entropy_averaged", "cross_entropy"
-"""The recipe, the recipe as the first round of the rule left it, and what both must not fall behind."""
+OWN, PLAIN = "confide", "cross_entropy"
+"""The recipe, and what it must not fall behind."""
+CHOICES = ("cross_entropy_averaged", "adaptive_difficulty_averaged", OWN)
+"""What the recipe was after the first round of the rule, after part of the third, and is now."""
 SEEDS, LEAST = 5, 4
 """Of so many seeds the calibration test must leave so many standing."""
 MET, MISSED, OPEN = "met", "missed", "open"
@@ -39,9 +41,10 @@ def points(cells: Cells, together: float = math.nan, method: str = OWN) -> list[
 
     Args:
         together: the calibration test's p on all seeds of the recipe together, NaN where it is not known.
-        method: whose cells are the recipe's; the first round's is not ranked beside what came after it.
+        method: whose cells are the recipe's; an earlier choice is not ranked beside those that came after it.
     """
-    cells = {name: some for name, some in cells.items() if name != OWN or method == OWN}
+    later = CHOICES[CHOICES.index(method) + 1 :]
+    cells = {name: some for name, some in cells.items() if name not in later}
     own = cells.get(method, {})
     if not own:
         return []

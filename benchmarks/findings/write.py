@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,25 +59,26 @@ def main() -> None:
 
 def renew(path: Path, cells: Path | None, tables: Path) -> None:
     """Fill the page's tables again: from what is kept, and with a grid's folder from its cells."""
-    made = {"trials": trials_table(), "rule": rule_text(), "confusion": confusion_table(), "errors": errors_table()}
+    made = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
+    made |= {"confusion": confusion_table(), "errors": errors_table()}
     if cells is not None:
         found = read_cells(cells)
         made |= cell_tables(found)
         made |= recorded_tables(cells)
         made["resampled"] = resampled_table(read_cells(cells, "tiny32"))
-        made["recipe-check"] = _check(found, tables, recipe.OWN, f"The recipe `{recipe.OWN}`")
-        first = "The recipe of the first round"
-        made["recipe-check-first"] = _check(found, tables, recipe.FIRST, first) if recipe.FIRST in found else ""
+        for name in recipe.CHOICES:
+            made[f"check-{name}"] = _check(found, tables, name) if name in found else ""
     page = path.read_text(encoding="utf-8")
     for name, table in made.items():
         page = filled(page, name, table)
     files.write_text(path, page)
 
 
-def _check(cells: Cells, tables: Path, method: str, name: str) -> str:
-    """How a recipe stands to the target."""
+def _check(cells: Cells, tables: Path, method: str) -> str:
+    """How a choice of recipe stands to the target."""
     found = recipe.points(cells, recipe.together_of(tables, method), method)
-    return recipe.check_table(found, recipe.where_the_gap_is(cells, method), name)
+    named = f"The recipe `{method}`" if method == recipe.OWN else f"`{method}`"
+    return recipe.check_table(found, recipe.where_the_gap_is(cells, method), named)
 
 
 def filled(page: str, name: str, table: str) -> str:
@@ -145,10 +146,7 @@ def rule_text() -> str:
         for name, row in rows.items()
         if row["settings"]["seed"] == 0 and (name[0] == LAST or not row["settings"].get("average"))
     }
-    several: dict[Name, list[Name]] = {}
-    for name in rows:
-        several.setdefault((name[0], SEED.sub("", name[1])), []).append(name)
-    whole = {name: some for name, some in several.items() if name[0] == LAST and len(some) == SEEDS}
+    whole = _with_every_seed(rows)
     return "\n\n".join(
         told
         for told in (
@@ -157,6 +155,35 @@ def rule_text() -> str:
         )
         if told
     )
+
+
+def seeds_table() -> str:
+    """What point 4 reads where every seed is trained: means over seeds, best NLL first."""
+    rows, losses = kept_rows()
+    several = _with_every_seed(rows)
+    lines = {}
+    for name, some in several.items():
+        stages = [rows[one]["judge_mirror"] for one in some]
+        accuracy, gap = (100 * np.array([one["none"][word] for one in stages]) for word in ("accuracy", "gap"))
+        nll = np.array([one["temperature"]["nll"] for one in stages])
+        mean, error = apart(losses, some, several[LAST, "plain"])
+        lines[nll.mean()] = [
+            f"`{name[1]}`",
+            f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}",
+            f"{gap.mean():+.2f}",
+            f"{nll.mean():.4f} ± {nll.std(ddof=1):.4f}",
+            f"{mean:+.4f} ± {error:.4f}" if name[1] != "plain" else "-",
+        ]
+    head = ["variant", "accuracy %", "gap raw %", "NLL mirror", "to cross-entropy"]
+    return markdown(head, [lines[key] for key in sorted(lines)])
+
+
+def _with_every_seed(rows: Iterable[Name]) -> dict[Name, list[Name]]:
+    """The losses of the last round that are trained with every seed, each with its trainings."""
+    several: dict[Name, list[Name]] = {}
+    for name in rows:
+        several.setdefault((name[0], SEED.sub("", name[1])), []).append(name)
+    return {name: some for name, some in several.items() if name[0] == LAST and len(some) == SEEDS}
 
 
 def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Mapping[Name, Sequence[Name]]) -> str:

@@ -20,7 +20,7 @@ ITEM = Item(
     here="ResNet-18, one-cycle, bfloat16, crop and flip; CIFAR-10 (45,000 train, 5,000 val, 10,000 test) and "
     "Tiny-ImageNet-32 (80,000, 10,000, 10,000, all from its training file: the official validation images were "
     "shrunk by another filter, docs/findings.md). Options of the papers; nothing chosen on test data. The recipe "
-    "`confide` and `cross_entropy_averaged` also average their weights over an epoch and their predictions over the "
+    "`confide` and the rows `..._averaged` also average their weights over an epoch and their predictions over the "
     "mirror image, no other row does. Temperature is fitted on val; corruptions: mean over 16 x 5 of 2,000 test "
     "images. The test on all seeds together sees the same images several times and so rejects rather too often.",
     methods=NAMES,

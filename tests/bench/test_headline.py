@@ -46,8 +46,8 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path)
 
 
 def test_rows_that_average_predictions_are_told_apart(tool):
-    said = tool.averaged(["cross_entropy", "cross_entropy_averaged", "confide", "focal"])
-    assert said.startswith(" `confide` and `cross_entropy_averaged` average weights and mirror images")
+    said = tool.averaged(["cross_entropy_averaged", "adaptive_difficulty_averaged", "confide", "focal"])
+    assert said.startswith(" `confide`, `cross_entropy_averaged` and `adaptive_difficulty_averaged` average weights")
     assert tool.averaged(["cross_entropy", "focal"]) == ""
     page = (TOOL.parents[1] / "README.md").read_text(encoding="utf-8")
     assert said in page

@@ -60,13 +60,16 @@ def test_a_missed_test_is_told_where_the_gap_is():
     assert why not in check_table(points(grid(), 0.3), why)
 
 
-def test_the_first_rounds_recipe_counts_as_a_rival_of_the_second_but_not_the_reverse():
+def test_an_earlier_choice_counts_as_a_rival_of_a_later_one_but_not_the_reverse():
     cells = grid()
     cells["cross_entropy_averaged"] = {seed: cell(0.93, 0.01, 0.19, 0.007) for seed in range(5)}
     assert points(cells, 0.3)[3].found.startswith("rank 2 of 3")
+    cells["adaptive_difficulty_averaged"] = {seed: cell(0.93, 0.01, 0.18, 0.007) for seed in range(5)}
+    assert points(cells, 0.3)[3].found.startswith("rank 3 of 4")
+    assert points(cells, 0.3, "adaptive_difficulty_averaged")[3].found.startswith("rank 1 of 3")
     first = points(cells, 0.001, "cross_entropy_averaged")
     assert first[3].found.startswith("rank 1 of 2")
-    assert sentence(first, "The recipe of the first round").startswith("The recipe of the first round misses")
+    assert sentence(first, "The first choice").startswith("The first choice misses")
 
 
 def test_fewer_seeds_than_asked_leave_it_open_while_it_can_be_met():

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from confide.config import load_config
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -23,6 +25,7 @@ def test_every_table_is_made_from_what_is_kept(write):
     for name, make in (
         ("trials", write.trials_table),
         ("rule", write.rule_text),
+        ("seeds", write.seeds_table),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -79,7 +82,9 @@ def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
     text = write.rule_text()
     assert "`cross_entropy` (round 1)" in text
     assert "(round 2)" not in text  # averaged weights with the statistics of others
-    assert "accuracy with `entropy_017_mean` (round 3)." in text
+    assert text.count("accuracy with `entropy_017_mean` (round 3).") == 2  # with one training each, and over the seeds
+    choice = load_config("confide").losses[0]
+    assert (choice.word, choice.options["alpha"]) == ("entropy_regularization", 0.17)  # so it is the recipe
 
 
 def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
@@ -162,7 +167,9 @@ def test_what_is_said_of_the_cells_is_what_they_hold(write):
     }
     assert f"costs {accuracy['cross_entropy'] - accuracy['mmce_weighted']:.0f} points of accuracy" in page
     seeds = [100 * one["measured"]["raw"]["accuracy"] for one in cells["selective_au_margin"].values()]
-    assert "by margin instead of confidence hardly learn ({:.0f} and {:.0f} %)".format(*sorted(seeds)) in page
+    assert "by margin instead of confidence hardly learn ({:.0f}, {:.0f} and {:.0f} %)".format(*sorted(seeds)) in page
+    sweep = [f"{accuracy[f'selective_au_{coverage}_0.1']:.0f} %" for coverage in (0.25, 0.5, 0.75)]
+    assert "learnt to {} at a coverage of 0.25, {} at 0.5 and {} at 0.75".format(*sweep) in page
     worse: dict[str, list[float]] = {}
     for path in (ROOT / "benchmarks" / "results" / "resampled").glob("*.json"):
         one = json.loads(path.read_text(encoding="utf-8"))
