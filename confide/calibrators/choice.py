@@ -12,7 +12,7 @@ from scipy import stats
 
 from confide.calibrators.calibrator import CALIBRATORS, Calibrator
 from confide.calibrators.family import fit, number_of_parameters
-from confide.calibrators.groups import folds_of, group_names
+from confide.calibrators.groups import folds_of, grouping
 from confide.core.door import InputError, check_choice, check_range
 from confide.core.predictions import Predictions
 from confide.core.progress import Progress
@@ -65,6 +65,7 @@ def choose(
     folds: int = 5,
     seed: int = 0,
     by: str | None = None,
+    bands: int | None = None,
     may_decline: bool = True,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
@@ -74,6 +75,7 @@ def choose(
         folds: parts of the cross-validation, balanced within labels.
         seed: of the parts.
         by: column for calibration by group.
+        bands: cut that column's numbers into so many bands.
         may_decline: whether `none` may be the choice; if not, the best calibrator is taken and a warning says so.
     """
     check_choice(score, ("nll", "brier"), "score")
@@ -83,7 +85,7 @@ def choose(
     predictions.need_not_test("a calibrator")
     predictions.need_logits("a calibrator")
     if by is not None:
-        group_names(predictions, by)
+        grouping(predictions, by, bands)
     if len(predictions) < 2 * folds:
         raise InputError(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
@@ -93,7 +95,7 @@ def choose(
     with Progress("calibrate", len(words) * folds) as progress:
         for word in dict.fromkeys(words):
             try:
-                held = held_out(word, predictions, folds, seed, by, score, progress)
+                held = held_out(word, predictions, folds, seed, {"by": by, "bands": bands}, score, progress)
             except InputError as error:
                 failed[word] = str(error)
                 continue
@@ -102,7 +104,7 @@ def choose(
     if not allowed:
         raise InputError(f"no calibrator could be fitted: {'; '.join(failed.values())}")
     best = min(allowed, key=lambda c: c.score)
-    calibrator = None if best.word == "none" else fit(best.word, predictions, by=by)
+    calibrator = None if best.word == "none" else fit(best.word, predictions, by=by, bands=bands)
     warnings = (*choice_warnings(best, predictions, score), *(calibrator.notes if calibrator else ()))
     return Choice(
         score, tuple(candidates), best.word, calibrator, tuple(dict.fromkeys(warnings)), failed, len(predictions)
@@ -154,14 +156,20 @@ class Held:
 
 
 def held_out(
-    word: str, predictions: Predictions, folds: int, seed: int, by: str | None, score: str, progress: Progress
+    word: str,
+    predictions: Predictions,
+    folds: int,
+    seed: int,
+    groups: Mapping[str, Any],
+    score: str,
+    progress: Progress,
 ) -> Held:
     """What the calibrator gives to samples that it was not fitted on."""
     fold = folds_of(predictions, folds, seed)
     parts: list[tuple[NDArray[np.int64], Held]] = []
     for k in range(folds):
         rows = np.flatnonzero(fold == k)
-        calibrator = fit(word, predictions.take(fold != k), by=by)
+        calibrator = fit(word, predictions.take(fold != k), **groups)
         parts.append((rows, Held.of(calibrator(predictions.take(rows)), score)))
         progress.step(1, word)
     back = np.argsort(np.concatenate([rows for rows, _ in parts]))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from confide.calibrators import saving
 from confide.calibrators.calibrator import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, leaders
-from confide.calibrators.groups import fit_groups, from_state
+from confide.calibrators.groups import fit_groups, from_state, grouping
 from confide.calibrators.threads import one_thread
 from confide.core.door import InputError, check_finite, check_range
 from confide.core.facts import SMALLEST_PROBABILITY
@@ -27,23 +27,34 @@ def names() -> tuple[str, ...]:
 
 
 def fit(
-    word: str, predictions: Predictions, *, by: str | None = None, shrinkage: float | None = None, **options: Any
+    word: str,
+    predictions: Predictions,
+    *,
+    by: str | None = None,
+    bands: int | None = None,
+    shrinkage: float | None = None,
+    **options: Any,
 ) -> Calibrator:
     """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
 
     Args:
         by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
+        bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
         options: those of the method.
     """
     method = CALIBRATORS.get(word)
     method.check_options(options)
     if by is None:
+        if bands is not None:
+            raise InputError("bands are made of a column, but none was named; pass by=, such as by='difficulty'")
         return fit_one(method, predictions, options)
     if shrinkage is not None:
         check_range(shrinkage, "shrinkage", 0.0)
     checked(word, predictions)
-    return fit_groups(lambda part: fit_one(method, part, options), predictions, by, shrinkage)
+    return fit_groups(
+        lambda part: fit_one(method, part, options), predictions, grouping(predictions, by, bands), shrinkage
+    )
 
 
 def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:

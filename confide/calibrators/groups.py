@@ -2,7 +2,8 @@
 
 A group of n samples counts n / (n + k), the overall map the rest; k is chosen by cross-validated likelihood. Where the
 logits are linear in the parameters (temperature, vector, matrix, dirichlet) the mean of both logits is the map with the
-mean parameters; for the other methods the probabilities are averaged.
+mean parameters; for the other methods the probabilities are averaged. Numbers, such as a difficulty, are cut into bands
+of equal size first; the cuts are part of the calibrator.
 """
 
 from __future__ import annotations
@@ -20,29 +21,52 @@ from torch.nn import functional
 
 from confide.calibrators import saving
 from confide.calibrators.calibrator import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
-from confide.core.door import InputError, did_you_mean
+from confide.core.door import InputError, check_range, did_you_mean
 from confide.core.predictions import Predictions
 from confide.core.random import bits, sample_keys
 from confide.core.shapes import Logits
 
 CANDIDATES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
+GROUPED = ("by", "bands", "shrinkage")
+"""Options that every method takes beside its own."""
+DIFFICULTY = "difficulty"
+"""The column that holds how hard a sample is, known without its label."""
 FOLDS = 5
+MOST_BANDS = 1000
 Fit = Callable[[Predictions], Calibrator]
 Names = NDArray[np.str_]
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """The column by which samples are grouped; with `edges` by the band that its number falls into."""
+
+    by: str
+    edges: tuple[float, ...] | None = None
+
+    def names(self, predictions: Predictions) -> Names:
+        """The group of every sample, as text; a number that is none has the group "nan"."""
+        column = column_of(predictions, self.by)
+        if self.edges is None:
+            return column.astype(np.str_)
+        numbers = _numbers(column, self.by)
+        names = np.searchsorted(self.edges, numbers).astype(np.str_)
+        return np.where(np.isnan(numbers), "nan", names)
+
+
 @dataclass(frozen=True, eq=False)
 class GroupCalibrator(Calibrator):
-    """A calibrator per value of the column `by`; values that were not there at the fit get the overall one."""
+    """A calibrator per value or band of the column `by`; values that were not there at the fit get the overall one."""
 
     by: str = ""
+    edges: tuple[float, ...] | None = None
     overall: Calibrator = None  # type: ignore[assignment]  # given by every constructor call
     groups: Mapping[str, Calibrator] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     shrinkage: float = math.inf
 
     def __call__(self, predictions: Predictions) -> Predictions:
-        names = group_names(predictions, self.by)
+        names = Grouping(self.by, self.edges).names(predictions)
         logits = predictions.need_logits(f"calibrator '{self.word}'")
         moved = self.overall.calibrated(logits)
         for name, calibrator in self.groups.items():
@@ -74,6 +98,8 @@ class GroupCalibrator(Calibrator):
             tensors |= {f"{k}/{part}": value for part, value in values.items()}
         shrinkage = None if math.isinf(self.shrinkage) else self.shrinkage
         plain = {**plain, "notes": list(self.notes), "by": self.by, "shrinkage": shrinkage, "groups": groups}
+        if self.edges is not None:
+            plain["edges"] = list(self.edges)
         return plain, tensors
 
 
@@ -96,15 +122,35 @@ def blended(word: str, own: Logits, overall: Logits, weight: float) -> Logits:
     return torch.logaddexp(*parts)
 
 
-def group_names(predictions: Predictions, by: str) -> Names:
-    """The group of every sample, as text."""
+def column_of(predictions: Predictions, by: str) -> NDArray[Any]:
+    """The column to group by."""
     if by not in predictions.columns:
         hint = did_you_mean(by, predictions.columns) if predictions.columns else "these predictions have no columns"
         raise InputError(f"predictions have no column '{by}' to group by; {hint}")
-    return predictions.columns[by].astype(np.str_)
+    return predictions.columns[by]
 
 
-def fit_groups(fit: Fit, predictions: Predictions, by: str, shrinkage: float | None) -> GroupCalibrator:
+def _numbers(column: NDArray[Any], by: str) -> NDArray[np.float64]:
+    if column.dtype.kind not in "fiu":
+        raise InputError(f"bands are made of numbers, but column '{by}' holds {column.dtype}; leave `bands` out")
+    return column.astype(np.float64)
+
+
+def grouping(predictions: Predictions, by: str, bands: int | None) -> Grouping:
+    """Every value of the column a group, or with `bands` its numbers cut into so many parts of equal size."""
+    column = column_of(predictions, by)
+    if bands is None:
+        return Grouping(by)
+    check_range(bands, "bands", 2, MOST_BANDS)
+    numbers = _numbers(column, by)
+    bad = np.flatnonzero(np.isnan(numbers))
+    if len(bad):
+        raise InputError(f"column '{by}' must hold numbers to make bands, but sample {bad[0]} has none; drop it")
+    # Cuts that fall together, where many numbers are equal, make fewer bands.
+    return Grouping(by, tuple(np.unique(np.quantile(numbers, np.arange(1, bands) / bands)).tolist()))
+
+
+def fit_groups(fit: Fit, predictions: Predictions, by: Grouping, shrinkage: float | None) -> GroupCalibrator:
     """Overall fit, a fit per group, and the weights of the groups.
 
     Args:
@@ -112,7 +158,7 @@ def fit_groups(fit: Fit, predictions: Predictions, by: str, shrinkage: float | N
         shrinkage: the k of n / (n + k); None chooses it by cross-validated likelihood.
     """
     overall, groups = fit(predictions), group_fits(fit, predictions, by)
-    sizes = {name: int((group_names(predictions, by) == name).sum()) for name in groups}
+    sizes = {name: int((by.names(predictions) == name).sum()) for name in groups}
     k = best_shrinkage(fit, predictions, by) if shrinkage is None else shrinkage
     weights = {name: weight_of(size, k) for name, size in sizes.items()}
     notes = [*overall.notes, *_group_notes(predictions, by, groups, k)]
@@ -123,7 +169,8 @@ def fit_groups(fit: Fit, predictions: Predictions, by: str, shrinkage: float | N
         overall.n,
         overall.options,
         tuple(notes),
-        by=by,
+        by=by.by,
+        edges=by.edges,
         overall=overall,
         groups=groups,
         weights=weights,
@@ -136,9 +183,9 @@ def weight_of(size: int, k: float) -> float:
     return 0.0 if math.isinf(k) or not size else size / (size + k)
 
 
-def group_fits(fit: Fit, predictions: Predictions, by: str) -> dict[str, Calibrator]:
+def group_fits(fit: Fit, predictions: Predictions, by: Grouping) -> dict[str, Calibrator]:
     """A calibrator for every group that the method can be fitted on."""
-    names, found = group_names(predictions, by), {}
+    names, found = by.names(predictions), {}
     for name in np.unique(names):
         try:
             found[str(name)] = fit(predictions.take(names == name))
@@ -148,7 +195,7 @@ def group_fits(fit: Fit, predictions: Predictions, by: str) -> dict[str, Calibra
     return found
 
 
-def best_shrinkage(fit: Fit, predictions: Predictions, by: str) -> float:
+def best_shrinkage(fit: Fit, predictions: Predictions, by: Grouping) -> float:
     """The k with the smallest held-out NLL; of equals the largest, which stays nearest to the overall fit."""
     fold = folds_of(predictions, FOLDS, 0)
     losses = np.zeros(len(CANDIDATES))
@@ -161,9 +208,9 @@ def best_shrinkage(fit: Fit, predictions: Predictions, by: str) -> float:
     return CANDIDATES[int(np.flatnonzero(losses <= best + 1e-12 * abs(best))[-1])]
 
 
-def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: str) -> NDArray[np.float64]:
+def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Grouping) -> NDArray[np.float64]:
     overall, groups = fit(train), group_fits(fit, train, by)
-    names, train_names = group_names(held, by), group_names(train, by)
+    names, train_names = by.names(held), by.names(train)
     losses = np.zeros(len(CANDIDATES))
     for name in np.unique(names):
         part = held.take(names == name)
@@ -186,13 +233,13 @@ def folds_of(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int6
     return fold
 
 
-def _group_notes(predictions: Predictions, by: str, groups: Mapping[str, Any], k: float) -> list[str]:
+def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, Any], k: float) -> list[str]:
     notes = []
-    unfitted = sorted(set(group_names(predictions, by).tolist()) - set(groups))
+    unfitted = sorted(set(by.names(predictions).tolist()) - set(groups))
     if unfitted:
         notes.append(f"groups with too few samples keep the overall map: {', '.join(unfitted[:5])}")
     if math.isinf(k):
-        notes.append(f"groups of '{by}' do not predict better than the overall map, so all use that one")
+        notes.append(f"groups of '{by.by}' do not predict better than the overall map, so all use that one")
     return notes
 
 
@@ -212,6 +259,7 @@ def from_state(plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[
         overall.options,
         tuple(plain["notes"]),
         by=plain["by"],
+        edges=tuple(plain["edges"]) if "edges" in plain else None,
         overall=overall,
         groups={row["group"]: one(row["calibrator"], part(str(k))) for k, row in enumerate(rows)},
         weights={row["group"]: row["weight"] for row in rows},

@@ -37,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", default=None, metavar="COLUMN", help="a fit per value of this column, shrunk to the whole"
     )
+    parser.add_argument(
+        "--bands", type=int, default=None, metavar="N", help="cut the numbers of --by into N bands first"
+    )
     parser.add_argument("--save", default=None, metavar="FILE", help="write the calibrator, .json or .safetensors")
     parser.add_argument("--out", default=None, metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -65,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         folds=args.folds,
         seed=args.seed,
         by=args.by,
+        bands=args.bands,
         may_decline=len(words) > 1,
     )
     after = choice.calibrator(applied_to) if choice.calibrator else None

@@ -190,6 +190,10 @@ class Predictions:
         if self.split == "test":
             raise InputError(f"{purpose} must not be fitted on the test split; pass the predictions on 'val'")
 
+    def with_column(self, name: str, values: Any) -> Predictions:
+        """The same predictions with one more column, or another in its place."""
+        return replace(self, columns={**self.columns, name: np.asarray(values)})
+
     def with_logits(self, logits: Tensor) -> Predictions:
         """The same samples with other logits (what a calibrator returns)."""
         return replace(self, logits=logits, top1=None, probs=None, given=None, given_classes=None, given_table=None)

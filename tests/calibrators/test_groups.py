@@ -93,3 +93,65 @@ def test_a_missing_column_is_refused(made):
         calibrators.fit("temperature", two_sites(made), by="sit")
     with pytest.raises(InputError, match="shrinkage must lie in"):
         calibrators.fit("temperature", two_sites(made), by="site", shrinkage=-1.0)
+
+
+def by_hardness(made, n=4000, seed=0):
+    """The harder a sample the more its logits are blown up: from 1 to 3 times."""
+    logits, labels = made(n, 4, seed=seed)
+    hardness = np.random.default_rng(seed).permutation(n) / n - 0.5
+    scale = torch.from_numpy(2 + 2 * hardness)
+    return Predictions(logits * scale[:, None], labels, split="val", columns={"difficulty": hardness})
+
+
+def test_numbers_are_cut_into_bands_of_equal_size_that_the_calibrator_keeps(made, tmp_path):
+    predictions, fresh = by_hardness(made), by_hardness(made, seed=7)
+    calibrator = calibrators.fit("temperature", predictions, by="difficulty", bands=4)
+    assert len(calibrator.edges) == 3
+    np.testing.assert_allclose(calibrator.edges, [-0.25, 0.0, 0.25], atol=1e-3)
+    temperatures = [calibrator.groups[name].temperature for name in ("0", "1", "2", "3")]
+    np.testing.assert_allclose(temperatures, [1.25, 1.75, 2.25, 2.75], rtol=0.1)
+    whole = calibrators.fit("temperature", predictions)
+    after, overall = (one(fresh).facts for one in (calibrator, whole))
+    assert float(after.need("nll").mean()) < float(overall.need("nll").mean()) - 0.005
+    # Applied to a part, samples stay in the bands of the fit.
+    part = calibrator(fresh.take(np.arange(50)))
+    assert torch.equal(part.logits, calibrator(fresh).logits[:50])
+    for name in ("bands.json", "bands.safetensors"):
+        calibrator.save(tmp_path / name)
+        again = calibrators.load(tmp_path / name)
+        assert again.edges == calibrator.edges
+        assert torch.equal(again(fresh).logits, calibrator(fresh).logits)
+
+
+def test_a_sample_without_a_number_gets_the_overall_fit_and_many_equal_ones_make_fewer_bands(made):
+    predictions = by_hardness(made, 400)
+    calibrator = calibrators.fit("temperature", predictions, by="difficulty", bands=4, shrinkage=0.0)
+    lost = Predictions(
+        predictions.logits[:2], predictions.labels[:2], columns={"difficulty": np.array([np.nan, np.inf])}
+    )
+    moved = calibrator(lost).logits
+    torch.testing.assert_close(moved[0], lost.logits[0] / calibrator.overall.temperature)
+    torch.testing.assert_close(moved[1], lost.logits[1] / calibrator.groups["3"].temperature)
+    equal = Predictions(predictions.logits, predictions.labels, split="val", columns={"difficulty": np.ones(400)})
+    assert calibrators.fit("temperature", equal, by="difficulty", bands=4).edges == (1.0,)
+
+
+def test_bands_are_chosen_among_others_by_cross_validation(made):
+    predictions = by_hardness(made)
+    apart = calibrators.choose(predictions, ("temperature",), by="difficulty", bands=5)
+    assert apart.candidate("temperature").score < calibrators.choose(predictions, ("temperature",)).candidates[1].score
+    assert len(apart.calibrator.edges) == 4
+
+
+def test_bands_of_no_column_of_words_or_of_missing_numbers_are_refused(made):
+    sites = two_sites(made)
+    with pytest.raises(InputError, match="pass by=, such as by='difficulty'"):
+        calibrators.fit("temperature", sites, bands=5)
+    with pytest.raises(InputError, match="bands are made of numbers, but column 'site' holds"):
+        calibrators.fit("temperature", sites, by="site", bands=5)
+    with pytest.raises(InputError, match=r"bands must lie in \[2, 1000\], got 1"):
+        calibrators.fit("temperature", by_hardness(made), by="difficulty", bands=1)
+    holed = by_hardness(made, 10)
+    holed.columns["difficulty"][3] = np.nan
+    with pytest.raises(InputError, match="sample 3 has none; drop it"):
+        calibrators.fit("temperature", holed, by="difficulty", bands=2)
