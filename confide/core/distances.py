@@ -4,26 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.core.gaussians import Gaussians, Projection
+from confide.core.gaussians import Projection
 from confide.core.rows import block_rows, blocks, check_block, matrix_product
 
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
+class ClassGaussians(Protocol):
+    """What distances need of class Gaussians, just fitted or from a file."""
+
+    @property
+    def counts(self) -> Labels:
+        """Samples of every class in the fit."""
+
+    @property
+    def num_classes(self) -> int:
+        """Classes, also those without samples."""
+
+    @property
+    def means(self) -> Float64:
+        """Class means `c d`."""
+
+    @property
+    def intensity(self) -> tuple[float, float]:
+        """Shrinkage of the covariances within the classes and in total; 0 = none."""
+
+    def relative(self) -> Projection:
+        """The projection in which MD - MD_agnostic is exact."""
+
+    def whitening(self) -> Projection:
+        """Every direction, for MD and MD_agnostic by themselves."""
+
+
 def own_distances(
-    gaussians: Gaussians, values: Any, labels: Labels, *, relative: bool, projection: Projection | None = None
+    gaussians: ClassGaussians, values: Any, labels: Labels, *, relative: bool, projection: Projection | None = None
 ) -> Float64:
     """MD (or MD - MD_agnostic) of every row to the Gaussian of its label."""
     projection = projection or (gaussians.relative() if relative else gaussians.whitening())
-    means = gaussians.moments.means
+    means = gaussians.means
     result = np.empty(len(labels))
     put: _Put | None = None
     for start, block in blocks(values, block_rows(values, int(values.shape[1]))):
@@ -79,7 +105,7 @@ class ClassFit:
     agnostic: Float64
 
 
-def class_fit(gaussians: Gaussians, values: Any) -> ClassFit:
+def class_fit(gaussians: ClassGaussians, values: Any) -> ClassFit:
     """Distances of every row to all classes with samples, reduced block by block to what is kept."""
     shares = class_shares(gaussians)
     parts: list[tuple[Tensor, ...]] = []
@@ -92,7 +118,7 @@ def class_fit(gaussians: Gaussians, values: Any) -> ClassFit:
     return ClassFit(columns[0], near, columns[2], likely, agnostic_all)
 
 
-def class_shares(gaussians: Gaussians) -> Float64:
+def class_shares(gaussians: ClassGaussians) -> Float64:
     """Share of every class in the fit; a class without samples has 0."""
     shares: Float64 = gaussians.counts / gaussians.counts.sum()
     with np.errstate(divide="ignore"):
@@ -100,7 +126,7 @@ def class_shares(gaussians: Gaussians) -> Float64:
 
 
 def distance_tables(
-    gaussians: Gaussians, values: Any, *, fitted_labels: Labels | None = None
+    gaussians: ClassGaussians, values: Any, *, fitted_labels: Labels | None = None
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """(first row, MD to every class `n c`, MD_agnostic) by blocks; a class without samples is infinitely far.
 
@@ -127,7 +153,7 @@ def distance_tables(
         yield start, table, _weighted_squares(rows, put(projection.inverse_total))
 
 
-def _left_out(table: Tensor, centres: Tensor, own: Tensor, gaussians: Gaussians) -> Tensor:
+def _left_out(table: Tensor, centres: Tensor, own: Tensor, gaussians: ClassGaussians) -> Tensor:
     """Distances by the Gaussians without the row itself (Sherman-Morrison on n Sigma, and the moved class mean).
 
     With r = x - mu_y, c = n_y / (n_y - 1) and q = r' (n Sigma)^-1 r, the scatter without x is n Sigma - c r r'.

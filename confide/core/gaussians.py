@@ -59,6 +59,10 @@ class Gaussians:
     def num_classes(self) -> int:
         return len(self.counts)
 
+    @property
+    def means(self) -> Float64:
+        return self.moments.means
+
     def relative(self) -> Projection:
         """The projection in which MD - MD_agnostic is exact: joint diagonalisation of both covariances."""
         return self._relative

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+
+from confide.core.door import InputError
 
 
 def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> None:
@@ -22,3 +24,14 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def notes_of(path: str | Path) -> dict[str, str]:
+    """The notes in a file's header; no tensor is read, however large a foreign file may be."""
+    if not Path(path).is_file():
+        raise InputError(f"{path} must be a safetensors file, but there is no such file; check the path")
+    try:
+        with safe_open(str(path), framework="pt") as archive:
+            return dict(archive.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None

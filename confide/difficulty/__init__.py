@@ -15,6 +15,7 @@ from confide.difficulty.family import names as names
 from confide.difficulty.family import score as score
 from confide.difficulty.harden import harden as harden
 from confide.difficulty.kmeans import kmeans as kmeans
+from confide.difficulty.loading import load as load
 from confide.difficulty.log import CountLog as CountLog
 from confide.difficulty.log import ProbabilityLog as ProbabilityLog
 from confide.difficulty.loss import loss as loss

@@ -1,13 +1,15 @@
 """How hard is every sample: registry, door and the two calls `score` and `fit`. High = hard, always.
 
 A method over features is a function `(values, labels, *, options) -> model`; the model has `values_of(values, labels)`
-and `notes`. A method over a training log is a function `(log, *, options) -> n values`.
+and `notes`. One that can be saved has a `state()` too and registers `restore(numbers, arrays, notes) -> model`, which
+checks what it is given. A method over a training log is a function `(log, *, options) -> n values`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from confide.core.door import InputError, as_tensor, check_labels
 from confide.core.records import Features, Ids, Scores, check_ids, default_ids
 from confide.core.registry import Registry
 from confide.difficulty.log import Log, as_log
+from confide.difficulty.saving import check_ending, write
 
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -44,11 +47,14 @@ class Fitted:
     options: Mapping[str, Any]
     model: Model
     num_classes: int
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Where the features came from, in plain JSON values, such as {"extractor": "efficientnet_lite0"}."""
 
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
-        rows = open_door(features, labels, ids, need_labels=DIFFICULTY.get(self.method).facts.get("labels", True))
-        if isinstance(rows.labels, np.ndarray) and len(rows.labels) and int(rows.labels.max()) >= self.num_classes:
+        uses_labels = DIFFICULTY.get(self.method).facts.get("labels", True)
+        rows = open_door(features, labels, ids, need_labels=uses_labels)
+        if uses_labels and isinstance(rows.labels, np.ndarray) and int(rows.labels.max()) >= self.num_classes:
             bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
             raise InputError(
                 f"labels must lie in [0, {self.num_classes}), got {rows.labels[bad]} at sample {bad} of "
@@ -57,6 +63,23 @@ class Fitted:
         values = self.model.values_of(rows.values, rows.labels)
         known = rows.labels if isinstance(rows.labels, np.ndarray) else rows.true_labels
         return Scores(rows.ids, values, self.method, dict(self.options), known, {}, self.model.notes)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as one .safetensors file; `difficulty.load` gives it back, to the last digit."""
+        check_ending(path)
+        restore, state = DIFFICULTY.get(self.method).facts.get("restore"), getattr(self.model, "state", None)
+        if restore is None or state is None:
+            raise InputError(
+                f"difficulty '{self.method}' cannot be saved: it has no state to write; fit it where it is used"
+            )
+        numbers, arrays = state()
+        try:
+            restore(numbers, arrays, self.model.notes)  # what could not be read again is not written
+        except ValueError as error:
+            raise InputError(f"difficulty '{self.method}' cannot be saved: {error}; fit it on other features") from None
+        names = ("method", "options", "num_classes", "source")
+        words = {name: getattr(self, name) for name in names}
+        write(path, {**words, "notes": self.model.notes, "numbers": numbers}, arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +95,8 @@ class Rows:
 def open_door(features: Any, labels: Any, ids: Any = None, *, need_labels: bool = True) -> Rows:
     """Features (record, array, tensor) and labels (array or word), checked."""
     known = features.labels if isinstance(features, Features) else None
+    if known is not None and bool((known < 0).all()):
+        known = None  # a record of unlabelled samples
     if isinstance(features, Features):
         ids = features.ids if ids is None else ids
         labels = known if labels is None else labels
@@ -116,7 +141,14 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> Fitted:
         raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
     model = method.function(rows.values, rows.labels, **options)
     num_classes = int(rows.labels.max()) + 1 if rows.labels is not None else 0
-    return Fitted(word, _plain_options({**method.options, **options}), model, num_classes)
+    return Fitted(word, _plain_options({**method.options, **options}), model, num_classes, _source(features))
+
+
+def _source(features: Any) -> dict[str, Any]:
+    """What a record of features knows of where they come from."""
+    if not isinstance(features, Features) or features.extractor in ("", "unknown"):
+        return {}
+    return {"extractor": features.extractor, **({"split": features.split} if features.split else {})}
 
 
 def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:
@@ -135,6 +167,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     simple = (str, int, float, bool, type(None))
+    options = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
     kept = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}
     return {k: v if isinstance(v, simple) else f"{len(v)} given" for k, v in kept.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,21 +14,27 @@ from confide.core.distances import class_fit, own_distances
 from confide.core.door import InputError
 from confide.core.gaussians import Gaussians, Projection, gaussians_from
 from confide.core.moments import fourth_moment, moments_of
+from confide.difficulty.saving import Arrays, State, need_arrays, need_counts, need_shape
 
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
+PARTS = ("origin", "matrix", "centres", "inverse_total")
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianDifficulty:
     """Distance to a class's Gaussian, relative to that of all data or not."""
 
-    gaussians: Gaussians
+    gaussians: Gaussians | StoredGaussians
     is_relative: bool
 
     @property
     def notes(self) -> tuple[str, ...]:
         return self.gaussians.notes
+
+    @property
+    def num_classes(self) -> int:
+        return self.gaussians.num_classes
 
     @cached_property
     def projection(self) -> Projection:
@@ -37,10 +43,10 @@ class GaussianDifficulty:
 
     def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
         """Distances to the labels' classes, or to the likeliest class, or the minimum over the classes."""
-        if int(values.shape[1]) != self.gaussians.moments.dim:
+        dim = self.gaussians.means.shape[1]
+        if int(values.shape[1]) != dim:
             raise InputError(
-                f"features must have the {self.gaussians.moments.dim} columns of the fit, got {values.shape[1]}; "
-                "use the same extractor"
+                f"features must have the {dim} columns of the fit, got {values.shape[1]}; use the same extractor"
             )
         if isinstance(labels, np.ndarray):
             self._check_present(labels)
@@ -57,6 +63,62 @@ class GaussianDifficulty:
                 f"every label must have samples in the fit, but class {labels[bad]} (sample {bad}) has none; "
                 "fit on data with that class or drop the sample"
             )
+
+    def state(self) -> State:
+        """Projections rather than covariances: fewer numbers, nothing to factor again, and so the same last digit."""
+        whole = self.gaussians.whitening()
+        arrays: Arrays = {"counts": self.gaussians.counts, "means": self.gaussians.means}
+        arrays |= {f"whole.{part}": getattr(whole, part) for part in PARTS}
+        if self.is_relative and self.projection is not whole:
+            arrays |= {f"relative.{part}": getattr(self.projection, part) for part in PARTS}
+        return {"intensity": list(self.gaussians.intensity)}, arrays
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGaussians:
+    """Class Gaussians from a file: what scoring needs of them, ready made."""
+
+    counts: Labels
+    means: Float64
+    intensity: tuple[float, float]
+    whole: Projection
+    part: Projection | None  # where MD - MD_agnostic has one of its own, mostly of fewer directions
+    notes: tuple[str, ...]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.counts)
+
+    def relative(self) -> Projection:
+        return self.whole if self.part is None else self.part
+
+    def whitening(self) -> Projection:
+        return self.whole
+
+
+def restore(
+    numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...], *, relative: bool
+) -> GaussianDifficulty:
+    """The model of a saved state, checked."""
+    has_part = relative and "relative.matrix" in arrays
+    kinds = ("whole", "relative") if has_part else ("whole",)
+    need_arrays(arrays, {"counts": "int64", "means": "float64"} | {f"{k}.{p}": "float64" for k in kinds for p in PARTS})
+    classes, dim = need_shape(arrays, "means", (None, None))
+    need_shape(arrays, "counts", (classes,))
+    need_counts(arrays["counts"])
+    within, total = (float(value) for value in numbers["intensity"])
+    whole, *part = (_projection(arrays, kind, classes, dim) for kind in kinds)
+    own = part[0] if part else None
+    stored = StoredGaussians(arrays["counts"], arrays["means"], (within, total), whole, own, notes)
+    return GaussianDifficulty(stored, relative)
+
+
+def _projection(arrays: Arrays, kind: str, classes: int, dim: int) -> Projection:
+    _, width = need_shape(arrays, f"{kind}.matrix", (dim, None))
+    need_shape(arrays, f"{kind}.origin", (dim,))
+    need_shape(arrays, f"{kind}.centres", (classes, width))
+    need_shape(arrays, f"{kind}.inverse_total", (width,))
+    return Projection(*(arrays[f"{kind}.{part}"] for part in PARTS))
 
 
 def fit_difficulty(

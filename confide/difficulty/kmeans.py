@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from confide.core.centres import UnitRows, distances_to, nearest_centre, unit
 from confide.core.door import InputError, check_choice, check_range
 from confide.core.rows import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
 from confide.difficulty.family import DIFFICULTY
+from confide.difficulty.saving import Arrays, State, need_arrays, need_shape
 
 Float64 = NDArray[np.float64]
 LATE_ROWS = 4096
@@ -31,9 +33,21 @@ class Centres:
         """Distance to the nearest centre."""
         if int(values.shape[1]) != self.centres.shape[1]:
             raise InputError(
-                f"features must have the {self.centres.shape[1]} columns of the fit, got {values.shape[1]}"
+                f"features must have the {self.centres.shape[1]} columns of the fit, got {values.shape[1]}; "
+                "use the same extractor"
             )
         return nearest_centre(values, self.centres, distance=self.distance)[0]
+
+    def state(self) -> State:
+        return {"inertia": self.inertia, "distance": self.distance}, {"centres": self.centres}
+
+
+def restore(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> Centres:
+    """The model of a saved state, checked."""
+    need_arrays(arrays, {"centres": "float64"})
+    need_shape(arrays, "centres", (None, None))
+    check_choice(numbers["distance"], ("l2", "cosine"), "distance")
+    return Centres(arrays["centres"], float(numbers["inertia"]), numbers["distance"], notes)
 
 
 @DIFFICULTY.add(
@@ -41,6 +55,7 @@ class Centres:
     paper="Sorscher et al., 2022, arXiv:2206.14486",
     source="features",
     labels=False,
+    restore=restore,
     corners=({"k": 1}, {"distance": "cosine"}, {"iterations": 1}),
 )
 def kmeans(
@@ -72,7 +87,7 @@ def kmeans(
     for _ in range(iterations):
         if not state.step(rows):
             break
-    final = state.centres.to(torch.float64).cpu().numpy()
+    final = np.ascontiguousarray(state.centres.to(torch.float64).cpu().numpy())
     inertia = float((distances_to(rows, final, state.assigned) ** 2).sum())
     return Centres(final, inertia, distance)
 

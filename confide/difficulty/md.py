@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.difficulty.family import DIFFICULTY
-from confide.difficulty.gaussian import GaussianDifficulty, fit_difficulty
+from confide.difficulty.gaussian import GaussianDifficulty, fit_difficulty, restore
 
 
 @DIFFICULTY.add(
     "md",
     paper="Lee et al., 2018, arXiv:1807.03888",
     source="features",
+    restore=partial(restore, relative=False),
     corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0}),
 )
 def md(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.difficulty.family import DIFFICULTY
-from confide.difficulty.gaussian import GaussianDifficulty, fit_difficulty
+from confide.difficulty.gaussian import GaussianDifficulty, fit_difficulty, restore
 
 
 @DIFFICULTY.add(
     "rmd",
     paper="Cui et al., 2023; Ren et al., 2021, arXiv:2106.09022",
     source="features",
+    restore=partial(restore, relative=True),
     corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0}),
 )
 def rmd(
