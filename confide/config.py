@@ -143,7 +143,8 @@ def _choice(value: Any, family: str, registry: Registry) -> Choice:
         return choice  # no extractor of this name: what the data carries, or what suits it
     # Words such as timm:<name> are registered by their prefix.
     prefix, colon, _ = choice.word.partition(":")
-    registry.get(prefix + colon).check_options(choice.options)
+    shared = calibrators.GROUPED if family == "calibrators" else ()
+    registry.get(prefix + colon).check_options({k: v for k, v in choice.options.items() if k not in shared})
     return choice
 
 

@@ -16,6 +16,7 @@ import yaml
 from torch import Tensor
 
 from confide import calibrators, data, difficulty, features, training, trust
+from confide.calibrators import DIFFICULTY
 from confide.conclusion import PROMISE, Judged, calibrator_file, conclude, draw, judge
 from confide.config import Choice, Config, load_config
 from confide.core import files
@@ -50,11 +51,12 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
         for kind in {training.bands_of(one) for one in settings.values()} - {""}:
             scores[kind] = bands(kind, folder, plan, rows)
+        hardness = unlabelled(folder, plan, rows) if any(map(by_difficulty, plan.calibrators)) else None
         judged: dict[str, Judged] = {}
         for choice in plan.losses:
             said = train(folder, choice, settings[choice.name], dataset, scores)
             trusted = believe(folder, plan, choice, said, rows)
-            for stage, spoken in calibrate(folder, plan, choice, said).items():
+            for stage, spoken in calibrate(folder, plan, choice, said, hardness).items():
                 believed = trusted if stage == "raw" else {}
                 judged[f"{choice.name}/{stage}"] = judge(folder, plan, choice, stage, spoken, scores["test"], believed)
         verdict = conclude(folder, plan, dataset, judged, scores["test"])
@@ -140,6 +142,30 @@ def bands(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, Feature
     )
 
 
+def by_difficulty(wanted: Choice) -> bool:
+    """Whether a calibrator goes by the difficulty of a sample."""
+    return wanted.options.get("by") == DIFFICULTY
+
+
+def unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
+    """Difficulty to the likeliest class of every sample that is predicted: what calibrators may go by."""
+    splits = [split for split in rows if split != "train"]
+
+    def make() -> Scores:
+        fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
+        return Scores.joined([fitted.score(rows[split], "predicted") for split in splits])
+
+    return folder.stage(
+        "difficulty:unlabelled",
+        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
+        after=tuple(f"features:{split}" for split in rows),
+        file="scores/unlabelled.parquet",
+        make=make,
+        write=Scores.save,
+        read=Scores.load,
+    )
+
+
 def train(
     folder: RunFolder, choice: Choice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
@@ -206,17 +232,21 @@ def believe(
 
 
 def calibrate(
-    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions]
+    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions], hardness: Scores | None
 ) -> dict[str, dict[str, Predictions]]:
-    """Predictions by stage: raw, and after each calibrator fitted on val."""
+    """Predictions by stage: raw, and after each calibrator fitted on val; `hardness` is what these may go by."""
+    known = dict(said)
+    if hardness is not None:
+        known = {split: one.with_column(DIFFICULTY, hardness.of(one.ids)) for split, one in said.items()}
 
     def fitted(wanted: Choice) -> calibrators.Calibrator:
+        read = ("difficulty:unlabelled",) if by_difficulty(wanted) else ()
         return folder.stage(
             f"calibrate:{choice.name}:{wanted.name}",
             uses={"calibrator": wanted.word, **wanted.options},
-            after=(f"predict:{choice.name}:val",),
+            after=(f"predict:{choice.name}:val", *read),
             file=calibrator_file(folder, choice, wanted).relative_to(folder.path).as_posix(),
-            make=lambda: calibrators.fit(wanted.word, said["val"], **wanted.options),
+            make=lambda: calibrators.fit(wanted.word, known["val"], **wanted.options),
             write=lambda record, path: record.save(path),
             read=calibrators.load,
         )
@@ -224,5 +254,5 @@ def calibrate(
     stages = {"raw": dict(said)}
     for wanted in plan.calibrators:
         calibrator = fitted(wanted)
-        stages[wanted.name] = {split: calibrator(spoken) for split, spoken in said.items()}
+        stages[wanted.name] = {split: calibrator(spoken) for split, spoken in known.items()}
     return stages

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.core.predictions import Predictions
-    from confide.core.records import Dataset
+    from confide.core.records import Dataset, Features
 
 EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --split test --out predictions.parquet
@@ -47,6 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="second opinion for --trust: features, or a folder of shards; by default extracted by the same extractor",
     )
     parser.add_argument("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
+    parser.add_argument(
+        "--scores", metavar="FILE", help="add the column `difficulty` of these samples (confide score, or --fitted)"
+    )
     parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
     parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
     parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
@@ -74,10 +78,15 @@ def run(args: argparse.Namespace) -> int:
         predictions = predict(args.checkpoint, dataset, args.split, **options)
     if args.trust or args.write_features:
         predictions = _beside(args, predictions, bool(members), dataset)
-    if args.calibrator:
-        from confide import calibrators
+    if args.scores:
+        from confide.calibrators import DIFFICULTY
+        from confide.core.records import Scores
 
-        predictions = calibrators.load(args.calibrator)(predictions)
+        predictions = predictions.with_column(DIFFICULTY, Scores.load(args.scores).of(predictions.ids))
+    if args.calibrator:
+        from confide.cli.calibrated import with_calibrator
+
+        predictions = with_calibrator(predictions, args.calibrator, extractor(args, dataset))
     predictions.save(args.out)
     show(predictions, len(members) or 1, args)
     return 0
@@ -96,7 +105,9 @@ def shifted(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
         raise InputError(f"--shift takes images, got a dataset of {dataset.kind}; leave it out")
     samples = dataset.split(split)
     images = np.asarray(samples.inputs[np.arange(len(samples))])
-    worse = replace(samples, inputs=corrupt(images, word, severity, ids=samples.ids))
+    # Features that the data carries are those of the images as they were.
+    columns = {name: values for name, values in samples.columns.items() if name != "features"}
+    worse = replace(samples, inputs=corrupt(images, word, severity, ids=samples.ids), columns=columns)
     return replace(dataset, splits={**dataset.splits, split: worse})
 
 
@@ -121,9 +132,20 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
         print(f"next: confide evaluate {args.out}")
 
 
+def extractor(args: argparse.Namespace, dataset: Dataset) -> Callable[..., Features]:
+    """Features of the split that is predicted, by an extractor's word and options."""
+    from confide import features
+
+    device = None if args.device == "auto" else args.device
+
+    def by(word: str, **options: Any) -> Features:
+        return features.extract(word, dataset, args.split, batch_size=args.batch_size or 64, device=device, **options)
+
+    return by
+
+
 def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
     """What goes with the predictions: their trust, and a file of penultimate features."""
-    from confide import features
     from confide.cli.trusted import with_trust, write_features
     from confide.core.door import InputError
     from confide.training import penultimate
@@ -133,10 +155,10 @@ def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: 
             raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
         return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
 
-    def by(word: str) -> Any:
-        device = None if args.device == "auto" else args.device
-        return features.extract(word, dataset, args.split, batch_size=args.batch_size or 64, device=device)
-
     if args.write_features:
         write_features(args.write_features, own())
-    return with_trust(predictions, args.trust, own, args.features, by, args.second) if args.trust else predictions
+    return (
+        with_trust(predictions, args.trust, own, args.features, extractor(args, dataset), args.second)
+        if args.trust
+        else predictions
+    )

@@ -106,6 +106,47 @@ def test_a_recipe_whose_loss_needs_bands_scores_the_data_itself(tmp_path: Path, 
     assert (run / "calibrator.json").exists()
 
 
+def test_a_recipe_whose_calibrator_goes_by_difficulty_takes_it_along(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = tmp_path / "banded.yaml", tmp_path / "run"
+    calibrator = "{word: temperature, by: difficulty, bands: 3, shrinkage: 0}"
+    lines = f"features: pixels\nlosses: [cross_entropy]\ncalibrators: [{calibrator}]\n"
+    recipe.write_text(lines, encoding="utf-8")
+    assert main(["train", images, "--recipe", str(recipe), "--out", str(run), *SMALL]) == 0
+    dataset = confide.load_dataset(images)
+    alone = tmp_path / "alone.npz"  # samples that come later: no training split beside them
+    np.savez(alone, x_test=dataset.test.inputs, y_test=dataset.test.labels)
+    saved, out = str(run / "calibrator.json"), str(tmp_path / "out.parquet")
+    assert main(["predict", str(run), str(alone), "--calibrator", saved, "--out", out]) == 0
+    rows = confide.difficulty.fit("rmd", confide.features.extract("pixels", dataset, "train"))
+    scores = rows.score(confide.features.extract("pixels", dataset, "test"), "predicted")
+    plain = predict(Trained.load(run), dataset).with_column("difficulty", scores.values)
+    found = Predictions.load(out)
+    expected = confide.calibrators.load(saved)(plain)
+    np.testing.assert_allclose(found.logits.numpy(), expected.logits.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.columns["difficulty"], scores.values, rtol=1e-6)
+    # Without the fitted difficulty its scores may be given; without either one line says what to do.
+    scores.save(tmp_path / "scores.parquet")
+    (run / "difficulty.safetensors").unlink()
+    words = ["predict", str(run), images, "--calibrator", saved, "--out", out]
+    assert main([*words, "--scores", str(tmp_path / "scores.parquet")]) == 0
+    np.testing.assert_allclose(Predictions.load(out).logits.numpy(), expected.logits.numpy(), rtol=1e-5, atol=1e-6)
+    capsys.readouterr()
+    assert main(words) == 1
+    assert "difficulty.safetensors is not there; keep both files together, or pass --scores" in capsys.readouterr().err
+
+
+def test_features_that_data_carry_are_not_those_of_corrupted_images(tmp_path: Path) -> None:
+    from confide.cli.predict import shifted
+
+    dataset = confide.load_dataset("fashion-sample")
+    assert "features" in dataset.test.columns
+    worse = shifted(dataset, "test", "fog", 3)
+    assert "features" not in worse.test.columns
+    assert "features" in worse.train.columns
+
+
 def test_an_ensemble_is_recorded_and_predicts_together(images: str, tmp_path: Path) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "together.npz")
     assert main(["train", images, "--members", "2", "--record", "test", "--out", run, *SMALL]) == 0

@@ -88,6 +88,24 @@ def test_bands_of_difficulty_do_not_know_the_label(data, tmp_path):
     assert outcome.evaluation.value("accuracy", model="confide", stage="temperature", group=None) > 0.5
 
 
+def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, tmp_path):
+    banded = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
+    plan = {**SMALL, "data": data, "losses": ["cross_entropy"], "trust": [], "calibrators": ["temperature", banded]}
+    outcome = confide.run(plan, tmp_path / "run")
+    calibrator = confide.calibrators.load(outcome.folder / "calibrators" / "cross_entropy-banded.json")
+    assert (calibrator.by, sorted(calibrator.groups)) == ("difficulty", ["0", "1", "2"])
+    rows = {
+        split: confide.core.records.Features.load(outcome.folder / "features" / f"{split}.npz")
+        for split in ("train", "test")
+    }
+    hardness = confide.difficulty.fit("rmd", rows["train"]).score(rows["test"], "predicted")
+    said = confide.Predictions.load(outcome.folder / "predictions" / "cross_entropy-test.parquet")
+    after = calibrator(said.with_column("difficulty", hardness.of(said.ids)))
+    shown = outcome.evaluation.value("nll", model="cross_entropy", stage="banded", group=None)
+    assert shown == pytest.approx(float(after.facts.need("nll").double().mean()), rel=1e-6)
+    assert confide.run(plan, tmp_path / "run").made == ()
+
+
 def test_words_and_options_are_checked_before_any_work(data, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(InputError, match="did you mean 'cross_entropy'"):
