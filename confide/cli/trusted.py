@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def write_features(path: str, features: Features) -> None:
     """Features of one split as .npz or .parquet: `features`, `label`, `id`."""
     columns = {"features": np.asarray(features.values[:]), "label": features.labels, "id": features.ids}
     metadata = {"extractor": features.extractor, **({"split": features.split} if features.split else {})}
+    metadata |= {"options": json.dumps(files.plain(features.options))} if features.options else {}
     if Path(path).suffix not in (".npz", ".parquet"):
         raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
     files.write_table(path, columns, metadata)

@@ -9,7 +9,7 @@ import numpy as np
 
 from confide.core import files
 from confide.core.door import InputError
-from confide.core.records import Features, check_ids, default_ids
+from confide.core.records import Features, check_ids, default_ids, extractor_options
 from confide.core.shards import open_features
 
 COLUMNS = ("features", "values", "embeddings")
@@ -41,4 +41,5 @@ def load_features(path: str | Path, *, ids: Any = None, labels: Any = None) -> F
         default_ids(n) if known is None else check_ids(known, n, f"ids of {source}"),
         metadata.get("extractor", source.stem),
         metadata.get("split"),
+        extractor_options(metadata),
     )

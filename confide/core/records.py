@@ -120,6 +120,8 @@ class Features:
     ids: Ids
     extractor: str
     split: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the extractor, as they were given."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -131,6 +133,7 @@ class Features:
     def save(self, path: str | Path) -> None:
         """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
         about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
+        about |= {"options": json.dumps(files.plain(self.options))} if self.options else {}
         files.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values)}, about)
 
     @classmethod
@@ -148,7 +151,17 @@ class Features:
             ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
             extractor=about.get("extractor", "unknown"),
             split=about.get("split") or None,
+            options=extractor_options(about),
         )
+
+
+def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
+    """Options of an extractor from a file's metadata; what another program keeps under that name is none of ours."""
+    try:
+        found = json.loads(about.get("options", "{}"))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,4 +105,5 @@ def open_features(folder: str | Path) -> Features:
     starts = (*range(0, n, size), n)
     paths = tuple(shard_path(folder, k) for k in range(len(starts) - 1))
     values = ShardedRows(paths, starts, (n, int(facts["dim"])), np.dtype(facts["dtype"]))
-    return Features(values, columns["label"].astype(np.int64), ids, facts["extractor"], facts.get("split"))
+    labels, options = columns["label"].astype(np.int64), facts.get("options", {})
+    return Features(values, labels, ids, facts["extractor"], facts.get("split"), options)

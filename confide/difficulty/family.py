@@ -48,7 +48,7 @@ class Fitted:
     model: Model
     num_classes: int
     source: Mapping[str, Any] = field(default_factory=dict)
-    """Where the features came from, in plain JSON values, such as {"extractor": "efficientnet_lite0"}."""
+    """Where the features came from, in plain JSON values, such as {"extractor": "pixels", "options": {"size": 4}}."""
 
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
@@ -148,7 +148,8 @@ def _source(features: Any) -> dict[str, Any]:
     """What a record of features knows of where they come from."""
     if not isinstance(features, Features) or features.extractor in ("", "unknown"):
         return {}
-    return {"extractor": features.extractor, **({"split": features.split} if features.split else {})}
+    found = {"extractor": features.extractor, "options": dict(features.options)}
+    return {**found, "split": features.split} if features.split else found
 
 
 def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:

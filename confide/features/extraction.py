@@ -82,7 +82,8 @@ def extract(
     if out is None:
         extractor = _made(word, options)
         rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, augment)))
-        return Features(rows.astype(dtype), part.labels, part.ids, extractor.name, split)
+        said = word if isinstance(word, str) else extractor.name
+        return Features(rows.astype(dtype), part.labels, part.ids, said, split, options)
     return _to_shards(word, part, split, Path(out), settings, augment, options)
 
 

@@ -142,7 +142,9 @@ def test_where_the_features_came_from_is_kept(tmp_path, clusters):
     rows, labels, _ = clusters()
     record = Features(rows, labels, np.arange(len(rows)), "efficientnet_lite0", "train")
     fitted = difficulty.fit("rmd", record)
-    assert fitted.source == {"extractor": "efficientnet_lite0", "split": "train"}
+    assert fitted.source == {"extractor": "efficientnet_lite0", "options": {}, "split": "train"}
+    sized = replace(record, extractor="pixels", options={"size": 4})
+    assert difficulty.fit("rmd", sized).source == {"extractor": "pixels", "options": {"size": 4}, "split": "train"}
     assert difficulty.fit("rmd", rows, labels).source == {}
     assert difficulty.fit("rmd", replace(record, extractor="unknown")).source == {}
     source = {"extractor": "pixels", "options": {"size": 4, "deep": [1, None, "µ"]}}

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from confide import features
+from confide.cli.trusted import write_features
 from confide.core import files
 from confide.core.door import InputError, OptionError
-from confide.core.records import Dataset, Split
+from confide.core.feature_files import load_features
+from confide.core.records import Dataset, Features, Split
 
 
 @pytest.fixture
@@ -135,3 +137,21 @@ def test_pixels_of_large_images_are_pooled_unless_all_are_asked_for():
         4,
         3072,
     )
+
+
+def test_features_know_the_word_and_options_they_were_made_by(images, tmp_path):
+    """In memory, in shards, in a file: the same extraction can be asked for again."""
+    made = features.extract("pixels", images, "train", size=4)
+    shards = features.extract("pixels", images, "train", out=tmp_path / "shards", size=4)
+    kept = [made, shards, load_features(tmp_path / "shards")]
+    for name in ("a.npz", "a.parquet"):
+        made.save(tmp_path / name)
+        kept += [Features.load(tmp_path / name), load_features(tmp_path / name)]
+        write_features(str(tmp_path / f"b-{name}"), shards)
+        kept.append(load_features(tmp_path / f"b-{name}"))
+    assert {(one.extractor, one.split, tuple(one.options.items())) for one in kept} == {
+        ("pixels", "train", (("size", 4),))
+    }
+    for foreign in ("no json", "[1]"):
+        files.write_table(tmp_path / "c.parquet", {"features": made.values}, {"options": foreign})
+        assert load_features(tmp_path / "c.parquet").options == {}
