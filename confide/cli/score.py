@@ -18,6 +18,8 @@ EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o sc
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
   confide score features.npz --method rmd -o scores.parquet
   confide score fashion-sample --split test --features pixels --write-features test-pixels.npz
+  confide score fashion-sample --method rmd --save-fit difficulty.safetensors
+  confide score new-photos/ --fitted difficulty.safetensors --labels predicted -o new.parquet
   confide score fashion-sample --method confusion --log runs/recorded -o scores.parquet
   confide score parquet-files/ --method rmd --features efficientnet_lite0 --engine ray --workers 16 -o scores"""
 
@@ -26,12 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="dataset word or path; or features: .npz, .parquet, shard folder")
     parser.add_argument("--method", action="append", help="difficulty word, several allowed (default: rmd)")
     parser.add_argument("--features", default=None, help="extractor word (default: cached, else efficientnet_lite0)")
-    parser.add_argument("--split", default="train", help="split to score, or all of them (default: train)")
+    parser.add_argument("--split", default=None, help="split to score, or all of them (default: train)")
     parser.add_argument("--fit-split", default=None, help="split to fit on (default: the one scored)")
     parser.add_argument("--labels", default="given", choices=("given", "predicted", "min"), help="class to measure to")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the method")
     parser.add_argument("--feature-option", action="append", default=[], metavar="NAME=VALUE", help="of the extractor")
     parser.add_argument("--augment-runs", type=int, default=0, help="fit on so many augmentation runs (paper: 5)")
+    parser.add_argument("--save-fit", default=None, metavar="FILE", help="also write the fit, .safetensors")
+    parser.add_argument("--fitted", default=None, metavar="FILE", help="score by a fit that was saved, without fitting")
     parser.add_argument("--log", default=None, help="recorder folder, for confusion, correctness, loss and entropy")
     parser.add_argument("--predictions", default=None, help="predictions of these samples, out of fold for verdicts")
     parser.add_argument("-o", "--out", default="scores.parquet", help="scores file (default: scores.parquet)")
@@ -48,18 +52,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.cli.score_sources import open_sources
-
     if args.engine == "ray":
         return _run_ray(args)
-    sources = open_sources(args)
-    found = _scored(args, sources)
+    sources, found = _by_fit(args) if args.fitted else _fitted_here(args)
     if args.write_features:
         from confide.cli.trusted import write_features
 
         write_features(args.write_features, sources.need_features())
     main, summary = found[0], {"n": len(found[0]), "scores": str(args.out), "methods": _summary(found)}
-    if sources.features is not None and not args.no_verdicts and args.labels == "given":
+    summary |= {"fit": str(args.save_fit or args.fitted)} if args.save_fit or args.fitted else {}
+    if sources.features is not None and _wants_verdicts(args):
         if args.find_label_errors or len(set(sources.features.labels.tolist())) > 1:
             main = _judged(args, sources, main, summary)
         else:
@@ -82,6 +84,31 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(summary)
     return 0
+
+
+def _by_fit(args: argparse.Namespace) -> tuple[Sources, list[Scores]]:
+    from confide.cli.score_fitted import open_fitted, score_by
+
+    fitted, sources = open_fitted(args)
+    return sources, [score_by(fitted, sources, args.labels)]
+
+
+def _fitted_here(args: argparse.Namespace) -> tuple[Sources, list[Scores]]:
+    from confide.cli.score_sources import open_sources
+
+    args.split = args.split or "train"
+    if args.save_fit:
+        from confide.cli.score_fitted import check_save_fit
+
+        check_save_fit(args)
+    sources = open_sources(args)
+    return sources, _scored(args, sources)
+
+
+def _wants_verdicts(args: argparse.Namespace) -> bool:
+    """Verdicts fit Gaussians on the samples themselves: a few that came later are judged only when asked for."""
+    wanted = not args.no_verdicts and args.labels == "given"
+    return wanted and (not args.fitted or bool(args.find_label_errors))
 
 
 def _run_ray(args: argparse.Namespace) -> int:
@@ -120,9 +147,11 @@ def _check_for_ray(args: argparse.Namespace) -> None:
     from confide.core.door import InputError
 
     given = {
-        "--split": args.split != "train",
+        "--split": args.split not in (None, "train"),
         "--fit-split": args.fit_split,
         "--augment-runs": args.augment_runs,
+        "--save-fit": args.save_fit,
+        "--fitted": args.fitted,
         "--log": args.log,
         "--predictions": args.predictions,
         "--gallery": args.gallery not in (None, "none"),
@@ -152,6 +181,10 @@ def _scored(args: argparse.Namespace, sources: Sources) -> list[Scores]:
         if args.augment_runs and "augmented" in method.options:
             options["augmented"] = sources.augmented(args.augment_runs)
         fitted = difficulty.fit(method.word, fit_rows, **options)
+        if args.save_fit:
+            from confide.cli.score_fitted import with_source
+
+            with_source(fitted, sources).save(args.save_fit)
         found.append(fitted.score(rows, None if args.labels == "given" else args.labels))
     return found
 
@@ -232,6 +265,8 @@ def _show(summary: dict[str, Any]) -> None:
     for note in summary["notes"]:
         print(f"note: {note}")
     print(f"scores: {summary['scores']}")
+    if "fit" in summary:
+        print(f"fit: {summary['fit']}")
     if "label_errors" in summary:
         print(f"suspects: {summary['label_errors']['file']} ({summary['label_errors']['suspects']:,} labels)")
     if "page" in summary:

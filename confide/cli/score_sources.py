@@ -32,6 +32,8 @@ class Sources:
     notes: list[str] = field(default_factory=list)
     features: Features | None = None
     fit_features: Features | None = None
+    extractor: tuple[str, dict[str, Any]] | None = None
+    """Word and options of the one that a fit names, where none is asked for."""
     _predictions: Predictions | None = None
 
     @property
@@ -113,7 +115,7 @@ class Sources:
     def embed(self, words: list[str]) -> Any:
         """Words in the space of the features, by the extractor's text side."""
         word = self._word()
-        extractor = None if word == "cached" else features.create(word, **plain_options(self.args.feature_option))
+        extractor = None if word == "cached" else features.create(word, **self._options())
         if extractor is None or extractor.encode_text is None:
             raise InputError(f"--words needs an extractor with a text side, such as 'clip', got '{word}'")
         return extractor.encode_text(words)
@@ -121,8 +123,13 @@ class Sources:
     def _word(self) -> str:
         if self.args.features:
             return str(self.args.features)
+        if self.extractor is not None:
+            return self.extractor[0]
         assert self.dataset is not None
         return features.usual(self.dataset, self.args.split)
+
+    def _options(self) -> dict[str, Any]:
+        return plain_options(self.args.feature_option) if self.extractor is None else self.extractor[1]
 
     def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
         assert self.dataset is not None
@@ -144,14 +151,13 @@ class Sources:
             workers=self.args.workers,
             dtype="float16",
             augment=augment,
-            **plain_options(self.args.feature_option),
+            **self._options(),
         )
 
     def _note_pooling(self, split: str) -> None:
         """Say it where `pixels` looks at less than the images hold."""
         assert self.dataset is not None
-        given = plain_options(self.args.feature_option)
-        if "size" in given or self.dataset.kind != "image":
+        if "size" in self._options() or self.dataset.kind != "image":
             return
         if math.prod(self.dataset.split(split).inputs.shape[1:]) > MOST_PIXELS:
             note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
@@ -167,7 +173,7 @@ def open_sources(args: argparse.Namespace) -> Sources:
             raise InputError(f"{path} must have labels beside its features; add a column 'label'")
         return Sources(args, None, given)
     dataset = load_split(args.data, args.split)
-    return Sources(args, dataset, None, [*_set_aside(dataset), *_cut_off(dataset, args.split)])
+    return Sources(args, dataset, None, [*set_aside(dataset), *cut_off(dataset, args.split)])
 
 
 def load_split(source: str, split: str) -> Dataset:
@@ -181,7 +187,8 @@ def load_split(source: str, split: str) -> Dataset:
     return replace(dataset, splits={"all": dataset.train})
 
 
-def _set_aside(dataset: Dataset) -> list[str]:
+def set_aside(dataset: Dataset) -> list[str]:
+    """A line where inputs could not be read."""
     names = [name for name, _ in dataset.set_aside]
     if not names:
         return []
@@ -189,7 +196,7 @@ def _set_aside(dataset: Dataset) -> list[str]:
     return [f"{inputs} could not be read: {', '.join(names[:3])}{', ...' * (len(names) > 3)}"]
 
 
-def _cut_off(dataset: Dataset, split: str) -> list[str]:
+def cut_off(dataset: Dataset, split: str) -> list[str]:
     """Whoever scores a folder of their own wants every sample, and may not know that some were cut off."""
     made = dataset.provenance.get("splits", {})
     others = [name for name, how in made.items() if name != split and str(how).startswith("cut from")]

@@ -24,6 +24,7 @@ from confide.difficulty.prototype import prototype as prototype
 from confide.difficulty.recorder import Recorder as Recorder
 from confide.difficulty.recorder import open_log as open_log
 from confide.difficulty.rmd import rmd as rmd
+from confide.difficulty.saving import check_ending as check_ending
 from confide.difficulty.verdicts import verdicts as verdicts
 from confide.difficulty.verdicts import with_verdicts as with_verdicts
 from confide.difficulty.weights import weights as weights
