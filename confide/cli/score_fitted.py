@@ -40,8 +40,11 @@ def open_fitted(args: argparse.Namespace) -> tuple[difficulty.Fitted, Sources]:
     fitted = difficulty.load(args.fitted)
     path = Path(args.data)
     if is_features(path):
-        return fitted, Sources(args, None, load_features(path))
+        given = load_features(path)
+        _check_labels(args, fitted, given.labels)
+        return fitted, Sources(args, None, given)
     dataset, args.split = _new_data(args.data, args.split)
+    _check_labels(args, fitted, dataset.split(args.split).labels)
     extractor = None if args.features else _extractor(args.fitted, fitted)
     notes = [*set_aside(dataset), *cut_off(dataset, args.split)]
     return fitted, Sources(args, dataset, None, notes, extractor=extractor)
@@ -65,10 +68,25 @@ def _check_fitted(args: argparse.Namespace) -> None:
         raise InputError(f"--find-label-errors judges labels, but --labels is '{args.labels}'; leave one of them out")
 
 
+def _check_labels(args: argparse.Namespace, fitted: difficulty.Fitted, labels: NDArray[np.int64]) -> None:
+    missing = np.flatnonzero(labels < 0)
+    if args.labels == "given" and _uses_labels(fitted) and len(missing):
+        raise InputError(
+            f"{args.data} must have a label for every sample, got none at sample {missing[0]} of {len(labels)}; "
+            "add --labels predicted, or min"
+        )
+
+
+def _uses_labels(fitted: difficulty.Fitted) -> bool:
+    return bool(difficulty.DIFFICULTY.get(fitted.method).facts.get("labels", True))
+
+
 def _new_data(source: str, split: str | None) -> tuple[Dataset, str]:
     """The dataset and its split to score: without a word for it all of its samples, where it has no splits."""
     if split is not None and split != "all":
         return data.load_dataset(source), split
+    if (unlabelled := data.load_unlabelled(source)) is not None:
+        return unlabelled, "all"
     # Everything is held out: what is scored by a fit need not have every class, or more than one.
     dataset = data.load_dataset(source, val_fraction=0, test_fraction=1)
     (name, part), *others = dataset.splits.items()
@@ -101,15 +119,8 @@ def score_by(fitted: difficulty.Fitted, sources: Sources, labels: str) -> Scores
     """Scores of the data by the fit: to the labels' classes, or to the likeliest or nearest one."""
     rows = sources.need_features()
     _note_extractor(fitted, rows, sources)
-    uses_labels = difficulty.DIFFICULTY.get(fitted.method).facts.get("labels", True)
-    if labels != "given" or not uses_labels:
+    if labels != "given" or not _uses_labels(fitted):
         return fitted.score(rows, "min" if labels == "given" else labels)
-    if bool((rows.labels < 0).any()):
-        bad = int(np.flatnonzero(rows.labels < 0)[0])
-        raise InputError(
-            f"{sources.args.data} must have a label for every sample, got none at sample {bad} of {len(rows)}; "
-            "add --labels predicted, or min"
-        )
     return replace(fitted.score(rows, _labels_of_the_fit(fitted, rows, sources)), labels=rows.labels)
 
 

@@ -19,3 +19,4 @@ from confide.data.parts import Found, Part
 from confide.data.splits import cut
 from confide.data.svhn import svhn
 from confide.data.tiny_imagenet import tiny_imagenet
+from confide.data.unlabelled import load_unlabelled

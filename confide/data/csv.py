@@ -25,13 +25,13 @@ def csv(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
         inputs: column of texts; the first of text, sentence, utterance, query and the like by default.
         labels: column of labels; the first of label, category, intent, class and the like by default.
     """
-    return read_texts(path, ENDINGS, _rows, inputs, labels)
+    return read_texts(path, ENDINGS, rows_of_csv, inputs, labels)
 
 
 recognises("csv", lambda path: holds(path, ENDINGS))
 
 
-def _rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     # The format's own limit of 128 KiB is less than a long document.
     csv_format.field_size_limit(max(csv_format.field_size_limit(), LONGEST_FIELD))
     with open_text(file) as lines:

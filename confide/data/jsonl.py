@@ -24,13 +24,13 @@ def jsonl(path: Path, *, inputs: str | None = None, labels: str | None = None) -
         inputs: key of texts; the first of text, sentence, utterance, query and the like by default.
         labels: key of labels; the first of label, category, intent, class and the like by default.
     """
-    return read_texts(path, ENDINGS, _rows, inputs, labels)
+    return read_texts(path, ENDINGS, rows_of_jsonl, inputs, labels)
 
 
 recognises("jsonl", lambda path: holds(path, ENDINGS))
 
 
-def _rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_text(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

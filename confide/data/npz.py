@@ -27,7 +27,7 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
     """
     table, metadata = read_table(path)
     class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)
-    groups = _by_split(table)
+    groups = by_split(table)
     parts = {
         split: _part(columns, inputs, labels, f"{path.name}, {split}" if split != WHOLE else path.name)
         for split, columns in groups.items()
@@ -39,7 +39,7 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
 recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")
 
 
-def _by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
+def by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
     """Arrays by split, without the split in their name; all in one when no name has one."""
     groups: dict[str, dict[str, NDArray[Any]]] = {}
     for name, values in table.items():

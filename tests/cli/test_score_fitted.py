@@ -176,6 +176,27 @@ def test_pictures_by_the_extractor_that_the_file_names(photos, capsys):
     assert "note:" not in capsys.readouterr().out
 
 
+def test_a_heap_of_pictures_without_labels(photos, capsys):
+    for number in range(30):
+        picture(photos / "heap" / f"{number}.png", number)
+    (photos / "heap" / "29.png").write_bytes(b"nonsense")
+    capsys.readouterr()
+    command = ["score", "heap", "--fitted", "fit.safetensors", "-o", "heap.parquet"]
+    assert main(command) == 1
+    assert "heap must have a label for every sample, got none at sample 0 of 29; add --labels predicted" in line_of(
+        capsys
+    )
+    assert main([*command, "--labels", "min"]) == 0
+    assert "note: 1 input could not be read: 29.png" in capsys.readouterr().out
+    scores = Scores.load(photos / "heap.parquet")
+    assert scores.labels is None
+    assert main(["score", "photos", "--fitted", "fit.safetensors", "--labels", "min", "-o", "again.parquet"]) == 0
+    again = Scores.load(photos / "again.parquet")
+    known = {str(name).partition("/")[2]: value for name, value in zip(again.ids, again.values, strict=True)}
+    assert [known[str(name)] for name in scores.ids] == scores.values.tolist()
+    assert (photos / "heap.html").read_text().count("data:image/") == 16
+
+
 def test_other_classes_other_words_and_splits_are_told(photos, capsys):
     picture(photos / "other" / "b" / "1.png", 1)
     picture(photos / "other" / "z" / "2.png", 2)
