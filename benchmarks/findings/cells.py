@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from confide.bench.methods import SWEEP
-from confide.bench.results import is_stale
+from confide.bench.results import CALIBRATED, is_stale, stage_of
 from confide.bench.sources import RESAMPLED
 from confide.bench.values import LEVEL, paired
 from confide.core import files
@@ -95,9 +95,9 @@ COLUMNS = (
 COMPARED = (
     ("accuracy", "raw", "accuracy", 100.0, 2, True),
     ("ece_mass", "raw", "ECE", 100.0, 2, False),
-    ("ece_mass", "temperature", "ECE after T", 100.0, 2, False),
-    ("nll", "temperature", "NLL after T", 1.0, 4, False),
-    ("aurc", "temperature", "AURC after T", 1000.0, 2, False),
+    ("ece_mass", CALIBRATED, "ECE calibrated", 100.0, 2, False),
+    ("nll", CALIBRATED, "NLL calibrated", 1.0, 4, False),
+    ("aurc", CALIBRATED, "AURC calibrated", 1000.0, 2, False),
 )
 """(metric, stage, title, factor, digits, whether higher is better)"""
 
@@ -125,7 +125,7 @@ def _table(cells: Cells, methods: Sequence[str]) -> str:
     lines = []
     for method in methods:
         own = list(cells.get(method, {}).values())
-        for stage in ("raw", "temperature") if own else ():
+        for stage in dict.fromkeys(("raw", "temperature", stage_of(own[0], CALIBRATED))) if own else ():
             lines.append(_line(method, stage, own))
     if all(line[3] == "-" for line in lines):
         head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
@@ -194,7 +194,7 @@ def _columns() -> range:
 
 def _values(cells: Mapping[int, Mapping[str, Any]], column: int) -> dict[int, float]:
     word, stage, _, scale, _, _ = COMPARED[column]
-    return {seed: scale * float(one["measured"][stage][word]) for seed, one in cells.items()}
+    return {seed: scale * float(one["measured"][stage_of(one, stage)][word]) for seed, one in cells.items()}
 
 
 def _difference(test: Any, p: float, digits: int) -> str:

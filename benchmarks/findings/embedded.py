@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.findings import data
+from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import numbers
 from benchmarks.findings.tune import ADAPTIVE, WIDE
 from benchmarks.papers.trust_table import machine
@@ -93,8 +94,6 @@ def main() -> None:
 
 def table(path: Path) -> str:
     """Mean and deviation over the seeds of each variant."""
-    from benchmarks.findings.cells import markdown
-
     rows = lines(path)
     found = []
     for name in VARIANTS:

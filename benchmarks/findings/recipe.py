@@ -191,5 +191,5 @@ def together_of(tables: Path, method: str = OWN) -> float:
         return math.nan
     columns, _ = files.read_table(path)
     at = (columns["dataset"] == "cifar10") & (columns["method"] == method)
-    at &= columns["quantity"] == "p of all seeds together, temperature"
+    at &= columns["quantity"] == "p of all seeds together, calibrated"
     return float(columns["mean"][at][0]) if at.any() else math.nan

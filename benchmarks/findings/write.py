@@ -11,29 +11,33 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.findings import recipe
+from benchmarks.findings import embedded, recipe
 from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table
 from benchmarks.findings.recorded import recorded_tables
+from benchmarks.findings.rule import (
+    KEPT,
+    ROOT,
+    SEEDS,
+    Name,
+    apart,
+    by_band_table,
+    kept_rows,
+    rule_text,
+    seeds_table,
+)
 from benchmarks.findings.trials import rows_of
 from confide import calibrators
 from confide.core import files
 from confide.core.predictions import Predictions
 
-ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / "benchmarks" / "results" / "findings"
 PAGE = ROOT / "docs" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
-ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
-"""Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
-LAST, SEEDS = 3, 5
-"""The round that decides, and the seeds of each loss that is still near after its first."""
-SEED = re.compile(r"_seed\d+$")
 REFERENCE = {
     (1, 0): (1, "cross_entropy_average1"),
     (2, 0): (1, "cross_entropy_average1"),
@@ -42,8 +46,6 @@ REFERENCE = {
     **{(3, seed): (3, f"plain_seed{seed}") for seed in range(1, SEEDS)},
 }
 """What differences are taken to, by round and seed: cross-entropy with averages."""
-Name = tuple[int, str]
-"""A variant of a round."""
 
 
 def main() -> None:
@@ -60,7 +62,8 @@ def main() -> None:
 def renew(path: Path, cells: Path | None, tables: Path) -> None:
     """Fill the page's tables again: from what is kept, and with a grid's folder from its cells."""
     made = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
-    made |= {"confusion": confusion_table(), "errors": errors_table()}
+    made |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
+    made["embedded"] = embedded.table(KEPT / "embedded.jsonl")
     if cells is not None:
         found = read_cells(cells)
         made |= cell_tables(found)
@@ -92,7 +95,7 @@ def filled(page: str, name: str, table: str) -> str:
 def keep(source: Path, target: Path) -> None:
     """Lines, records and the NLL of every judging sample; logits stay behind."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in (*source.glob("*.jsonl"), *source.glob("*.json")):
+    for path in (*source.glob("*.jsonl"), *source.glob("*.json"), *source.glob("by_band.npz")):
         shutil.copy(path, target / path.name)
     columns = {}
     for row in rows_of(source):
@@ -136,102 +139,6 @@ def trials_table() -> str:
     head = ("round", "variant", "seed", "accuracy %", "gap raw %", "NLL", "NLL mirror", "to cross-entropy",
             "AURC x1000", "p", "doubts")  # fmt: skip
     return markdown(head, lines)
-
-
-def rule_text() -> str:
-    """What point 4 of the rule says: of the trainings of seed 0, and of the losses trained with every seed."""
-    rows, losses = kept_rows()
-    first = {
-        name: row
-        for name, row in rows.items()
-        if row["settings"]["seed"] == 0 and (name[0] == LAST or not row["settings"].get("average"))
-    }
-    whole = _with_every_seed(rows)
-    return "\n\n".join(
-        told
-        for told in (
-            _choice(rows, losses, {name: [name] for name in first}),
-            f"Over {SEEDS} seeds: {_choice(rows, losses, whole)}" if len(whole) > 1 else "",
-        )
-        if told
-    )
-
-
-def seeds_table() -> str:
-    """What point 4 reads where every seed is trained: means over seeds, best NLL first."""
-    rows, losses = kept_rows()
-    several = _with_every_seed(rows)
-    lines = {}
-    for name, some in several.items():
-        stages = [rows[one]["judge_mirror"] for one in some]
-        accuracy, gap = (100 * np.array([one["none"][word] for one in stages]) for word in ("accuracy", "gap"))
-        nll = np.array([one["temperature"]["nll"] for one in stages])
-        mean, error = apart(losses, some, several[LAST, "plain"])
-        lines[nll.mean()] = [
-            f"`{name[1]}`",
-            f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}",
-            f"{gap.mean():+.2f}",
-            f"{nll.mean():.4f} ± {nll.std(ddof=1):.4f}",
-            f"{mean:+.4f} ± {error:.4f}" if name[1] != "plain" else "-",
-        ]
-    head = ["variant", "accuracy %", "gap raw %", "NLL mirror", "to cross-entropy"]
-    return markdown(head, [lines[key] for key in sorted(lines)])
-
-
-def _with_every_seed(rows: Iterable[Name]) -> dict[Name, list[Name]]:
-    """The losses of the last round that are trained with every seed, each with its trainings."""
-    several: dict[Name, list[Name]] = {}
-    for name in rows:
-        several.setdefault((name[0], SEED.sub("", name[1])), []).append(name)
-    return {name: some for name, some in several.items() if name[0] == LAST and len(some) == SEEDS}
-
-
-def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Mapping[Name, Sequence[Name]]) -> str:
-    """Point 4 among candidates, each with its trainings: the near ones, and of these the best at its own confidence."""
-    plain = (LAST, "plain")
-    if plain not in candidates:
-        return ""
-
-    def mean(name: Name, stage: str, word: str) -> float:
-        return float(np.mean([rows[one]["judge_mirror"][stage][word] for one in candidates[name]]))
-
-    best = min(candidates, key=lambda name: mean(name, "temperature", "nll"))
-    least = mean(plain, "none", "accuracy") - 0.002
-    near = []
-    for name, some in candidates.items():
-        difference, error = apart(losses, some, candidates[best])
-        if difference <= 2 * error and mean(name, "none", "accuracy") >= least:
-            near.append(name)
-    chosen = min(near, key=lambda name: abs(mean(name, "none", "gap")))
-    listed = ", ".join(_told(name) for name in near)
-    return (
-        f"Lowest NLL: {_told(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
-        f"accuracy with {_told(chosen)}."
-    )
-
-
-def _told(name: Name) -> str:
-    return f"`{name[1]}` (round {name[0]})"
-
-
-def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
-    """All lines, and the NLL of every judging sample, by round and variant."""
-    rows, losses = {}, {}
-    for folder, turn in ROUNDS.items():
-        rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
-        path = KEPT / folder / "nll.npz"
-        losses |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
-    return rows, losses
-
-
-def apart(losses: Mapping[Name, Any], names: Sequence[Name], others: Sequence[Name]) -> tuple[float, float]:
-    """Mean and standard error of the paired difference in NLL of two variants, mirrored, over samples and seeds."""
-    first, second = (np.stack([losses[one] for one in sorted(some)]).astype(np.float64) for some in (names, others))
-    each = first.mean(axis=0) - second.mean(axis=0)
-    error = each.std(ddof=1) / np.sqrt(len(each))
-    if len(names) > 1 and len(names) == len(others):
-        error = np.hypot(error, (first - second).mean(axis=1).std(ddof=1) / np.sqrt(len(names)))
-    return float(each.mean()), float(error)
 
 
 def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) -> str:

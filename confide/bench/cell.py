@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from confide import calibrators, difficulty
-from confide.bench.measuring import by_stage, on_foreign, tested, under_shift
+from confide.bench.measuring import by_stage, calibrator_of, on_foreign, tested, under_shift
 from confide.bench.plan import Cell
-from confide.bench.sources import RESAMPLED, Sources
+from confide.bench.sources import CORRUPTED, RESAMPLED, Sources
 from confide.core import files
 from confide.core.door import InputError
 from confide.core.predictions import Predictions
@@ -31,6 +31,8 @@ from confide.training.device import Device
 FORMAT = "bench-cell/1"
 RESCUE_NORM = 1.0
 """Norm that gradients are clipped at when a training is repeated because its loss was no longer finite."""
+KEPT = (calibrators.DIFFICULTY,)
+"""Columns of predictions that are kept with them."""
 MANY = 50
 """With more classes the logits of a cell take megabytes: then the facts of each sample are kept instead."""
 
@@ -61,7 +63,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     opened = time.monotonic()
     trained, rescued = train(dataset, settings, scores, folder, recorder)
     done = time.monotonic()
-    said = {split: predict(trained, dataset, split) for split in ("val", "test")}
+    said = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
     found = _measured(cell, trained, said, dataset, sources)
     kept = out / "predictions" / f"{cell.name}.npz"
     keep_predictions(kept, said, recorder)
@@ -71,7 +73,12 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
         "name": cell.name,
         "key": cell.key,
         "cell": cell.as_dict(),
-        "method": {"loss": method.loss, "options": dict(method.options), "calibrator": method.calibrator},
+        "method": {
+            "loss": method.loss,
+            "options": dict(method.options),
+            "calibrator": method.calibrator,
+            "calibrated": dict(method.calibrated),
+        },
         "settings": trained.settings.as_dict(),
         "rescued": rescued,
         **found,
@@ -117,24 +124,40 @@ def _kind(settings: Settings) -> str:
     return "bands" if bands_of(settings) == BANDS else "difficulty"
 
 
+def _by_difficulty(cell: Cell) -> bool:
+    return cell.method.resolved().calibrated.get("by") == calibrators.DIFFICULTY
+
+
+def _predicted(cell: Cell, trained: Trained, dataset: Dataset, split: str, sources: Sources) -> Predictions:
+    """What the network says, with the difficulty that its calibrator may go by."""
+    said = predict(trained, dataset, split)
+    if not _by_difficulty(cell):
+        return said
+    return said.with_column(calibrators.DIFFICULTY, sources.scores(cell.dataset, "bands").of(said.ids))
+
+
 def _measured(
     cell: Cell, trained: Trained, said: Mapping[str, Predictions], dataset: Dataset, sources: Sources
 ) -> dict[str, Any]:
     method = cell.method.resolved()
-    stages = {word: calibrators.fit(word, said["val"]) for word in dict.fromkeys(("temperature", method.calibrator))}
+    stages = {
+        "temperature": calibrators.fit("temperature", said["val"]),
+        method.calibrator: calibrator_of(method.calibrator, method.calibrated, said["val"]),
+    }
     found: dict[str, Any] = {
         "calibrators": {word: {k: v for k, v in one.values.items() if v.numel() == 1} for word, one in stages.items()},
         "measured": by_stage(said["test"], stages),
         "validation": {"raw": tested(said["val"])},
     }
     if RESAMPLED in dataset.splits:
-        found[RESAMPLED] = by_stage(predict(trained, dataset, RESAMPLED), stages)
+        found[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
     foreign = sources.foreign(cell.dataset)
     if foreign:
         found["foreign"] = on_foreign(trained, said["test"], foreign)
     if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings).device
-        found["shift"] = under_shift(trained, sources.corrupted(cell.dataset, device), stages)
+        hardness = sources.scores(cell.dataset, CORRUPTED) if _by_difficulty(cell) else None
+        found["shift"] = under_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
     return found
 
 
@@ -144,6 +167,7 @@ def keep_predictions(path: Path, said: Mapping[str, Predictions], recorder: Reco
     for split, predictions in said.items():
         labels = predictions.labels.cpu().numpy()
         columns[f"{split}_label"] = labels.astype(np.uint8 if predictions.num_classes <= 256 else np.int32)
+        columns |= {f"{split}_{name}": values for name, values in predictions.columns.items() if name in KEPT}
         if predictions.num_classes <= MANY:
             columns[f"{split}_logits"] = predictions.logits.to(torch.float16).cpu().numpy()
             continue
@@ -164,8 +188,9 @@ def read_predictions(path: Path, split: str = "test") -> Predictions:
     with np.load(path, allow_pickle=False) as columns:
         labels = columns[f"{split}_label"].astype(np.int64)
         ids = np.arange(len(labels))
+        more = {name: columns[f"{split}_{name}"] for name in KEPT if f"{split}_{name}" in columns}
         if f"{split}_logits" in columns:
-            return Predictions(columns[f"{split}_logits"].astype(np.float32), labels, ids, split)
+            return Predictions(columns[f"{split}_logits"].astype(np.float32), labels, ids, split, columns=more)
         confidence = 1 / (1 + np.exp(-columns[f"{split}_log_odds"].astype(np.float64)))
         return Predictions.from_top1(labels, columns[f"{split}_prediction"].astype(np.int64), confidence, ids, split)
 

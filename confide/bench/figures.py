@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from confide import calibrators, difficulty
 from confide.bench.item import Study
-from confide.bench.measuring import numbers
-from confide.bench.results import measured, scaled
+from confide.bench.measuring import calibrator_of, numbers
+from confide.bench.results import CALIBRATED, measured, scaled, stage_of
 from confide.bench.values import LEVEL, Value
 from confide.core import files
 from confide.core.predictions import Predictions
@@ -65,7 +65,9 @@ def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw"
         for dataset, method, seed, result in cells_of(study, methods):
             by_severity: dict[float, list[float]] = {}
             for name, row in result.get("shift", {}).items():
-                by_severity.setdefault(float(name.rpartition("-")[2]), []).append(scaled(metric, row[stage][metric]))
+                one = row.get(stage_of(result, stage))
+                if one is not None:
+                    by_severity.setdefault(float(name.rpartition("-")[2]), []).append(scaled(metric, one[metric]))
             for severity, some in by_severity.items() if curve else ():
                 parts = zip(("lower quartile", "median", "upper quartile"), (25, 50, 75), strict=True)
                 found += [
@@ -271,7 +273,7 @@ def passed(methods: Sequence[str], stages: Sequence[str]) -> Values:
         for (dataset, method), results in kept.items():
             for stage in stages:
                 after = "" if stage == "raw" else f", {stage}"
-                ps = [one["measured"][stage]["calibration_p"] for one in results]
+                ps = [one["measured"][stage_of(one, stage)]["calibration_p"] for one in results]
                 share = 100 * sum(p > LEVEL for p in ps) / len(ps)
                 found.append(Value(dataset, method, f"seeds not rejected{after}", 0, share))
                 p = _p_together(study, results, stage)
@@ -289,7 +291,9 @@ def _p_together(study: Study, results: Sequence[Mapping[str, Any]], stage: str) 
         if said.top1 is not None:
             return None
         if stage != "raw":
-            said = calibrators.fit(stage, study.results.predictions(result, "val"))(said)
+            own = result["method"].get("calibrated", {}) if stage == CALIBRATED else {}
+            val = study.results.predictions(result, "val")
+            said = calibrator_of(stage_of(result, stage), own, val)(said)
         logits.append(said.logits)
         labels.append(said.labels)
     return calibration_test(Predictions(torch.cat(logits), torch.cat(labels)), "ece_mass").p_value

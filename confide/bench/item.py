@@ -80,7 +80,7 @@ class Item:
         models: networks at `lite` scale, where they differ from the grid's own.
         paper: the paper's own settings.
         origin: where numbers come from that no cell holds: commit, hardware, seconds.
-        staged: two rows per method, before and after temperature scaling, a table per dataset.
+        staged: two rows per method, before and after its calibrator, a table per dataset.
         words: other words for the verdicts, where the claims are targets of this library.
         axes: what lies along the axis of a figure, by quantity or method, "" for all others.
         across: the values tell networks apart themselves; else those of a paper's networks are found one by one.

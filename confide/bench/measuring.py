@@ -10,7 +10,7 @@ import numpy as np
 from confide import calibrators
 from confide.bench.sources import Shifted
 from confide.core.predictions import Predictions
-from confide.core.records import Split
+from confide.core.records import Scores, Split
 from confide.evaluation import ood
 from confide.evaluation.measuring import Asked
 from confide.metrics.family import calibration_test, label_of, parse
@@ -58,15 +58,29 @@ def tested(predictions: Predictions) -> dict[str, float]:
     return {**numbers(predictions), "calibration_p": null.p_value, "ece_mass_chance": null.mean}
 
 
+def calibrator_of(name: str, calibrated: Mapping[str, Any], val: Predictions) -> calibrators.Calibrator:
+    """A method's calibrator, fitted on its validation predictions."""
+    options = dict(calibrated) or {"word": name}
+    return calibrators.fit(options.pop("word"), val, **options)
+
+
 def by_stage(predictions: Predictions, stages: Stages, words: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Numbers of the raw predictions and after every calibrator."""
-    found = {"raw": predictions, **{name: apply(predictions) for name, apply in stages.items()}}
+    """Numbers of the raw predictions and after every calibrator, but those by a column that these have not."""
+    known = {"", *predictions.columns}
+    found = {"raw": predictions}
+    found |= {name: apply(predictions) for name, apply in stages.items() if getattr(apply, "by", "") in known}
     return {name: tested(one) if words is None else numbers(one, words) for name, one in found.items()}
 
 
-def under_shift(trained: Trained, shifted: Shifted, stages: Stages) -> dict[str, Any]:
-    """Numbers per corruption and severity ("fog-3"), by stage; one pass over all images."""
+def under_shift(trained: Trained, shifted: Shifted, stages: Stages, hardness: Scores | None = None) -> dict[str, Any]:
+    """Numbers per corruption and severity ("fog-3"), by stage; one pass over all images.
+
+    Args:
+        hardness: difficulty of the corrupted images, for calibrators that go by it.
+    """
     said = predict(trained, shifted.images, "test")
+    if hardness is not None:
+        said = said.with_column(calibrators.DIFFICULTY, hardness.of(said.ids))
     n = len(shifted.images) // len(shifted.names)
     return {
         name: by_stage(said.take(np.arange(k * n, (k + 1) * n)), stages, SHIFTED)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from confide import losses
-from confide.config import RECIPES, load_config
+from confide.config import RECIPES, Choice, load_config
 from confide.core.door import InputError, OptionError, did_you_mean
 from confide.core.files import plain
 from confide.training import Settings
@@ -29,7 +29,8 @@ class Method:
     Args:
         training: further settings of the training, such as `weight_options`.
         difficulty: the training gets difficulty scores; `scores` says which, by the name of their file.
-        calibrator: fitted on val for the row "after"; temperature is always measured too.
+        calibrator: fitted on val for the rows after calibration; temperature is always measured too.
+        calibrated: word and options of that calibrator, where it has options.
         shifted: also measured on corrupted images.
         recipe: a built-in config that gives loss, options, training and calibrator instead.
         record: keep the validation probabilities of every epoch.
@@ -47,6 +48,7 @@ class Method:
     record: bool = False
     optional: bool = False
     scores: str = ""
+    calibrated: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def here(self) -> bool:
@@ -66,13 +68,15 @@ class Method:
         choice = plan.losses[0]
         word = losses.LOSSES.get(choice.word)
         needs = {*word.needs, *getattr(word.function, "needs", ())}
+        last = plan.calibrators[0] if plan.calibrators else Choice("temperature")
         return replace(
             self,
             loss=choice.word,
             options=dict(choice.options),
             training={k: v for k, v in plan.training.items() if k not in SCHEDULE},
             difficulty=bool(needs & {"weights", "groups"}),
-            calibrator=plan.calibrators[0].word if plan.calibrators else "temperature",
+            calibrator=last.name,
+            calibrated={"word": last.word, **last.options} if last.options else {},
         )
 
 
@@ -103,7 +107,8 @@ class Cell:
         # Only what differs from the defaults: a setting that did not exist yet leaves old cells valid.
         training = {k: v for k, v in settings.as_dict().items() if v != usual[k]}
         dataset = "/".join(filter(None, (self.dataset, DRAWN_ANEW.get(self.dataset))))
-        decides = [dataset, training, method.difficulty, method.calibrator, method.scores]
+        decides: list[Any] = [dataset, training, method.difficulty, method.calibrator, method.scores]
+        decides += [dict(method.calibrated)] if method.calibrated else []
         return hashlib.sha256(json.dumps(plain(decides), sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide import difficulty, features
-from confide.bench.sources import Sources, has_copy, keep_copy, shifted_images, spread
+from confide import calibrators, difficulty, features
+from confide.bench.methods import METHODS
+from confide.bench.sources import CORRUPTED, Sources, has_copy, keep_copy, shifted_images, spread
 from confide.core import files
 from confide.core.records import Dataset, Features, Scores, Split
 
@@ -39,10 +40,12 @@ def prepare(sources: Sources, name: str, *, extractor: str) -> dict[str, Any]:
     if not has_copy(sources.prepared, name):
         keep_copy(sources.prepared, name, dataset)
     kinds = kinds_of(dataset)
-    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in kinds):
+    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in files_of(dataset)):
         rows = {split: _extracted(extractor, part, split) for split, part in dataset.splits.items()}
         if dataset.num_classes <= FEW and dataset.kind == "image":
             keep_severities(sources, name, rows["train"], extractor)
+        if CORRUPTED in files_of(dataset):
+            keep_corrupted(sources, name, rows["train"], extractor)
         keep_scores(sources.prepared, name, rows, kinds)
     scores = sources.scores(name)
     return {
@@ -55,8 +58,24 @@ def prepare(sources: Sources, name: str, *, extractor: str) -> dict[str, Any]:
 
 
 def kinds_of(dataset: Dataset) -> tuple[str, ...]:
-    """The kinds of scores that are made of a dataset."""
+    """The kinds of scores that are made of all samples of a dataset."""
     return tuple(KINDS)[: len(KINDS) if dataset.num_classes <= FEW else 2]
+
+
+def files_of(dataset: Dataset) -> tuple[str, ...]:
+    """All kinds of scores of a dataset that have a file; corrupted images are scored where a calibrator goes by it."""
+    asked = any(one.here and one.resolved().calibrated.get("by") == calibrators.DIFFICULTY for one in METHODS)
+    return (*kinds_of(dataset), CORRUPTED) if asked and dataset.kind == "image" else kinds_of(dataset)
+
+
+def keep_corrupted(sources: Sources, name: str, train: Features, extractor: str) -> None:
+    """Difficulty of the corrupted test images, to the likeliest class: what a calibrator may go by under shift."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = _extracted(extractor, sources.corrupted(name, device).images, "test")
+    fitted = difficulty.fit("rmd", train)
+    scores = fitted.score(rows, "predicted")
+    told = {"extractor": train.extractor, "labels": "predicted"}
+    replace(scores, options=told, labels=None).save(sources.prepared / f"{name}-{CORRUPTED}.parquet")
 
 
 def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Sequence[str]) -> None:

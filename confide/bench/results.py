@@ -20,6 +20,8 @@ from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
 
+CALIBRATED = "calibrated"
+"""The stage after each method's own calibrator: temperature, but for a recipe with another."""
 SCALES = {"nll": 1.0, "aurc": 1000.0, "eaurc": 1000.0, "augrc": 1000.0, "calibration_p": 1.0, "temperature": 1.0}
 """Factor of a metric in tables; the others are percentages."""
 
@@ -129,6 +131,11 @@ def is_stale(result: Result) -> bool:
     return bool(same.keys) and result["key"] not in same.keys
 
 
+def stage_of(result: Result, stage: str) -> str:
+    """The name of a stage in a cell's numbers: `calibrated` is that of the method's own calibrator."""
+    return str(result["method"]["calibrator"]) if stage == CALIBRATED else stage
+
+
 def scaled(metric: str, value: float) -> float:
     """A metric as tables show it."""
     return value * SCALES.get(metric.partition(":")[0], 100.0)
@@ -149,7 +156,7 @@ def measured(
         for method in names:
             for seed, result in results.of(dataset, method, model).items():
                 for stage in stages:
-                    row = result["measured"].get(stage, {})
+                    row = result["measured"].get(stage_of(result, stage), {})
                     found += [
                         Value(
                             dataset,

@@ -28,6 +28,8 @@ power at high frequencies): that one is measured as the split `resampled`, as a 
 
 SHIFTED = 2000
 """Test images that are corrupted for the networks."""
+CORRUPTED = "corrupted_bands"
+"""The kind of scores that are the difficulty of those, to the likeliest class."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,11 +12,12 @@ import numpy as np
 from confide.bench import claims
 from confide.bench.drawing import svg_of
 from confide.bench.item import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
+from confide.bench.results import CALIBRATED
 from confide.bench.units import units
 from confide.bench.values import LEVEL, Summary
 from confide.core import files
 
-STAGED = ", temperature"
+STAGED = f", {CALIBRATED}"
 TITLES = {
     "accuracy": "accuracy %",
     "ece_mass": "ECE, equal mass %",
@@ -149,15 +150,15 @@ def _curve(item: Item, rows: Sequence[Summary], quantities: Sequence[str]) -> Ta
 
 
 def _by_stage(dataset: str, rows: Sequence[Summary]) -> Table:
-    """Two rows per method: as trained, and after temperature scaling."""
+    """Two rows per method: as trained, and after its calibrator."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     seeds: dict[str, int] = {}
     for row in rows:
         quantity, _, after = row.quantity.partition(STAGED)
-        stage = "temperature" if row.quantity.endswith(STAGED) and not after else "raw"
-        found.setdefault((row.method, stage), {})[quantity if stage == "temperature" else row.quantity] = shown(row)
+        stage = CALIBRATED if row.quantity.endswith(STAGED) and not after else "raw"
+        found.setdefault((row.method, stage), {})[quantity if stage == CALIBRATED else row.quantity] = shown(row)
         seeds[row.method] = max(seeds.get(row.method, 0), row.seeds)
-    ordered = sorted(found, key=lambda place: (list(seeds).index(place[0]), place[1]))
+    ordered = sorted(found, key=lambda place: (list(seeds).index(place[0]), place[1] == CALIBRATED))
     quantities = list(dict.fromkeys(word for place in ordered for word in found[place]))
     body = tuple(
         (name, stage, str(seeds[name]), *(found[name, stage].get(word, "-") for word in quantities))

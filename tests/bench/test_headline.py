@@ -25,7 +25,7 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path)
     rows = [
         (method, quantity, value)
         for method, nll in (("worse", 0.3), ("better", 0.2))
-        for quantity, value in (("accuracy", 93.0), ("ece_mass", 3.0), ("nll, temperature", nll))
+        for quantity, value in (("accuracy", 93.0), ("ece_mass", 3.0), ("nll, calibrated", nll))
     ]
     words = {
         "dataset": np.array(["cifar10"] * len(rows)),
@@ -51,7 +51,7 @@ def test_rows_that_average_predictions_are_told_apart(tool):
     assert tool.averaged(["cross_entropy", "focal"]) == ""
     page = (TOOL.parents[1] / "README.md").read_text(encoding="utf-8")
     assert said in page
-    assert "AURC x 1000 after T" in page
+    assert "AURC x 1000 calibrated" in page
 
 
 def test_without_results_the_page_stays(tool, tmp_path):

@@ -16,12 +16,16 @@ import pytest
 
 from confide.bench import Method, lite_cells, run_grid, standing
 from confide.bench.cell import read_predictions, run_cell
+from confide.bench.measuring import calibrator_of, numbers
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
+from confide.bench.preparing import keep_corrupted
+from confide.bench.results import CALIBRATED, Results, measured
 from confide.bench.sources import Sources
 from confide.bench.work import _expected, work
 from confide.core.door import InputError
 from confide.data import load_dataset
+from confide.features import extract
 from confide.training import fit
 from tests.bench.conftest import cells
 
@@ -49,6 +53,38 @@ def test_a_cell_tells_everything_about_itself(place):
     kept = read_predictions(place.out / "predictions" / f"{grid[1].name}.npz")
     accuracy = (kept.logits.argmax(1) == kept.labels).float().mean()
     assert float(accuracy) == pytest.approx(found["measured"]["raw"]["accuracy"])
+
+
+def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images(place):
+    banded = replace(
+        PLAIN,
+        name="banded",
+        calibrator="by_difficulty",
+        calibrated={"word": "temperature", "by": "difficulty", "bands": 3, "shrinkage": 0.0},
+    )
+    grid = cells(PLAIN, banded)
+    assert grid[0].key != grid[1].key
+    run_grid(grid, place)
+    assert "corrupted_bands of 'fashion-sample' must lie at" in standing(grid, place.out).failed[grid[1].name]
+    sources = Sources({}, place.prepared, place.limit)
+    keep_corrupted(sources, "fashion-sample", extract("pixels", sources.dataset("fashion-sample"), "train"), "pixels")
+    run_grid(grid, place)
+    found = result(place, grid[1])
+    assert set(found["measured"]) == {"raw", "temperature", "by_difficulty"}
+    assert set(found["shift"]["fog-3"]) == {"raw", "temperature", "by_difficulty"}
+    assert found["shift"]["fog-3"]["by_difficulty"]["nll"] != found["shift"]["fog-3"]["temperature"]["nll"]
+    # The kept predictions carry what the calibrator goes by: the same numbers come out of them again.
+    val, test = (
+        read_predictions(place.out / "predictions" / f"{grid[1].name}.npz", split) for split in ("val", "test")
+    )
+    again = numbers(calibrator_of("by_difficulty", found["method"]["calibrated"], val)(test))
+    assert again["nll"] == pytest.approx(found["measured"]["by_difficulty"]["nll"], rel=2e-3)
+    results = Results((place.out,), place.prepared)
+    shown = measured(results, ["fashion-sample"], ["cross_entropy", "banded"], ["nll"], [CALIBRATED])
+    assert {value.method: value.value for value in shown} == {
+        "cross_entropy": result(place, grid[0])["measured"]["temperature"]["nll"],
+        "banded": found["measured"]["by_difficulty"]["nll"],
+    }
 
 
 def test_the_same_seed_gives_the_same_numbers(place, tmp_path):

@@ -26,6 +26,8 @@ def test_every_table_is_made_from_what_is_kept(write):
         ("trials", write.trials_table),
         ("rule", write.rule_text),
         ("seeds", write.seeds_table),
+        ("by-band", write.by_band_table),
+        ("embedded", lambda: write.embedded.table(write.KEPT / "embedded.jsonl")),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -50,7 +52,7 @@ def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
     for seed, p in ((0, 0.5), (1, 0.01)):
         cell = {"dataset": "cifar10", "model": "resnet18", "seed": seed, "method": {"name": "adafocal"}}
         stages = {stage: {**numbers, "calibration_p": p} for stage in ("raw", "temperature")}
-        file = {"cell": cell, "measured": stages, "strength": None}
+        file = {"cell": cell, "method": {"calibrator": "temperature"}, "measured": stages, "strength": None}
         (tmp_path / "cells" / f"{seed}.json").write_text(json.dumps(file), encoding="utf-8")
     tables = cell_tables(read_cells(tmp_path))
     assert tables["cells-dual"] == ""
@@ -76,7 +78,10 @@ def test_official_images_stand_beside_the_test_images_where_they_were_measured(w
 
 
 def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
+    from benchmarks.findings import rule
+
     rows, losses = write.kept_rows()
+    assert set(rule.banded_losses()) == {name for name in rows if name[0] != 2}  # of the second no logits are left
     assert {turn for turn, _ in rows} == {1, 2, 3}
     assert set(rows) == set(losses)
     text = write.rule_text()
@@ -101,7 +106,10 @@ def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
         for seed, nll in enumerate(values):
             key = (3, f"{name}_seed{seed}" if seed else name)
             rows[key], losses[key] = trained(seed, nll, 0.02 if name == "plain" else 0.01)
-    monkeypatch.setattr(write, "kept_rows", lambda: (rows, losses))
+    from benchmarks.findings import rule
+
+    monkeypatch.setattr(rule, "kept_rows", lambda: (rows, {}))
+    monkeypatch.setattr(rule, "banded_losses", lambda: losses)
     first, several = write.rule_text().split("\n\n")
     assert first.startswith("Lowest NLL: `single`")
     assert several.startswith(
@@ -150,6 +158,42 @@ def test_what_is_said_of_the_rounds_is_what_they_hold(write):
     assert "that of the hardest band stayed there for ten epochs" in page
     assert nll(2, "small") < nll(2, "small_one_band")
     assert "in the second they beat one by .004 and lost to cross-entropy by as much" in page
+
+
+def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept(write):
+    import json
+
+    import numpy as np
+
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    kept = [
+        one
+        for folder in ("tuning", "settled")
+        for one in json.loads((write.KEPT / folder / "by_band.json").read_text(encoding="utf-8")).values()
+    ]
+    gains = [(one["temperature"]["nll"] - one["by_band"]["nll"]) / one["error"] for one in kept]
+    assert min(gains) > 0
+    assert sum(gain <= 2 for gain in gains) == 1
+    assert f"every one of {len(kept)} trainings, of all but one by more than two standard errors" in page
+    rows = [json.loads(line) for line in (write.KEPT / "embedded.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    def mean(name: str, word: str = "accuracy", scale: float = 100.0) -> float:
+        return float(np.mean([scale * row["test"][word] for row in rows if row["variant"] == name]))
+
+    assert (
+        f"ECE fell from {mean('cross_entropy', 'ece_mass'):.1f} to {mean('adaptive_difficulty', 'ece_mass'):.1f} %"
+        in page
+    )
+    learnt = [
+        [f"{mean(f'{form}, rate {rate:g}'):.0f}" for rate in (0.4, 0.1, 0.02)]
+        for form in ("selective_au_released", "selective_au_detached")
+    ]
+    assert "and it learns ({}, {} and {} % there)".format(*learnt[0]) in page
+    assert "drops their gradient ({}, {} and {} %;".format(*learnt[1]) in page
+    assert f"({mean('kde_xe'):.1f} against {mean('cross_entropy, 4 epochs'):.1f} %)" in page
+    pixels = json.loads((write.KEPT / "pixels.json").read_text(encoding="utf-8"))
+    assert f"have {pixels['ratio'][1]:.1f} to {pixels['ratio'][-1]:.1f} times the power" in page
+    assert f"pixels {pixels['test']['step']:.1f} against {pixels['train']['step']:.1f}" in page
 
 
 def test_what_is_said_of_the_cells_is_what_they_hold(write):

@@ -1,0 +1,166 @@
+"""What the rule of docs/findings.md says of the trainings that are kept: its points 3 and 4."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.findings.cells import markdown
+from benchmarks.findings.trials import rows_of
+from confide.core import files
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "benchmarks" / "results" / "findings"
+ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
+"""Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
+LAST, SEEDS = 3, 5
+"""The round that decides, and the seeds of each loss that is still near after its first."""
+SEED = re.compile(r"_seed\d+$")
+Name = tuple[int, str]
+"""A variant of a round."""
+
+
+def rule_text() -> str:
+    """What point 4 of the rule says: of the trainings of seed 0, and of the losses trained with every seed."""
+    (rows, _), losses = kept_rows(), banded_losses()
+    first = {
+        name: row
+        for name, row in rows.items()
+        if name in losses and row["settings"]["seed"] == 0 and (name[0] == LAST or not row["settings"].get("average"))
+    }
+    whole = _with_every_seed(rows)
+    return "\n\n".join(
+        told
+        for told in (
+            _choice(rows, losses, {name: [name] for name in first}),
+            f"Over {SEEDS} seeds: {_choice(rows, losses, whole)}" if len(whole) > 1 else "",
+        )
+        if told
+    )
+
+
+def seeds_table() -> str:
+    """What point 4 reads where every seed is trained: means over seeds, best NLL first."""
+    (rows, _), losses = kept_rows(), banded_losses()
+    several = _with_every_seed(rows)
+    lines = {}
+    for name, some in several.items():
+        stages = [rows[one]["judge_mirror"] for one in some]
+        accuracy, gap = (100 * np.array([one["none"][word] for one in stages]) for word in ("accuracy", "gap"))
+        nll = np.array([losses[one].astype(np.float64).mean() for one in some])
+        mean, error = apart(losses, some, several[LAST, "plain"])
+        lines[nll.mean()] = [
+            f"`{name[1]}`",
+            f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}",
+            f"{gap.mean():+.2f}",
+            f"{nll.mean():.4f} ± {nll.std(ddof=1):.4f}",
+            f"{mean:+.4f} ± {error:.4f}" if name[1] != "plain" else "-",
+        ]
+    head = ["variant", "accuracy %", "gap raw %", "NLL", "to cross-entropy"]
+    return markdown(head, [lines[key] for key in sorted(lines)])
+
+
+def _with_every_seed(rows: Iterable[Name]) -> dict[Name, list[Name]]:
+    """The losses of the last round that are trained with every seed, each with its trainings."""
+    several: dict[Name, list[Name]] = {}
+    for name in rows:
+        several.setdefault((name[0], SEED.sub("", name[1])), []).append(name)
+    return {name: some for name, some in several.items() if name[0] == LAST and len(some) == SEEDS}
+
+
+def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Mapping[Name, Sequence[Name]]) -> str:
+    """Point 4 among candidates, each with its trainings: the near ones, and of these the best at its own confidence."""
+    plain = (LAST, "plain")
+    if plain not in candidates:
+        return ""
+
+    def mean(name: Name, word: str) -> float:
+        return float(np.mean([rows[one]["judge_mirror"]["none"][word] for one in candidates[name]]))
+
+    def nll(name: Name) -> float:
+        return float(np.mean([losses[one].astype(np.float64).mean() for one in candidates[name]]))
+
+    best = min(candidates, key=nll)
+    least = mean(plain, "accuracy") - 0.002
+    near = []
+    for name, some in candidates.items():
+        difference, error = apart(losses, some, candidates[best])
+        if difference <= 2 * error and mean(name, "accuracy") >= least:
+            near.append(name)
+    chosen = min(near, key=lambda name: abs(mean(name, "gap")))
+    listed = ", ".join(_told(name) for name in near)
+    return (
+        f"Lowest NLL: {_told(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
+        f"accuracy with {_told(chosen)}."
+    )
+
+
+def _told(name: Name) -> str:
+    return f"`{name[1]}` (round {name[0]})"
+
+
+def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
+    """All lines, and the NLL of every judging sample, by round and variant."""
+    rows, losses = {}, {}
+    for folder, turn in ROUNDS.items():
+        rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
+        path = KEPT / folder / "nll.npz"
+        losses |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
+    return rows, losses
+
+
+def banded_losses() -> dict[Name, Any]:
+    """The NLL of every judging sample after a temperature by band, the calibrator of point 3, by round and variant."""
+    found: dict[Name, Any] = {}
+    for folder, turn in ROUNDS.items():
+        path = KEPT / folder / "by_band.npz"
+        found |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
+    return found
+
+
+def by_band_table() -> str:
+    """One temperature against one a band of difficulty, means over the trainings of a loss: point 3 of the rule."""
+    lines = []
+    for folder, turn in ROUNDS.items():
+        path = KEPT / folder / "by_band.json"
+        several: dict[str, list[dict[str, Any]]] = {}
+        for name, one in (files.read_json(path) if path.exists() else {}).items():
+            several.setdefault(SEED.sub("", name), []).append(one)
+        for name, some in several.items():
+            stages = [[one[stage] for one in some] for stage in ("temperature", "by_band")]
+            nll, risk = (
+                [np.mean([scale * one[word] for one in stage]) for stage in stages]
+                for word, scale in (("nll", 1), ("aurc", 1000))
+            )
+            away = [(one["temperature"]["nll"] - one["by_band"]["nll"]) / one["error"] for one in some]
+            cools = [np.mean([one["temperatures"][k] for one in some]) for k in range(len(some[0]["temperatures"]))]
+            lines.append(
+                [
+                    str(turn),
+                    f"`{name}`",
+                    str(len(some)),
+                    f"{nll[0]:.4f}",
+                    f"{nll[1]:.4f}",
+                    f"{min(away):.1f}",
+                    f"{risk[0]:.2f}",
+                    f"{risk[1]:.2f}",
+                    " ".join(f"{one:.2f}" for one in cools),
+                ]
+            )
+    head = ["round", "variant", "seeds", "NLL, one T", "NLL, T by band", "better by at least (standard errors)"]
+    head += ["AURC, one T", "AURC, T by band", "T from easy to hard"]
+    return markdown(head, lines) if lines else ""
+
+
+def apart(losses: Mapping[Name, Any], names: Sequence[Name], others: Sequence[Name]) -> tuple[float, float]:
+    """Mean and standard error of the paired difference in NLL of two variants, mirrored, over samples and seeds."""
+    first, second = (np.stack([losses[one] for one in sorted(some)]).astype(np.float64) for some in (names, others))
+    each = first.mean(axis=0) - second.mean(axis=0)
+    error = each.std(ddof=1) / np.sqrt(len(each))
+    if len(names) > 1 and len(names) == len(others):
+        error = np.hypot(error, (first - second).mean(axis=1).std(ddof=1) / np.sqrt(len(names)))
+    return float(each.mean()), float(error)
