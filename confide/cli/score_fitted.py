@@ -45,7 +45,7 @@ def open_fitted(args: argparse.Namespace) -> tuple[difficulty.Fitted, Sources]:
         return fitted, Sources(args, None, given)
     dataset, args.split = _new_data(args.data, args.split)
     _check_labels(args, fitted, dataset.split(args.split).labels)
-    extractor = None if args.features else _extractor(args.fitted, fitted)
+    extractor = None if args.features else extractor_of(args.fitted, fitted)
     notes = [*set_aside(dataset), *cut_off(dataset, args.split)]
     return fitted, Sources(args, dataset, None, notes, extractor=extractor)
 
@@ -98,7 +98,7 @@ def _new_data(source: str, split: str | None) -> tuple[Dataset, str]:
     return replace(dataset, splits={name: part}), name
 
 
-def _extractor(path: str, fitted: difficulty.Fitted) -> tuple[str, dict[str, Any]]:
+def extractor_of(path: str, fitted: difficulty.Fitted) -> tuple[str, dict[str, Any]]:
     """Word and options of the extractor that a fit names, as far as they are known here."""
     word, options = fitted.source.get("extractor"), fitted.source.get("options", {})
     try:
