@@ -15,7 +15,7 @@ def hardest(study: Study) -> list[Value]:
     for dataset, method, seed, result in cells_of(study, ("cross_entropy",)):
         correct, _, _ = sample_facts(study, result)
         for kind in ("difficulty", "md"):
-            scores = study.results.test_scores(result, kind)
+            scores = study.results.split_scores(result, kind)
             if scores is not None:
                 order = np.argsort(scores, kind="stable")
                 count = max(1, len(order) // 100)

@@ -160,7 +160,7 @@ def by_difficulty(methods: Sequence[str], kinds: Sequence[str] = ("difficulty",)
         for dataset, method, seed, result in cells_of(study, methods):
             correct, _, _ = sample_facts(study, result)
             for kind in kinds:
-                scores = study.results.test_scores(result, kind)
+                scores = study.results.split_scores(result, kind)
                 if scores is None:
                     continue
                 order = np.argsort(scores, kind="stable")

@@ -96,8 +96,8 @@ class Results:
         path = self.prepared / f"{dataset}-{kind}.parquet"
         return Scores.load(path) if path.exists() else None
 
-    def test_scores(self, result: Result, kind: str = "difficulty") -> NDArray[np.float64] | None:
-        """Difficulty of the test samples of a cell, None where it is not there or of a dataset of another size.
+    def split_scores(self, result: Result, kind: str = "difficulty", split: str = "test") -> NDArray[np.float64] | None:
+        """Difficulty of a split's samples of a cell, None where it is not there or of a dataset of another size.
 
         The scores of all splits lie one after the other; behind the test samples there may be further splits.
         """
@@ -106,13 +106,13 @@ class Results:
         if scores is None or len(scores) != sum(sizes.values()):
             return None
         splits = list(sizes)
-        start = sum(sizes[split] for split in splits[: splits.index("test")])
-        rows = slice(start, start + sizes["test"])
-        labels = self.predictions(result).labels.cpu().numpy()
+        start = sum(sizes[one] for one in splits[: splits.index(split)])
+        rows = slice(start, start + sizes[split])
+        labels = self.predictions(result, split).labels.cpu().numpy()
         if scores.labels is not None and not np.array_equal(scores.labels[rows], labels):
             raise InputError(
-                f"{kind} scores of '{name}' must have the labels of the test samples of '{result['name']}', but they "
-                "differ; run `confide bench prepare` again"
+                f"{kind} scores of '{name}' must have the labels of the {split} samples of '{result['name']}', but "
+                "they differ; run `confide bench prepare` again"
             )
         return scores.values[rows]
 

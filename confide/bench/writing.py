@@ -34,6 +34,8 @@ TITLES = {
 }
 """Columns of a table with stages."""
 
+OURS = "Confide"
+"""The source of items that no paper has."""
 ASKED = "asked here: "
 """How a claim begins that no paper makes."""
 MOST_POINTS = 12
@@ -68,7 +70,7 @@ def write_verdicts(found: Sequence[tuple[Item, Outcome | None]], path: Path) -> 
             cells = (link, one.claim, f"**{one.verdict}**", one.why)
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     words = ("reproduced", "partly", "not", "not testable here")
-    papers = [row for row in rows if "](main.md)" not in row]
+    papers = [row for row in rows if not row.startswith(f"| [{OURS}](")]
     counts = ", ".join(f"{sum(f'| **{word}** |' in row for row in papers)} {word}" for word in words)
     asked = sum(f"| {ASKED}" in row for row in papers)
     beside = f" ({asked} of them asked here beside what they say)" if asked else ""

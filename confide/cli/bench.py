@@ -78,7 +78,7 @@ def _items() -> dict[str, Any]:
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
     modules = [import_module(f"benchmarks.papers.{path.stem}") for path in sorted(folder.glob("p[0-9]_*.py"))]
-    modules.append(import_module("benchmarks.papers.main_table"))
+    modules += [import_module(f"benchmarks.papers.{name}") for name in ("by_difficulty", "main_table")]
     return {module.ITEM.name: module.ITEM for module in modules}
 
 

@@ -32,6 +32,7 @@ def with_calibrator(predictions: Predictions, path: str, extract: Callable[..., 
 
 def _hardness(predictions: Predictions, path: Path, extract: Callable[..., Features]) -> Any:
     from confide import difficulty
+    from confide.cli.score_fitted import extractor_of
     from confide.core.door import InputError, MissingExtra
 
     beside = path.with_name(FITTED)
@@ -40,9 +41,9 @@ def _hardness(predictions: Predictions, path: Path, extract: Callable[..., Featu
     if not beside.exists():
         raise InputError(f"{needs}, but {beside} is not there; keep both files together, or {other}")
     fitted = difficulty.load(beside)
-    word = str(fitted.source.get("extractor", ""))
     try:
-        rows = extract(word, **fitted.source.get("options", {}))
+        word, options = extractor_of(str(beside), fitted)
+        rows = extract(word, **options)
     except (InputError, MissingExtra) as error:
-        raise InputError(f"{needs} by features of '{word}', which cannot be had: {error}; or {other}") from None
+        raise InputError(f"{needs}, but the features for it cannot be had: {error}; or {other}") from None
     return fitted.score(rows, "predicted").of(predictions.ids)

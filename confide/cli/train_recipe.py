@@ -59,13 +59,10 @@ def _features(dataset: Any, plan: Config) -> dict[str, Features]:
 
 def _keep_difficulty(rows: dict[str, Features], plan: Config, out: Path) -> None:
     """The fitted difficulty, by which later samples are scored, and what it says of val without its labels."""
-    from dataclasses import replace
-
     from confide import difficulty
 
     fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
-    source = {"extractor": rows["train"].extractor, "options": dict(plan.features.options)}
-    replace(fitted, source=source).save(out / FITTED)
+    fitted.save(out / FITTED)
     fitted.score(rows["val"], "predicted").save(out / HARDNESS)
 
 

@@ -126,6 +126,13 @@ def test_a_recipe_whose_calibrator_goes_by_difficulty_takes_it_along(
     expected = confide.calibrators.load(saved)(plain)
     np.testing.assert_allclose(found.logits.numpy(), expected.logits.numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found.columns["difficulty"], scores.values, rtol=1e-6)
+    # What the file says of its features is checked before it is used.
+    fitted = confide.difficulty.load(run / "difficulty.safetensors")
+    bad = {"extractor": "pixels", "options": {"out": str(tmp_path / "elsewhere")}}
+    replace(fitted, source=bad).save(run / "difficulty.safetensors")
+    assert main(["predict", str(run), str(alone), "--calibrator", saved, "--out", out]) == 1
+    assert "the features for it cannot be had" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
     # Without the fitted difficulty its scores may be given; without either one line says what to do.
     scores.save(tmp_path / "scores.parquet")
     (run / "difficulty.safetensors").unlink()

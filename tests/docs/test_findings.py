@@ -196,6 +196,28 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept(write)
     assert f"pixels {pixels['test']['step']:.1f} against {pixels['train']['step']:.1f}" in page
 
 
+def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds(write):
+    from confide.core import files
+
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    table, _ = files.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
+
+    def mean(method: str, quantity: str) -> float:
+        at = (table["method"] == method) & (table["quantity"] == quantity)
+        return float(table["mean"][at][0])
+
+    nll, risk = (
+        [mean("cross_entropy", f"{metric}, {stage}") for stage in ("one temperature", "by difficulty")]
+        for metric in ("nll", "aurc")
+    )
+    assert f"{short(nll[0])} to {short(nll[1])} and from {risk[0]:.2f} to {risk[1]:.2f}" in page
+    for name, title in (("label_smoothing", "label smoothing: AURC"), ("logit_norm", "LogitNorm")):
+        before, after = (mean(name, f"aurc, {stage}") for stage in ("one temperature", "by difficulty"))
+        assert f"{title} {before:.2f} to {after:.2f}" in page
+    verdicts = (ROOT / "benchmarks" / "results" / "papers" / "verdicts.md").read_text(encoding="utf-8")
+    assert verdicts.count("of every loss that learns | **met** |") == 2
+
+
 def test_what_is_said_of_the_cells_is_what_they_hold(write):
     import json
 
