@@ -39,14 +39,16 @@ def prepare(sources: Sources, name: str, *, extractor: str) -> dict[str, Any]:
     dataset = sources.dataset(name)
     if not has_copy(sources.prepared, name):
         keep_copy(sources.prepared, name, dataset)
-    kinds = kinds_of(dataset)
-    if any(not (sources.prepared / f"{name}-{kind}.parquet").exists() for kind in files_of(dataset)):
-        rows = {split: _extracted(extractor, part, split) for split, part in dataset.splits.items()}
-        if dataset.num_classes <= FEW and dataset.kind == "image":
+    missing = [kind for kind in files_of(dataset) if not (sources.prepared / f"{name}-{kind}.parquet").exists()]
+    if missing:
+        # Corrupted images are scored by the fit on train alone.
+        splits = ["train"] if missing == [CORRUPTED] else list(dataset.splits)
+        rows = {split: _extracted(extractor, dataset.split(split), split) for split in splits}
+        if dataset.num_classes <= FEW and dataset.kind == "image" and missing != [CORRUPTED]:
             keep_severities(sources, name, rows["train"], extractor)
-        if CORRUPTED in files_of(dataset):
+        if CORRUPTED in missing:
             keep_corrupted(sources, name, rows["train"], extractor)
-        keep_scores(sources.prepared, name, rows, kinds)
+        keep_scores(sources.prepared, name, rows, [kind for kind in missing if kind != CORRUPTED])
     scores = sources.scores(name)
     return {
         "dataset": name,

@@ -19,7 +19,7 @@ from confide.bench.cell import read_predictions, run_cell
 from confide.bench.measuring import calibrator_of, numbers
 from confide.bench.packing import pack, unpack
 from confide.bench.plan import Cell
-from confide.bench.preparing import keep_corrupted
+from confide.bench.preparing import keep_corrupted, prepare
 from confide.bench.results import CALIBRATED, Results, measured
 from confide.bench.sources import Sources
 from confide.bench.work import _expected, work
@@ -85,6 +85,20 @@ def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images
         "cross_entropy": result(place, grid[0])["measured"]["temperature"]["nll"],
         "banded": found["measured"]["by_difficulty"]["nll"],
     }
+
+
+def test_corrupted_images_are_scored_where_a_calibrator_goes_by_it_and_nothing_is_made_twice(tmp_path, monkeypatch):
+    sources = Sources({}, tmp_path, limit=60)
+    prepare(sources, "fashion-sample", extractor="pixels")
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}
+    assert "fashion-sample-bands.parquet" in before
+    assert "fashion-sample-corrupted_bands.parquet" not in before
+    banded = replace(PLAIN, calibrator="banded", calibrated={"word": "temperature", "by": "difficulty", "bands": 2})
+    monkeypatch.setattr("confide.bench.preparing.METHODS", (banded,))
+    prepare(sources, "fashion-sample", extractor="pixels")
+    scores = sources.scores("fashion-sample", "corrupted_bands")
+    assert len(scores) == 16 * 5 * 60
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in before} == before
 
 
 def test_the_same_seed_gives_the_same_numbers(place, tmp_path):
