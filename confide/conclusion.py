@@ -133,6 +133,18 @@ def calibrators_of(folder: RunFolder, plan: Config) -> list[tuple[str, calibrato
     ]
 
 
+def temperatures(fitted: calibrators.Calibrator) -> str:
+    """The temperature of a calibrator, or from the lowest to the highest where it has several."""
+    if not isinstance(fitted, calibrators.GroupCalibrator) or not any(fitted.weights.values()):
+        return f"T = {fitted.temperature:.2f}"
+    overall = 1 / fitted.temperature
+    # A group's logits are divided by a mean of the inverse temperatures: its own, and the overall one.
+    found = [
+        1 / (overall + fitted.weights[name] * (1 / own.temperature - overall)) for name, own in fitted.groups.items()
+    ]
+    return f"T = {min(found):.2f} to {max(found):.2f} by {fitted.by}"
+
+
 def about(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
     """How it was made: what a report tells at its end."""
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
@@ -143,7 +155,7 @@ def about(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
         "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         "difficulty": plan.difficulty.word,
         "stages": {
-            name: f"T = {fitted.temperature:.2f}"
+            name: temperatures(fitted)
             for name, fitted in calibrators_of(folder, plan)
             if "temperature" in fitted.values
         },

@@ -12,6 +12,7 @@ MINUS = "\u2212"
 STAGES = {
     "raw": "as trained",
     "temperature": "temperature scaling",
+    "temperature_by_difficulty": "a temperature by difficulty",
     "ensemble_temperature": "ensemble temperature scaling",
     "vector": "vector scaling",
     "matrix": "matrix scaling",

@@ -104,6 +104,10 @@ def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, 
     shown = outcome.evaluation.value("nll", model="cross_entropy", stage="banded", group=None)
     assert shown == pytest.approx(float(after.facts.need("nll").double().mean()), rel=1e-6)
     assert confide.run(plan, tmp_path / "run").made == ()
+    logits, moved = said.logits.double(), after.logits.double()
+    shown = (logits[:, :1] - logits[:, 1:2]) / (moved[:, :1] - moved[:, 1:2])
+    told = json.loads((outcome.folder / "evaluation.json").read_text(encoding="utf-8"))["about"]["stages"]
+    assert told["cross_entropy/banded"] == f"T = {float(shown.min()):.2f} to {float(shown.max()):.2f} by difficulty"
 
 
 def test_words_and_options_are_checked_before_any_work(data, tmp_path):
