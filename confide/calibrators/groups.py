@@ -158,7 +158,8 @@ def fit_groups(fit: Fit, predictions: Predictions, by: Grouping, shrinkage: floa
         shrinkage: the k of n / (n + k); None chooses it by cross-validated likelihood.
     """
     overall, groups = fit(predictions), group_fits(fit, predictions, by)
-    sizes = {name: int((by.names(predictions) == name).sum()) for name in groups}
+    names = by.names(predictions)
+    sizes = {name: int((names == name).sum()) for name in groups}
     k = best_shrinkage(fit, predictions, by) if shrinkage is None else shrinkage
     weights = {name: weight_of(size, k) for name, size in sizes.items()}
     notes = [*overall.notes, *_group_notes(predictions, by, groups, k)]
