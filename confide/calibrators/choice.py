@@ -84,8 +84,7 @@ def choose(
         CALIBRATORS.get(word)
     predictions.need_not_test("a calibrator")
     predictions.need_logits("a calibrator")
-    if by is not None:
-        grouping(predictions, by, bands)
+    grouping(predictions, by, bands)
     if len(predictions) < 2 * folds:
         raise InputError(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"

@@ -45,16 +45,14 @@ def fit(
     """
     method = CALIBRATORS.get(word)
     method.check_options(options)
-    if by is None:
-        if bands is not None:
-            raise InputError("bands are made of a column, but none was named; pass by=, such as by='difficulty'")
+    if by is not None:
+        checked(word, predictions)
+    groups = grouping(predictions, by, bands)
+    if groups is None:
         return fit_one(method, predictions, options)
     if shrinkage is not None:
         check_range(shrinkage, "shrinkage", 0.0)
-    checked(word, predictions)
-    return fit_groups(
-        lambda part: fit_one(method, part, options), predictions, grouping(predictions, by, bands), shrinkage
-    )
+    return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
 
 
 def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:

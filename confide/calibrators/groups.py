@@ -136,8 +136,12 @@ def _numbers(column: NDArray[Any], by: str) -> NDArray[np.float64]:
     return column.astype(np.float64)
 
 
-def grouping(predictions: Predictions, by: str, bands: int | None) -> Grouping:
+def grouping(predictions: Predictions, by: str | None, bands: int | None) -> Grouping | None:
     """Every value of the column a group, or with `bands` its numbers cut into so many parts of equal size."""
+    if by is None:
+        if bands is not None:
+            raise InputError("bands are made of a column, but none was named; pass by=, such as by='difficulty'")
+        return None
     column = column_of(predictions, by)
     if bands is None:
         return Grouping(by)

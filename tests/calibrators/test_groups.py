@@ -147,6 +147,8 @@ def test_bands_of_no_column_of_words_or_of_missing_numbers_are_refused(made):
     sites = two_sites(made)
     with pytest.raises(InputError, match="pass by=, such as by='difficulty'"):
         calibrators.fit("temperature", sites, bands=5)
+    with pytest.raises(InputError, match=r"^bands are made of a column"):
+        calibrators.choose(sites, bands=5)
     with pytest.raises(InputError, match="bands are made of numbers, but column 'site' holds"):
         calibrators.fit("temperature", sites, by="site", bands=5)
     with pytest.raises(InputError, match=r"bands must lie in \[2, 1000\], got 1"):
