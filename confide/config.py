@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from confide import calibrators, difficulty, features, losses, trust
-from confide.core.door import InputError, OptionError, check_range, did_you_mean
+from confide.core.door import InputError, OptionError, check_number, check_range, did_you_mean
 from confide.core.registry import Registry
 from confide.core.yaml_text import read_yaml
 
@@ -143,9 +144,20 @@ def _choice(value: Any, family: str, registry: Registry) -> Choice:
         return choice  # no extractor of this name: what the data carries, or what suits it
     # Words such as timm:<name> are registered by their prefix.
     prefix, colon, _ = choice.word.partition(":")
-    shared = calibrators.GROUPED if family == "calibrators" else ()
-    registry.get(prefix + colon).check_options({k: v for k, v in choice.options.items() if k not in shared})
+    grouped = {k: v for k, v in choice.options.items() if family == "calibrators" and k in calibrators.GROUPED}
+    registry.get(prefix + colon).check_options({k: v for k, v in choice.options.items() if k not in grouped})
+    if grouped:
+        _check_grouped(choice.word, **grouped)
     return choice
+
+
+def _check_grouped(word: str, by: Any = None, bands: Any = None, shrinkage: Any = None) -> None:
+    """A run knows one thing to go by, the difficulty, and cuts it into bands."""
+    if by != calibrators.DIFFICULTY:
+        raise InputError(f"calibrator '{word}' of a config can go by '{calibrators.DIFFICULTY}' alone, got by: {by!r}")
+    check_number(bands, f"bands of calibrator '{word}'", 5, 2, calibrators.MOST_BANDS)
+    if shrinkage is not None:
+        check_number(shrinkage, f"shrinkage of calibrator '{word}'", 0.0, 0.0, math.inf)
 
 
 def _check_names(choices: tuple[Choice, ...], family: str) -> None:

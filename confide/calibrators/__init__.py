@@ -6,7 +6,7 @@ from confide.calibrators.choice import Candidate, Choice, choose
 from confide.calibrators.dirichlet import dirichlet
 from confide.calibrators.ensemble_temperature import ensemble_temperature
 from confide.calibrators.family import fit, load, names
-from confide.calibrators.groups import DIFFICULTY, GROUPED, GroupCalibrator
+from confide.calibrators.groups import DIFFICULTY, GROUPED, MOST_BANDS, GroupCalibrator
 from confide.calibrators.histogram import histogram
 from confide.calibrators.isotonic import isotonic
 from confide.calibrators.matrix import matrix
@@ -20,6 +20,7 @@ __all__ = [
     "CALIBRATORS",
     "DIFFICULTY",
     "GROUPED",
+    "MOST_BANDS",
     "Calibrator",
     "Candidate",
     "Choice",

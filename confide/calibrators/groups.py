@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from confide.calibrators import saving
 from confide.calibrators.calibrator import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
-from confide.core.door import InputError, check_range, did_you_mean
+from confide.core.door import InputError, check_number, did_you_mean
 from confide.core.predictions import Predictions
 from confide.core.random import bits, sample_keys
 from confide.core.shapes import Logits
@@ -33,6 +33,8 @@ DIFFICULTY = "difficulty"
 """The column that holds how hard a sample is, known without its label."""
 FOLDS = 5
 MOST_BANDS = 1000
+MOST_VALUES = 100
+"""Numbers of more values than these are no groups: each would have a sample or two."""
 Fit = Callable[[Predictions], Calibrator]
 Names = NDArray[np.str_]
 
@@ -144,8 +146,13 @@ def grouping(predictions: Predictions, by: str | None, bands: int | None) -> Gro
         return None
     column = column_of(predictions, by)
     if bands is None:
+        different = len(np.unique(column)) if column.dtype.kind == "f" else 0
+        if different > MOST_VALUES:
+            raise InputError(
+                f"column '{by}' holds {different:,} different numbers; pass bands=5 to cut them into bands"
+            )
         return Grouping(by)
-    check_range(bands, "bands", 2, MOST_BANDS)
+    bands = check_number(bands, "bands", 5, 2, MOST_BANDS)
     numbers = _numbers(column, by)
     bad = np.flatnonzero(np.isnan(numbers))
     if len(bad):

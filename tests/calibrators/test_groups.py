@@ -153,6 +153,8 @@ def test_bands_of_no_column_of_words_or_of_missing_numbers_are_refused(made):
         calibrators.fit("temperature", sites, by="site", bands=5)
     with pytest.raises(InputError, match=r"bands must lie in \[2, 1000\], got 1"):
         calibrators.fit("temperature", by_hardness(made), by="difficulty", bands=1)
+    with pytest.raises(InputError, match="holds 4,000 different numbers; pass bands=5"):
+        calibrators.fit("temperature", by_hardness(made), by="difficulty")
     holed = by_hardness(made, 10)
     holed.columns["difficulty"][3] = np.nan
     with pytest.raises(InputError, match="sample 3 has none; drop it"):

@@ -118,6 +118,16 @@ def test_words_and_options_are_checked_before_any_work(data, tmp_path):
         confide.run({**SMALL, "data": data, "losses": [{"word": "focal", "gama": 2}]}, out)
     with pytest.raises(OptionError, match="config has no field 'loses'"):
         confide.run({"loses": ["focal"]}, out)
+    for grouped, told in (
+        ({"by": "site", "bands": 3}, "can go by 'difficulty' alone, got by: 'site'"),
+        ({"bands": 3}, "can go by 'difficulty' alone, got by: None"),
+        ({"by": "difficulty"}, "bands of calibrator 'temperature' must be a number, got None"),
+        ({"by": "difficulty", "bands": 2.5}, "bands of calibrator 'temperature' must be a whole number"),
+        ({"by": "difficulty", "bands": 3, "shrinkage": -1}, "shrinkage of calibrator 'temperature' must lie in"),
+        ({"by": "difficulty", "bandz": 3}, "has no option 'bandz'"),
+    ):
+        with pytest.raises((InputError, OptionError), match=told):
+            confide.run({**SMALL, "data": data, "calibrators": [{"word": "temperature", **grouped}]}, out)
     with pytest.raises((InputError, OptionError), match="epoch"):
         confide.run({**SMALL, "data": data, "training": {"epoch": 3}}, out)
     assert not out.exists()
