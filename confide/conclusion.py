@@ -135,7 +135,8 @@ def calibrators_of(folder: RunFolder, plan: Config) -> list[tuple[str, calibrato
 
 def temperatures(fitted: calibrators.Calibrator) -> str:
     """The temperature of a calibrator, or from the lowest to the highest where it has several."""
-    if not isinstance(fitted, calibrators.GroupCalibrator) or not any(fitted.weights.values()):
+    several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
+    if not several or not any(fitted.weights.values()):
         return f"T = {fitted.temperature:.2f}"
     overall = 1 / fitted.temperature
     # A group's logits are divided by a mean of the inverse temperatures: its own, and the overall one.

@@ -255,6 +255,13 @@ def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, An
     return notes
 
 
+def _saved_edges(values: Any) -> tuple[float, ...]:
+    numbers = isinstance(values, list) and all(isinstance(one, (int, float)) for one in values)
+    if not numbers or not np.all(np.diff(values) > 0):
+        raise InputError(f"edges of a saved calibrator must be numbers that rise, got {values!r:.60}; save it again")
+    return tuple(map(float, values))
+
+
 def from_state(plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[..., Calibrator]) -> GroupCalibrator:
     """The record of a saved state; `one` makes a plain calibrator of its own state."""
 
@@ -271,7 +278,7 @@ def from_state(plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[
         overall.options,
         tuple(plain["notes"]),
         by=plain["by"],
-        edges=tuple(plain["edges"]) if "edges" in plain else None,
+        edges=_saved_edges(plain["edges"]) if "edges" in plain else None,
         overall=overall,
         groups={row["group"]: one(row["calibrator"], part(str(k))) for k, row in enumerate(rows)},
         weights={row["group"]: row["weight"] for row in rows},

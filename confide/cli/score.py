@@ -144,7 +144,7 @@ def _run_ray(args: argparse.Namespace) -> int:
 
 def _check_for_ray(args: argparse.Namespace) -> None:
     """A cluster scores all files of a folder; what looks at single samples is done on one machine, afterwards."""
-    from confide.core.door import InputError
+    from confide.cli.score_sources import refuse
 
     given = {
         "--split": args.split not in (None, "train"),
@@ -160,9 +160,7 @@ def _check_for_ray(args: argparse.Namespace) -> None:
         "--cache": args.cache,
         "--write-features": args.write_features,
     }
-    wrong = [flag for flag, is_given in given.items() if is_given]
-    if wrong:
-        raise InputError(f"--engine ray scores every file of a folder and takes no {', '.join(wrong)}; leave it out")
+    refuse(given, "--engine ray scores every file of a folder")
 
 
 def _scored(args: argparse.Namespace, sources: Sources) -> list[Scores]:

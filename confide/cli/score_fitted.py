@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import data, difficulty
-from confide.cli.score_sources import Sources, cut_off, is_features, set_aside
+from confide.cli.score_sources import Sources, cut_off, is_features, refuse, set_aside
 from confide.core.door import InputError, OptionError
 from confide.core.feature_files import load_features
 from confide.core.records import Dataset, Features, Scores
@@ -59,9 +59,7 @@ def _check_fitted(args: argparse.Namespace) -> None:
         "--log": args.log,
         "--save-fit": args.save_fit,
     }
-    wrong = [flag for flag, is_given in given.items() if is_given]
-    if wrong:
-        raise InputError(f"--fitted scores by a fit that is made and takes no {', '.join(wrong)}; leave it out")
+    refuse(given, "--fitted scores by a fit that is made")
     if args.feature_option and not args.features:
         raise InputError("--feature-option with --fitted needs --features: the file names its extractor's own options")
     if args.find_label_errors and args.labels != "given":

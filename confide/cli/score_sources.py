@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,13 @@ def load_split(source: str, split: str) -> Dataset:
     if own != ["train"]:
         raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
     return replace(dataset, splits={"all": dataset.train})
+
+
+def refuse(given: Mapping[str, Any], why: str) -> None:
+    """One line for the options that were given though they have no meaning there."""
+    wrong = [flag for flag, is_given in given.items() if is_given]
+    if wrong:
+        raise InputError(f"{why} and takes no {', '.join(wrong)}; leave it out")
 
 
 def set_aside(dataset: Dataset) -> list[str]:

@@ -123,6 +123,18 @@ def test_numbers_are_cut_into_bands_of_equal_size_that_the_calibrator_keeps(made
         assert torch.equal(again(fresh).logits, calibrator(fresh).logits)
 
 
+@pytest.mark.parametrize("edges", ["abc", ["a", "b"], [1.0, 0.0], [0.0, float("nan")], {"0": 1}])
+def test_edges_of_a_file_are_checked(made, tmp_path, edges):
+    import json
+
+    path = tmp_path / "bands.json"
+    calibrators.fit("temperature", by_hardness(made, 100), by="difficulty", bands=3).save(path)
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**saved, "edges": edges}), encoding="utf-8")
+    with pytest.raises(InputError, match="edges of a saved calibrator must be numbers that rise"):
+        calibrators.load(path)
+
+
 def test_a_sample_without_a_number_gets_the_overall_fit_and_many_equal_ones_make_fewer_bands(made):
     predictions = by_hardness(made, 400)
     calibrator = calibrators.fit("temperature", predictions, by="difficulty", bands=4, shrinkage=0.0)
