@@ -89,6 +89,7 @@ def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images
 
 def test_corrupted_images_are_scored_where_a_calibrator_goes_by_it_and_nothing_is_made_twice(tmp_path, monkeypatch):
     sources = Sources({}, tmp_path, limit=60)
+    monkeypatch.setattr("confide.bench.preparing.METHODS", (PLAIN,))
     prepare(sources, "fashion-sample", extractor="pixels")
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}
     assert "fashion-sample-bands.parquet" in before
