@@ -1,0 +1,187 @@
+"""Are the validation images to blame for what the recipe's calibrator leaves on test? Ten others, and all together.
+
+    python -m benchmarks.findings.folds --cifar cifar-10-batches-bin --out folds --time-limit 300
+
+CIFAR-10's 50,000 training images in ten folds of 5,000: each is the validation split of one training of the recipe on
+the other 45,000, in the schedule of the lite scale. Every network is then calibrated twice: by its own fold, as
+anyone would, and by all ten folds together, each told by the network that did not see it. Nothing is chosen by this.
+A fold that has its file is not trained again; two processes share the GPU. On two cores, to try it out:
+
+    python -m benchmarks.findings.folds --cifar fashion-sample --extractor cached --limit 300 --epochs 1 --out try
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.findings import data
+from benchmarks.findings.cells import markdown
+from benchmarks.findings.trials import arguments, numbers
+from benchmarks.papers.trust_table import machine
+from confide import calibrators, difficulty
+from confide.bench.measuring import calibrator_of
+from confide.bench.methods import method
+from confide.core import files
+from confide.core.predictions import Predictions
+from confide.core.records import Dataset, Features, Split
+from confide.training import Settings, fit, predict
+
+FOLDS = 10
+RECIPE = method("confide").resolved()
+STAGES = {
+    "raw": "none",
+    "own": "its own fold",
+    "pooled": "all folds together",
+    "own_temperature": "its own fold, one temperature",
+    "pooled_temperature": "all folds together, one temperature",
+}
+
+
+def main() -> None:
+    args = arguments(__doc__ or "", "folds")
+    began, out = time.monotonic(), Path(args.out)
+    dataset = data.open_data(args.cifar, limit=args.limit)
+    pool = joined(dataset.train, dataset.val)
+    if args.part is not None:
+        train(args, dataset, pool, range(args.part, FOLDS, 2), began)
+        return
+    other = subprocess.Popen([sys.executable, "-m", "benchmarks.findings.folds", *sys.argv[1:], "--part", "1"])
+    train(args, dataset, pool, range(0, FOLDS, 2), began)
+    other.wait()
+    if all(kept(out, fold).exists() for fold in range(FOLDS)):
+        rows = [data.extract(args.extractor, part, name) for part, name in ((pool, "train"), (dataset.test, "test"))]
+        found = {"folds": compared(out, rows, pool), "settings": settings_of(args, 0).as_dict(), **machine()}
+        files.write_json(out / "folds.json", found)
+        print(table(found["folds"]))
+
+
+def joined(first: Split, second: Split) -> Split:
+    """Both as one."""
+    both = ((getattr(first, name), getattr(second, name)) for name in ("inputs", "labels", "ids"))
+    columns = {name: np.concatenate([one, second.columns[name]]) for name, one in first.columns.items()}
+    return Split(*(np.concatenate(pair) for pair in both), columns)
+
+
+def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The fold of every sample, drawn once; each has its share of every class."""
+    mixed = np.random.default_rng(0).permutation(len(labels))
+    order = mixed[np.argsort(labels[mixed], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[order] = np.arange(len(labels)) % FOLDS
+    return folds
+
+
+def kept(out: Path, fold: int) -> Path:
+    return out / f"fold-{fold}.npz"
+
+
+def settings_of(args: argparse.Namespace, fold: int) -> Settings:
+    """The recipe in the schedule of the tables; every fold has its own seed too."""
+    chosen = {"loss": RECIPE.loss, "loss_options": dict(RECIPE.options), "seed": fold}
+    chosen |= {"epochs": args.epochs, "model": args.model}
+    return Settings.from_dict({**data.SHORT, **RECIPE.training, **chosen})
+
+
+def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequence[int], began: float) -> None:
+    """The network of every one of these folds; what it says of its fold and of test is kept."""
+    place = fold_of(pool.labels)
+    for fold in folds:
+        path = kept(Path(args.out), fold)
+        if path.exists() or time.monotonic() - began > args.time_limit:
+            continue
+        splits = {"train": pool.take(np.flatnonzero(place != fold)), "val": pool.take(np.flatnonzero(place == fold))}
+        cut = replace(dataset, splits={**splits, "test": dataset.test})
+        trained = fit(cut, settings_of(args, fold))
+        columns = {}
+        for split in ("val", "test"):
+            said = predict(trained, cut, split)
+            columns |= {f"{split}_logits": said.logits.cpu().numpy(), f"{split}_label": said.labels.cpu().numpy()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_table(path, columns)
+        print(f"fold {fold}: {time.monotonic() - began:.1f} s", flush=True)
+
+
+def compared(out: Path, rows: Sequence[Features], pool: Split) -> list[dict[str, Any]]:
+    """Numbers of every fold's network on its fold and on test, by whom it is calibrated."""
+    pairs = [_with_difficulty(out, fold, rows, pool) for fold in range(FOLDS)]
+    told = [val for val, _ in pairs]
+    both = Predictions(
+        np.concatenate([one.logits.numpy() for one in told]), np.concatenate([one.labels.numpy() for one in told])
+    ).with_column(calibrators.DIFFICULTY, np.concatenate([one.columns[calibrators.DIFFICULTY] for one in told]))
+    pooled = {"pooled": _fitted(both), "pooled_temperature": calibrators.fit("temperature", both)}
+    found = []
+    for fold, (val, test) in enumerate(pairs):
+        stages = {"own": _fitted(val), **pooled, "own_temperature": calibrators.fit("temperature", val)}
+        after = {"raw": numbers(test), **{name: numbers(one(test)) for name, one in stages.items()}}
+        found.append({"fold": fold, "val": numbers(val), "test": after})
+    return found
+
+
+def _with_difficulty(out: Path, fold: int, rows: Sequence[Features], pool: Split) -> tuple[Predictions, Predictions]:
+    """What a fold's network says of it and of test, with the difficulty by Gaussians of what it was trained on."""
+    columns, _ = files.read_table(kept(out, fold))
+    inside = fold_of(pool.labels) == fold
+    fitted = difficulty.fit("rmd", _some(rows[0], ~inside))
+    said = []
+    for split, part in (("val", _some(rows[0], inside)), ("test", rows[1])):
+        one = Predictions(columns[f"{split}_logits"], columns[f"{split}_label"], split=split)
+        said.append(one.with_column(calibrators.DIFFICULTY, fitted.score(part, "predicted").values))
+    return said[0], said[1]
+
+
+def _some(rows: Features, chosen: NDArray[np.bool_]) -> Features:
+    return replace(rows, values=rows.values[chosen], labels=rows.labels[chosen], ids=rows.ids[chosen])
+
+
+def _fitted(val: Predictions) -> calibrators.Calibrator:
+    return calibrator_of(RECIPE.calibrator, RECIPE.calibrated, val)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """A line per way of calibrating, then what the folds say of the test images."""
+    if not rows:
+        return ""
+    lines = []
+    for stage, title in STAGES.items():
+        some = [row["test"][stage] for row in rows]
+        ps = np.array([one["calibration_p"] for one in some])
+        cells = [
+            spread([scale * one[word] for one in some], digits)
+            for word, scale, digits in (("gap", 100, 2), ("ece_mass", 100, 2), ("nll", 1, 4), ("aurc", 1000, 2))
+        ]
+        lines.append([title, *cells, f"{(ps > 0.05).sum()} of {len(ps)}"])
+    head = ["calibrated by", "confidence less accuracy", "ECE %", "NLL", "AURC x1000", "p > 0.05"]
+    return markdown(head, lines) + "\n\n" + luck(rows)
+
+
+def luck(rows: Sequence[dict[str, Any]]) -> str:
+    """Accuracy on the folds and on test in one sentence."""
+    own = np.array([100 * row["val"]["accuracy"] for row in rows])
+    test = np.array([100 * row["test"]["raw"]["accuracy"] for row in rows])
+    before = [100 * row["val"]["gap"] for row in rows]
+    after = [100 * row["test"]["raw"]["gap"] for row in rows]
+    return (
+        f"Accuracy is {spread(own, 2)} % on the folds, {spread(test, 2)} % on test (more by {spread(own - test, 2)}; "
+        f"its mean ± {(own - test).std(ddof=1) / math.sqrt(len(rows)):.2f}); raw confidence less accuracy "
+        f"{spread(before, 2)} and {spread(after, 2)} points."
+    )
+
+
+def spread(values: Any, digits: int) -> str:
+    some = np.asarray(values, dtype=np.float64)
+    return f"{some.mean():.{digits}f} ± {some.std(ddof=1):.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()
