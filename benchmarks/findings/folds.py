@@ -5,6 +5,8 @@
 CIFAR-10's 50,000 training images in ten folds of 5,000: each is the validation split of one training of the recipe on
 the other 45,000, in the schedule of the lite scale. Every network is then calibrated twice: by its own fold, as
 anyone would, and by all ten folds together, each told by the network that did not see it. Nothing is chosen by this.
+Fitted on half of its fold it is also judged on the other half, images that differ from those of the fit by chance
+alone, and beside it on as many of test.
 A fold that has its file is not trained again; two processes share the GPU. On two cores, to try it out:
 
     python -m benchmarks.findings.folds --cifar fashion-sample --extractor cached --limit 300 --epochs 1 --out try
@@ -32,6 +34,7 @@ from benchmarks.papers.trust_table import machine
 from confide import calibrators, difficulty
 from confide.bench.measuring import calibrator_of
 from confide.bench.methods import method
+from confide.bench.values import LEVEL
 from confide.core import files
 from confide.core.predictions import Predictions
 from confide.core.records import Dataset, Features, Split
@@ -60,8 +63,8 @@ def main() -> None:
     train(args, dataset, pool, range(0, FOLDS, 2), began)
     other.wait()
     if all(kept(out, fold).exists() for fold in range(FOLDS)):
-        rows = [data.extract(args.extractor, part, name) for part, name in ((pool, "train"), (dataset.test, "test"))]
-        found = {"folds": compared(out, rows, pool), "settings": settings_of(args, 0).as_dict(), **machine()}
+        score(out, dataset, pool, args.extractor)
+        found = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
         files.write_json(out / "folds.json", found)
         print(table(found["folds"]))
 
@@ -82,8 +85,9 @@ def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return folds
 
 
-def kept(out: Path, fold: int) -> Path:
-    return out / f"fold-{fold}.npz"
+def kept(out: Path, fold: int, what: str = "said") -> Path:
+    """The file of what a fold's network said, or of the `difficulty` of its images and test's."""
+    return out / f"{what}-{fold}.npz"
 
 
 def settings_of(args: argparse.Namespace, fold: int) -> Settings:
@@ -112,32 +116,51 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
         print(f"fold {fold}: {time.monotonic() - began:.1f} s", flush=True)
 
 
-def compared(out: Path, rows: Sequence[Features], pool: Split) -> list[dict[str, Any]]:
+def score(out: Path, dataset: Dataset, pool: Split, extractor: str) -> None:
+    """Difficulty of every fold's images and of test's, by Gaussians of what the fold's network was trained on."""
+    missing = [fold for fold in range(FOLDS) if not kept(out, fold, "difficulty").exists()]
+    if not missing:
+        return
+    rows, test = (data.extract(extractor, *one) for one in ((pool, "train"), (dataset.test, "test")))
+    place = fold_of(pool.labels)
+    for fold in missing:
+        fitted = difficulty.fit("rmd", _some(rows, place != fold))
+        parts = {"val": _some(rows, place == fold), "test": test}
+        columns = {split: fitted.score(part, "predicted").values for split, part in parts.items()}
+        files.write_table(kept(out, fold, "difficulty"), columns)
+
+
+def compared(out: Path) -> list[dict[str, Any]]:
     """Numbers of every fold's network on its fold and on test, by whom it is calibrated."""
-    pairs = [_with_difficulty(out, fold, rows, pool) for fold in range(FOLDS)]
-    told = [val for val, _ in pairs]
-    both = Predictions(
-        np.concatenate([one.logits.numpy() for one in told]), np.concatenate([one.labels.numpy() for one in told])
-    ).with_column(calibrators.DIFFICULTY, np.concatenate([one.columns[calibrators.DIFFICULTY] for one in told]))
-    pooled = {"pooled": _fitted(both), "pooled_temperature": calibrators.fit("temperature", both)}
+    pairs = [tuple(_read(out, fold, split) for split in ("val", "test")) for fold in range(FOLDS)]
+    told = _together([val for val, _ in pairs])
+    pooled = {"pooled": _fitted(told), "pooled_temperature": calibrators.fit("temperature", told)}
     found = []
     for fold, (val, test) in enumerate(pairs):
         stages = {"own": _fitted(val), **pooled, "own_temperature": calibrators.fit("temperature", val)}
         after = {"raw": numbers(test), **{name: numbers(one(test)) for name, one in stages.items()}}
-        found.append({"fold": fold, "val": numbers(val), "test": after})
+        mixed = np.random.default_rng(fold)
+        parts, some = np.array_split(mixed.permutation(len(val)), 2), mixed.permutation(len(test))
+        halves = []
+        for here, there in (parts, parts[::-1]):
+            half = _fitted(val.take(here))
+            chosen, some = some[: len(there)], some[len(there) :]
+            halves.append({"fold": numbers(half(val.take(there))), "test": numbers(half(test.take(chosen)))})
+        found.append({"fold": fold, "val": numbers(val), "test": after, "halves": halves})
     return found
 
 
-def _with_difficulty(out: Path, fold: int, rows: Sequence[Features], pool: Split) -> tuple[Predictions, Predictions]:
-    """What a fold's network says of it and of test, with the difficulty by Gaussians of what it was trained on."""
-    columns, _ = files.read_table(kept(out, fold))
-    inside = fold_of(pool.labels) == fold
-    fitted = difficulty.fit("rmd", _some(rows[0], ~inside))
-    said = []
-    for split, part in (("val", _some(rows[0], inside)), ("test", rows[1])):
-        one = Predictions(columns[f"{split}_logits"], columns[f"{split}_label"], split=split)
-        said.append(one.with_column(calibrators.DIFFICULTY, fitted.score(part, "predicted").values))
-    return said[0], said[1]
+def _read(out: Path, fold: int, split: str) -> Predictions:
+    said, _ = files.read_table(kept(out, fold))
+    hard, _ = files.read_table(kept(out, fold, "difficulty"))
+    one = Predictions(said[f"{split}_logits"], said[f"{split}_label"], split=split)
+    return one.with_column(calibrators.DIFFICULTY, hard[split])
+
+
+def _together(parts: Sequence[Predictions]) -> Predictions:
+    logits, labels = (np.concatenate([getattr(one, name).numpy() for one in parts]) for name in ("logits", "labels"))
+    hard = np.concatenate([one.columns[calibrators.DIFFICULTY] for one in parts])
+    return Predictions(logits, labels).with_column(calibrators.DIFFICULTY, hard)
 
 
 def _some(rows: Features, chosen: NDArray[np.bool_]) -> Features:
@@ -152,16 +175,18 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """A line per way of calibrating, then what the folds say of the test images."""
     if not rows:
         return ""
+    shown = {("test", title): [row["test"][stage] for row in rows] for stage, title in STAGES.items()}
+    for where, title in (("fold", "the other half"), ("test", "as many of test")):
+        shown[title, "half its fold"] = [one[where] for row in rows for one in row["halves"]]
     lines = []
-    for stage, title in STAGES.items():
-        some = [row["test"][stage] for row in rows]
-        ps = np.array([one["calibration_p"] for one in some])
+    for names, some in shown.items():
         cells = [
             spread([scale * one[word] for one in some], digits)
             for word, scale, digits in (("gap", 100, 2), ("ece_mass", 100, 2), ("nll", 1, 4), ("aurc", 1000, 2))
         ]
-        lines.append([title, *cells, f"{(ps > 0.05).sum()} of {len(ps)}"])
-    head = ["calibrated by", "confidence less accuracy", "ECE %", "NLL", "AURC x1000", "p > 0.05"]
+        passed = sum(one["calibration_p"] > LEVEL for one in some)
+        lines.append([*names, *cells, f"{passed} of {len(some)}"])
+    head = ["judged on", "calibrated by", "confidence less accuracy", "ECE %", "NLL", "AURC x1000", "p > 0.05"]
     return markdown(head, lines) + "\n\n" + luck(rows)
 
 
