@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.bench.item import NAMES
 from confide.bench.methods import SWEEP
 from confide.bench.results import CALIBRATED, is_stale, stage_of
 from confide.bench.sources import RESAMPLED
@@ -92,6 +93,7 @@ COLUMNS = (
     ("aurc", "AURC x1000", 1000.0, 2),
     ("auroc", "AUROC of errors %", 100.0, 1),
 )
+PLACES = {"measured": "test", RESAMPLED: "other filter", "shift": "corrupted"}
 COMPARED = (
     ("accuracy", "raw", "accuracy", 100.0, 2, True),
     ("ece_mass", "raw", "ECE", 100.0, 2, False),
@@ -148,10 +150,44 @@ def resampled_table(cells: Cells) -> str:
         line = [f"`{method}`", str(len(both))]
         for word, stage, _ in asked if both else ():
             for place in ("measured", RESAMPLED):
-                values = 100 * np.array([one[place][stage][word] for one in both])
-                line.append(f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""))
+                line.append(spread(100 * np.array([one[place][stage][word] for one in both]), 2))
         lines += [line] if both else []
     return markdown(head, lines) if lines else ""
+
+
+def stages_table(by_dataset: Mapping[str, Cells], method: str) -> str:
+    """One method before and after its calibrators: on test, on images of another filter, and corrupted (mean of 80)."""
+    lines = []
+    for dataset, cells in by_dataset.items():
+        own = list(cells.get(method, {}).values())
+        for place in ("measured", RESAMPLED, "shift"):
+            there = [one[place] for one in own if place in one]
+            if not there:
+                continue
+            stages = dict.fromkeys(("raw", "temperature", stage_of(own[0], CALIBRATED)))
+            for stage in stages:
+                rows = [_mean_of(one, stage) if place == "shift" else one[stage] for one in there]
+                shown = [
+                    spread(scale * np.array([row[word] for row in rows]), digits) for word, _, scale, digits in COLUMNS
+                ]
+                tested = "calibration_p" in rows[0]
+                passed = sum(row["calibration_p"] > LEVEL for row in rows) if tested else 0
+                told = f"{passed} of {len(rows)}" if tested else "-"
+                lines.append([NAMES[dataset], PLACES[place], stage, *shown, told])
+    head = ["data", "images", "stage", *(title for _, title, _, _ in COLUMNS), "p > 0.05"]
+    return markdown(head, lines) if lines else ""
+
+
+def _mean_of(corruptions: Mapping[str, Any], stage: str) -> dict[str, float]:
+    words = [word for word, *_ in COLUMNS]
+    return {word: float(np.nanmean([one[stage][word] for one in corruptions.values()])) for word in words}
+
+
+def spread(values: Any, digits: int) -> str:
+    """Mean and standard deviation; of one value, the value."""
+    some = np.asarray(values, dtype=np.float64)
+    deviation = f" ± {some.std(ddof=1):.{digits}f}" if len(some) > 1 else ""
+    return f"{some.mean():.{digits}f}{deviation}"
 
 
 def _line(method: str, stage: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -159,9 +195,7 @@ def _line(method: str, stage: str, cells: Sequence[Mapping[str, Any]]) -> list[s
     strength = cells[0].get("strength")
     line = [f"`{method}`", stage, str(len(cells)), "-" if strength is None else f"{strength:.2g}"]
     for word, _, scale, digits in COLUMNS:
-        values = scale * np.array([one[word] for one in measured])
-        spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
-        line.append(f"{values.mean():.{digits}f}{spread}")
+        line.append(spread(scale * np.array([one[word] for one in measured]), digits))
     passed = sum(one["calibration_p"] > LEVEL for one in measured)
     return [*line, f"{passed} of {len(measured)}"]
 

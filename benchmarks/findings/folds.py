@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.findings import data
-from benchmarks.findings.cells import markdown
+from benchmarks.findings.cells import markdown, spread
 from benchmarks.findings.trials import arguments, numbers
 from benchmarks.papers.trust_table import machine
 from confide import calibrators, difficulty
@@ -201,11 +201,6 @@ def luck(rows: Sequence[dict[str, Any]]) -> str:
         f"its mean ± {(own - test).std(ddof=1) / math.sqrt(len(rows)):.2f}); raw confidence less accuracy "
         f"{spread(before, 2)} and {spread(after, 2)} points."
     )
-
-
-def spread(values: Any, digits: int) -> str:
-    some = np.asarray(values, dtype=np.float64)
-    return f"{some.mean():.{digits}f} ± {some.std(ddof=1):.{digits}f}"
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.findings import embedded, recipe
-from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table
+from benchmarks.findings import embedded, folds, recipe
+from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table, stages_table
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.rule import (
     KEPT,
@@ -64,11 +64,14 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
     made = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
     made |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
     made["embedded"] = embedded.table(KEPT / "embedded.jsonl")
+    made["folds"] = folds.table(files.read_json(KEPT / "folds.json")["folds"])
     if cells is not None:
         found = read_cells(cells)
         made |= cell_tables(found)
         made |= recorded_tables(cells)
-        made["resampled"] = resampled_table(read_cells(cells, "tiny32"))
+        other = read_cells(cells, "tiny32")
+        made["resampled"] = resampled_table(other)
+        made["stages"] = stages_table({"cifar10": found, "tiny32": other}, recipe.OWN)
         for name in recipe.CHOICES:
             made[f"check-{name}"] = _check(found, tables, name) if name in found else ""
     page = path.read_text(encoding="utf-8")

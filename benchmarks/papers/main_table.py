@@ -22,9 +22,9 @@ ITEM = Item(
     "Tiny-ImageNet-32 (80,000, 10,000, 10,000, all from its training file: the official validation images were "
     "shrunk by another filter, docs/findings.md). Options of the papers; nothing chosen on test data. The recipe "
     "`confide` and the rows `..._averaged` also average their weights over an epoch and their predictions over the "
-    "mirror image, no other row does. Calibrated is by temperature, fitted on val; corruptions: mean over 16 x 5 of "
-    "2,000 test images. The test on all seeds together sees the same images several times and so rejects rather too "
-    "often.",
+    "mirror image, no other row does. Calibrated is by temperature, of the recipe by one for each fifth of difficulty, "
+    "fitted on val; corruptions: mean over 16 x 5 of 2,000 test images. The test on all seeds together "
+    "sees the same images several times and so rejects rather too often.",
     methods=NAMES,
     staged=True,
     smoke=("cross_entropy", "focal"),

@@ -77,8 +77,13 @@ def preset(name: str, **changes: Any) -> Settings:
 
 
 def replaced(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Base with changes; another schedule, loss or model does not inherit the options of the one before."""
+    """Base with changes; another schedule, loss or model does not inherit the options of the one before.
+
+    Nor is `mirror` inherited by an `augment` that does not flip: the network would be asked of images unlike its own.
+    """
     kept = dict(base)
+    if "flip" not in changes.get("augment", "flip"):
+        kept.pop("mirror", None)
     for word in ("schedule", "loss", "model"):
         if word in changes and changes[word] != base.get(word):
             kept.pop(f"{word}_options", None)

@@ -50,7 +50,8 @@ class Settings:
         val_fraction: share of the training samples held out by seed, where the dataset has no split `val`.
         choose: weights kept: of the last epoch, or of the best one on val by nll, brier or accuracy.
         average: epochs that a running mean of the weights reaches back, which is validated, chosen and kept; 0: none.
-        mirror: predictions on images are the mean of the logits of an image and of its mirror image.
+        mirror: predictions on images are the mean of the logits of an image and of its mirror image; for a training
+            that flips images, others have not seen mirror images.
         choose_after: epochs before which no epoch is chosen.
         weight_options: of `difficulty.weights`: normalize, temperature, c.
         weigh: multiply each sample's loss by its difficulty weight, for losses that do not ask for weights.

@@ -257,6 +257,17 @@ def test_another_schedule_does_not_inherit_the_options_of_a_preset() -> None:
     assert kept["schedule_options"] == {"milestones": [60, 120, 160], "factor": 0.3}
 
 
+def test_a_recipe_without_flips_predicts_no_mirror_images() -> None:
+    def mirrors(*words: str) -> bool:
+        return bool(planned(["--recipe", "confide", *words])[0]["mirror"])
+
+    assert mirrors()
+    assert mirrors("--augment", "flip")
+    assert not mirrors("--augment", "none")
+    assert not mirrors("--set", "augment=crop")
+    assert mirrors("--augment", "none", "--set", "mirror=true")
+
+
 def test_a_grid_is_not_started_by_torchrun(
     images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

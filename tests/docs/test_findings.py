@@ -28,6 +28,7 @@ def test_every_table_is_made_from_what_is_kept(write):
         ("seeds", write.seeds_table),
         ("by-band", write.by_band_table),
         ("embedded", lambda: write.embedded.table(write.KEPT / "embedded.jsonl")),
+        ("folds", lambda: write.folds.table(write.files.read_json(write.KEPT / "folds.json")["folds"])),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -125,6 +126,42 @@ def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
     several = write.rule_text().split("\n\n")[1]
     assert "Lowest NLL: `steady`" in several
     assert several.endswith("accuracy with `plain` (round 3).")
+
+
+def test_folds_hold_every_image_once_and_every_class_alike(write):
+    import numpy as np
+
+    labels = np.random.default_rng(1).integers(0, 7, 700)
+    folds = write.folds.fold_of(labels)
+    assert (folds == write.folds.fold_of(labels)).all()
+    counts = np.stack([np.bincount(folds[labels == k], minlength=write.folds.FOLDS) for k in range(7)])
+    assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
+    assert counts.sum() == len(labels)
+
+
+def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(write, tmp_path, monkeypatch):
+    import numpy as np
+
+    monkeypatch.setattr(write.folds, "FOLDS", 2)
+    rng = np.random.default_rng(0)
+    for fold, sure in enumerate((3.0, 0.3)):  # one network is too sure, the other too shy
+        columns = {}
+        for split, n in (("val", 2000), ("test", 4000)):
+            logits = rng.normal(size=(n, 4)).astype(np.float32) * 2
+            columns[f"{split}_label"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+            columns[f"{split}_logits"] = sure * logits
+        write.files.write_table(write.folds.kept(tmp_path, fold), columns)
+        hard = {"val": rng.normal(size=2000), "test": rng.normal(size=4000)}
+        write.files.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
+    rows = write.folds.compared(tmp_path)
+    for row, sign in zip(rows, (1, -1), strict=True):
+        assert sign * row["test"]["raw"]["gap"] > 0.05
+        assert abs(row["test"]["own"]["gap"]) < 0.03
+        assert all(abs(one["fold"]["gap"]) < 0.05 for one in row["halves"])
+        assert sign * row["test"]["pooled"]["gap"] > 0.03  # between the two: right for neither
+    table = write.folds.table(rows)
+    assert "| test | none | " in table
+    assert table.splitlines()[2].endswith("| 0 of 2 |")
 
 
 def short(value: float) -> str:
