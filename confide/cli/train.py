@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe", default=None, help="loss, difficulty, averages and calibrator of a built-in recipe: confide"
     )
+    parser.add_argument("--features", default=None, help="extractor word for the recipe's difficulty (list features)")
     for flag, (_, kind, meaning) in FLAGS.items():
         parser.add_argument(f"--{flag}", type=kind, default=None, help=meaning)
     parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One payload for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
+    from confide.cli.score_sources import refuse
     from confide.cli.train_recipe import recipe_settings
     from confide.core.door import check_range
     from confide.core.files import plain
@@ -93,6 +95,8 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     from confide.training.presets import replaced
     from confide.training.schedules import options_of
 
+    if not args.recipe:
+        refuse({"--features": args.features}, "training without --recipe reads no features")
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
     recipe = recipe_settings(args.recipe) if args.recipe else {}
@@ -113,6 +117,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
                 "settings": plain(settings.as_dict()),
                 "scores": args.scores,
                 "recipe": args.recipe,
+                "features": args.features,
                 "members": args.members,
                 "record": bool(args.record),
                 "track": args.track,
@@ -164,9 +169,9 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
     scores = Scores.joined([Scores.load(path) for path in job["scores"]]) if job["scores"] else None
-    recipe = job.get("recipe")
-    if scores is None and recipe:
-        scores = recipe_scores(dataset, settings, recipe, out)
+    recipe = job["recipe"]
+    if recipe:
+        scores = recipe_scores(job, dataset, settings, scores)
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
     common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
     common |= {"checkpoint_seconds": job["checkpoint_seconds"]}

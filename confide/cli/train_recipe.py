@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from confide.cli.calibrated import FITTED
 
 if TYPE_CHECKING:
     from confide.config import Config
-    from confide.core.records import Features
+    from confide.core.records import Features, Scores
     from confide.training import Trained
 
 BANDS, HARDNESS = "difficulty.parquet", "hardness.parquet"
@@ -26,21 +26,22 @@ def recipe_settings(name: str) -> dict[str, Any]:
     return {**config.training, "loss": first.word, "loss_options": dict(first.options)}
 
 
-def recipe_scores(dataset: Any, settings: Any, recipe: str, out: Path) -> Any:
-    """The difficulty that the recipe's loss or calibrator asks for, made once, before training; the loss's scores."""
+def recipe_scores(job: Mapping[str, Any], dataset: Any, settings: Any, given: Scores | None) -> Scores | None:
+    """What the loss reads, given or made by the recipe; what the calibrator goes by is made before training too."""
     from confide.config import load_config
     from confide.core.records import Scores
     from confide.training import band_scores, bands_of
 
-    plan, kind = load_config(recipe), bands_of(settings)
+    plan, out = load_config(job["recipe"]), Path(job["out"])
+    kind = bands_of(settings) if given is None else ""
     wanted = [name for name in (BANDS if kind else "", HARDNESS if _by_difficulty(plan) else "") if name]
-    if not all((out / name).exists() for name in wanted):
-        rows = _features(dataset, plan)
+    if not all((out / name).exists() for name in wanted) or _of_others(out / FITTED, job["features"]):
+        rows = _features(dataset, plan, job["features"])
         if kind:
             band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options).save(out / BANDS)
         if HARDNESS in wanted and "val" in rows:
             _keep_difficulty(rows, plan, out)
-    return Scores.load(out / BANDS) if kind else None
+    return Scores.load(out / BANDS) if kind else given
 
 
 def _by_difficulty(plan: Config) -> bool:
@@ -49,12 +50,20 @@ def _by_difficulty(plan: Config) -> bool:
     return any(choice.options.get("by") == DIFFICULTY for choice in plan.calibrators[:1])
 
 
-def _features(dataset: Any, plan: Config) -> dict[str, Features]:
+def _of_others(path: Path, asked: str | None) -> bool:
+    """Whether a difficulty that was fitted before is one of other features than are asked for now."""
+    from confide import difficulty
+
+    return asked is not None and path.exists() and difficulty.load(path).source.get("extractor") != asked
+
+
+def _features(dataset: Any, plan: Config, asked: str | None) -> dict[str, Features]:
     from confide import features
 
-    word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
+    word, options = (asked, {}) if asked else (plan.features.word, plan.features.options)
+    word = features.usual(dataset) if word == "auto" else word
     splits = [split for split in ("train", "val") if split in dataset.splits]
-    return {split: features.extract(word, dataset, split, **plan.features.options) for split in splits}
+    return {split: features.extract(word, dataset, split, **options) for split in splits}
 
 
 def _keep_difficulty(rows: dict[str, Features], plan: Config, out: Path) -> None:

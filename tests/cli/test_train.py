@@ -47,12 +47,14 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
     assert float(predictions.facts.correct.float().mean()) == pytest.approx(told["accuracy"])
 
 
+PIXELS = ["--recipe", "confide", "--features", "pixels"]  # the usual ones need weights
+
+
 def test_a_recipe_brings_loss_averages_and_calibrator(
-    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("confide.features.usual", lambda dataset: "pixels")  # the usual ones need weights
     run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
-    assert main(["train", images, "--recipe", "confide", "--out", run, *SMALL]) == 0
+    assert main(["train", images, *PIXELS, "--out", run, *SMALL]) == 0
     assert f"--calibrator {run}/calibrator.json --out" in capsys.readouterr().out
     trained, plan = Trained.load(run), load_config("confide")
     assert (trained.settings.loss, trained.settings.mirror) == (plan.losses[0].word, True)
@@ -62,15 +64,34 @@ def test_a_recipe_brings_loss_averages_and_calibrator(
     assert (plain.facts.confidence != calibrated.facts.confidence).any()
 
 
-def test_an_ensemble_of_a_recipe_has_a_calibrator_too(
-    images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("confide.features.usual", lambda dataset: "pixels")
+def test_an_ensemble_of_a_recipe_has_a_calibrator_too(images: str, tmp_path: Path) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "calibrated.parquet")
-    assert main(["train", images, "--recipe", "confide", "--members", "2", "--out", run, *SMALL]) == 0
+    assert main(["train", images, *PIXELS, "--members", "2", "--out", run, *SMALL]) == 0
     assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
     said = predict_members(run, confide.load_dataset(images))
     assert (said.facts.confidence != Predictions.load(out).facts.confidence).any()
+
+
+def test_a_recipe_takes_scores_and_features_that_are_given(
+    images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores, run = str(tmp_path / "scores.parquet"), tmp_path / "run"
+    assert main(["score", images, "--features", "pixels", "--gallery", "none", "-o", scores]) == 0
+    # The loss's scores are given; what the calibrator goes by is made all the same, before the training.
+    words = ["train", images, "--scores", scores, "--out", str(run), *SMALL]
+    assert main([*words, *PIXELS]) == 0
+    assert confide.calibrators.load(run / "calibrator.json").by == "difficulty"
+    made = (run / "hardness.parquet").stat().st_mtime_ns
+    assert main([*words, *PIXELS]) == 0
+    assert (run / "hardness.parquet").stat().st_mtime_ns == made
+    # A difficulty of other features than are asked for now is made again.
+    fitted = run / "difficulty.safetensors"
+    replace(confide.difficulty.load(fitted), source={"extractor": "another"}).save(fitted)
+    assert main([*words, *PIXELS]) == 0
+    assert confide.difficulty.load(fitted).source["extractor"] == "pixels"
+    capsys.readouterr()
+    assert main(["train", images, "--features", "pixels", "--out", str(tmp_path / "none")]) == 1
+    assert "without --recipe reads no features and takes no --features" in capsys.readouterr().err
 
 
 def test_scores_of_two_splits_make_the_bands(images: str, tmp_path: Path) -> None:

@@ -164,6 +164,32 @@ def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(wri
     assert table.splitlines()[2].endswith("| 0 of 2 |")
 
 
+def test_what_is_said_of_the_recipe_is_what_its_cells_hold(write):
+    import numpy as np
+
+    def mean(dataset: str, stage: str, word: str, place: str = "measured", method: str = "confide") -> float:
+        paths = sorted((ROOT / "benchmarks/results/lite/cells").glob(f"{dataset}-resnet18-{method}-s*.json"))
+        return float(np.mean([write.files.read_json(path)[place][stage][word] for path in paths]))
+
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    raw, banded = "raw", "temperature_by_difficulty"
+    assert f"test with every seed (ECE {100 * mean('cifar10', raw, 'ece_mass'):.2f} %;" in page
+    others, _ = write.files.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
+    at = (others["method"] == "cross_entropy_averaged") & (others["quantity"] == "nll, by difficulty")
+    assert float(others["mean"][at][0]) < mean("cifar10", banded, "nll")
+    assert f"would have an NLL of {short(float(others['mean'][at][0]))}, below the recipe" in page
+    names = ("label_smoothing", "confide")
+    away = [f"{100 * mean('tiny32', raw, 'ece_mass', 'resampled', name):.1f}" for name in names]
+    here = [f"{100 * mean('tiny32', raw, 'ece_mass', method=name):.1f}" for name in names]
+    assert f"({' and '.join(away)} %), whose {' and '.join(here)} %" in page
+    more = mean("tiny32", banded, "ece_mass") - mean("tiny32", "temperature", "ece_mass")
+    assert f"higher by {100 * more:.1f} points, where one temperature stands the test" in page
+    rows = write.files.read_json(write.KEPT / "folds.json")["folds"]
+    halves = [one for row in rows for one in row["halves"]]
+    passed = [sum(one[where]["calibration_p"] > 0.05 for one in halves) for where in ("fold", "test")]
+    assert f"passes {passed[0]} of 20 halves, of as many test images {passed[1]} of 20" in page
+
+
 def short(value: float) -> str:
     """.2479 for 0.24786."""
     return f"{value:.4f}"[1:]
