@@ -27,6 +27,7 @@ from confide.report.view import View
 from confide.report.words import plain_text
 
 DATASET = "cifar10"
+MODEL = "resnet18"
 METHODS = (
     "cross_entropy",
     "difficulty_entropy",
@@ -61,7 +62,7 @@ def write_page(cells: Path, out: Path) -> list[Path]:
     """The page, the drawings and the report; nothing where no cell was tested under shift."""
     results = Results((cells,), cells / "prepared")
     results.check_alike()
-    found = {name: results.of(DATASET, name, "resnet18") for name in METHODS}
+    found = {name: results.of(DATASET, name, MODEL) for name in METHODS}
     found = {name: {s: r for s, r in seeds.items() if r.get("shift")} for name, seeds in found.items()}
     found = {name: seeds for name, seeds in found.items() if seeds}
     every = [result for seeds in found.values() for result in seeds.values()]
@@ -71,6 +72,7 @@ def write_page(cells: Path, out: Path) -> list[Path]:
         results,
         DATASET,
         METHODS,
+        model=MODEL,
         foreign=FOREIGN,
         title="CIFAR-10 under shift",
         data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",

@@ -69,14 +69,19 @@ class Results:
                 )
 
     def of(self, dataset: str, method: str, model: str | None = None) -> dict[int, Result]:
-        """The results of a method by seed."""
-        found = {}
+        """The results of a method by seed; of one network, which must be named where there are cells of several."""
+        found: dict[int, Result] = {}
         for _, result in self.cells.values():
             cell = result["cell"]
             same = cell["dataset"] == dataset and cell["method"]["name"] == method
             wanted = cell["model"] == model if model else not self.models or cell["model"] in self.models
-            if same and wanted:
-                found[int(cell["seed"])] = result
+            if not (same and wanted):
+                continue
+            other = found.setdefault(int(cell["seed"]), result)["cell"]["model"]
+            if other != cell["model"]:
+                raise InputError(
+                    f"'{method}' on '{dataset}' has cells of {other} and of {cell['model']}; name one of the networks"
+                )
         return dict(sorted(found.items()))
 
     def predictions(self, result: Result, split: str = "test") -> Predictions:

@@ -34,6 +34,7 @@ def shift_evaluation(
     dataset: str,
     methods: Iterable[str],
     *,
+    model: str | None = None,
     foreign: Mapping[str, str],
     **about: Any,
 ) -> Evaluation:
@@ -41,10 +42,11 @@ def shift_evaluation(
 
     Args:
         methods: in the order of the report; those without cells under shift are left out.
+        model: the network, where there are cells of several.
         foreign: names of the foreign sets, by their word in the cells.
         about: what the report says of it.
     """
-    found = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name)))}
+    found = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name, model)))}
     if not found:
         raise InputError(f"no cell of '{dataset}' holds corruptions; run `confide bench grid`, or unpack its results")
     learnt = {name: {s: one for s, one in seeds.items() if _learnt(one)} for name, seeds in found.items()}

@@ -26,7 +26,9 @@ def numbers(names: tuple[str, ...], accuracy: float, error: float) -> dict[str, 
     return {name: accuracy if name == "accuracy" else error for name in names}
 
 
-def write_cell(folder: Path, method: str, seed: int, accuracy: float = 0.9, error: float = 0.02) -> None:
+def write_cell(
+    folder: Path, method: str, seed: int, accuracy: float = 0.9, error: float = 0.02, model: str = "resnet18"
+) -> None:
     """A cell whose ECE grows by 0.1 a severity under snow, by half as much under fog, and by 0.01 a seed."""
     start = error + 0.01 * seed
 
@@ -40,14 +42,14 @@ def write_cell(folder: Path, method: str, seed: int, accuracy: float = 0.9, erro
     for row in measured.values():
         row |= {"calibration_p": 0.01 * (1 + seed), "ece_mass_chance": 0.004}
     score = {"auroc": 0.8, "aupr_in": 0.9, "aupr_out": 0.7, "fpr95": 0.5}
-    name = f"cifar10-resnet18-{method}-s{seed}"
+    name = f"cifar10-{model}-{method}-s{seed}"
     settings = {"epochs": 2, "batch_size": 8, "learning_rate": 0.1}
     result = {
         "format": "bench-cell/1",
         "name": name,
         "cell": {
             "dataset": "cifar10",
-            "model": "resnet18",
+            "model": model,
             "seed": seed,
             "method": {"name": method},
             "settings": settings,
@@ -99,6 +101,18 @@ def test_values_are_means_over_the_seeds_with_students_interval(folder):
     assert fifth == pytest.approx((0.03 + 0.375) / 2)
     assert found.value("fpr95", group="ood=DTD", model="adafocal", score="msp") == 0.5
     assert {m.group for m in found.measurements if (m.group or "").startswith("ood")} == {"ood=DTD", "ood=tiny32"}
+
+
+def test_cells_of_another_network_are_not_taken_for_its_own(folder):
+    write_cell(folder, "cross_entropy", 0, error=0.5, model="resnet34")
+    results = Results((folder,), folder / "prepared")
+    with pytest.raises(
+        InputError, match="'cross_entropy' on 'cifar10' has cells of resnet18 and of resnet34; name one"
+    ):
+        results.of("cifar10", "cross_entropy")
+    found = shift_evaluation(results, "cifar10", ("cross_entropy",), model="resnet18", foreign={})
+    assert found.value("ece", model="cross_entropy", stage="raw", group=None) == pytest.approx(0.03)
+    assert write_page(folder, folder / "out")  # names its network too
 
 
 def test_curves_hold_cells_boxes_and_logs(folder):
