@@ -169,7 +169,7 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
     scores = Scores.joined([Scores.load(path) for path in job["scores"]]) if job["scores"] else None
-    recipe = job["recipe"]
+    recipe = job.get("recipe")
     if recipe:
         scores = recipe_scores(job, dataset, settings, scores)
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None

@@ -35,8 +35,8 @@ def recipe_scores(job: Mapping[str, Any], dataset: Any, settings: Any, given: Sc
     plan, out = load_config(job["recipe"]), Path(job["out"])
     kind = bands_of(settings) if given is None else ""
     wanted = [name for name in (BANDS if kind else "", HARDNESS if _by_difficulty(plan) else "") if name]
-    if not all((out / name).exists() for name in wanted) or _of_others(out / FITTED, job["features"]):
-        rows = _features(dataset, plan, job["features"])
+    if not all((out / name).exists() for name in wanted) or _of_others(out / FITTED, job.get("features")):
+        rows = _features(dataset, plan, job.get("features"))
         if kind:
             band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options).save(out / BANDS)
         if HARDNESS in wanted and "val" in rows:
