@@ -82,7 +82,7 @@ def replaced(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     Nor is `mirror` inherited by an `augment` that does not flip: the network would be asked of images unlike its own.
     """
     kept = dict(base)
-    if "flip" not in changes.get("augment", "flip"):
+    if "flip" not in str(changes.get("augment", "flip")):
         kept.pop("mirror", None)
     for word in ("schedule", "loss", "model"):
         if word in changes and changes[word] != base.get(word):

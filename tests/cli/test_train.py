@@ -16,6 +16,7 @@ import confide
 from confide.cli import train
 from confide.cli.main import main
 from confide.config import load_config
+from confide.core.door import InputError
 from confide.core.predictions import Predictions
 from confide.core.records import Scores
 from confide.shift import corrupt
@@ -287,6 +288,8 @@ def test_a_recipe_without_flips_predicts_no_mirror_images() -> None:
     assert not mirrors("--augment", "none")
     assert not mirrors("--set", "augment=crop")
     assert mirrors("--augment", "none", "--set", "mirror=true")
+    with pytest.raises(InputError, match="augment"):
+        mirrors("--set", "augment=5")
 
 
 def test_a_grid_is_not_started_by_torchrun(
