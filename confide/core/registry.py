@@ -94,7 +94,7 @@ class Method:
 
 
 class Registry:
-    """The methods of one family by word, in the order of their registration."""
+    """The methods of one family, sorted by word: which file registers first makes no difference."""
 
     def __init__(self, family: str) -> None:
         self.family = family
@@ -126,11 +126,11 @@ class Registry:
         return self._methods[word]
 
     def names(self) -> tuple[str, ...]:
-        """All words, in order of registration."""
-        return tuple(self._methods)
+        """All words, sorted."""
+        return tuple(sorted(self._methods))
 
     def __iter__(self) -> Iterator[Method]:
-        return iter(self._methods.values())
+        return iter([self._methods[word] for word in self.names()])
 
     def __len__(self) -> int:
         return len(self._methods)

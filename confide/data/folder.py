@@ -58,7 +58,7 @@ def is_image_folder(path: Path) -> bool:
     return any(_has_images(path / name) for name in _folders(path))
 
 
-recognises("folder", is_image_folder, last=True)
+recognises("folder", is_image_folder)
 
 
 def list_images(root: Path, place: Path, class_names: Iterable[str]) -> tuple[list[str], list[int], list[str]]:

@@ -39,3 +39,8 @@ def test_another_layout_gets_one_line(folder):
         load_dataset(folder)
     with pytest.raises(InputError, match="out_of_scope must be one of"):
         load_dataset(folder, out_of_scope="maybe")
+
+
+def test_a_folder_that_two_sources_know_is_read_by_the_one_asked_first(folder):
+    (folder / "train.csv").write_text("text,label\n" + "".join(f"word {i},{'ab'[i % 2]}\n" for i in range(40)))
+    assert load_dataset(folder).class_names == ("a", "b")

@@ -58,3 +58,8 @@ def test_images_and_labels_must_match(folder):
     write_idx(folder / "train-labels-idx1-ubyte", np.zeros(59, dtype=np.uint8))
     with pytest.raises(InputError, match="a label per image in 'train', got 59 and 60"):
         load_dataset(folder)
+
+
+def test_idx_files_are_read_before_a_csv_beside_them(folder):
+    (folder / "train.csv").write_text("text,label\n" + "".join(f"word {i},{'ab'[i % 2]}\n" for i in range(40)))
+    assert load_dataset(folder).num_classes == 10
