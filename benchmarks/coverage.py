@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 import confide
-from confide.evaluation.measuring import Asked, Tag, measurements
-from confide.metrics.family import parse
+from confide.evaluation.evaluate import MetricRequest, ModelStage, measurements
+from confide.metrics.base import parse_metric
 from confide.metrics.resampling import bootstrap, calibration_interval, nulls
-from confide.metrics.view import Base, View
+from confide.metrics.view import MetricSamples, View
 
 WORDS = ("accuracy", "nll", "brier", "aurc", "auroc", "ece", "ece_mass")
 
@@ -31,23 +31,25 @@ def population(n: int, sharpness: float, seed: int) -> confide.Predictions:
     return confide.Predictions(sharpness * logits, labels)
 
 
-def asked() -> list[Asked]:
+def asked() -> list[MetricRequest]:
     found = []
     for word in WORDS:
-        method, options = parse(word)
-        found.append(Asked(method, {**options, "score": "msp"} if "score" in method.options else options))
+        method, options = parse_metric(word)
+        found.append(MetricRequest(method, {**options, "score": "msp"} if "score" in method.options else options))
     return found
 
 
 def coverage(n: int, sharpness: float, draws: int, resamples: int) -> tuple[Sequence[float], float]:
     """Share of intervals that hold the truth, by metric, and share of draws in which the test rejects."""
     wanted = asked()
-    truth = [one(View(Base(population(400_000, sharpness, 10_000_019)))) for one in wanted]
+    truth = [one(View(MetricSamples(population(400_000, sharpness, 10_000_019)))) for one in wanted]
     if sharpness == 1.0:
         truth = [0.0 if one.calibration else value for one, value in zip(wanted, truth, strict=True)]
     held, rejected = np.zeros(len(wanted)), 0
     for seed in range(draws):
-        rows = measurements(Base(population(n, sharpness, seed)), wanted, Tag("m", "raw", None), seed, resamples)
+        rows = measurements(
+            MetricSamples(population(n, sharpness, seed)), wanted, ModelStage("m", "raw", None), seed, resamples
+        )
         held += [row.low <= value <= row.high for row, value in zip(rows, truth, strict=True)]
         rejected += rows[-1].p_value < 0.05
     return [float(share) for share in held / draws], rejected / draws
@@ -62,12 +64,12 @@ FORMS = {
 
 def compare_forms(n: int, sharpness: float, draws: int, resamples: int) -> dict[str, tuple[float, float]]:
     """For ECE in equal-width bins: share of intervals that hold the truth, and their mean length, by form."""
-    method, options = parse("ece")
+    method, options = parse_metric("ece")
     statistic = lambda view: method.facts["value"](view, **options)  # noqa: E731
-    truth = 0.0 if sharpness == 1.0 else statistic(View(Base(population(400_000, sharpness, 10_000_019))))
+    truth = 0.0 if sharpness == 1.0 else statistic(View(MetricSamples(population(400_000, sharpness, 10_000_019))))
     held, length = dict.fromkeys(FORMS, 0.0), dict.fromkeys(FORMS, 0.0)
     for seed in range(draws):
-        base = Base(population(n, sharpness, seed))
+        base = MetricSamples(population(n, sharpness, seed))
         drawn, _ = bootstrap(base, [statistic], resamples=resamples, seed=seed)
         null = nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
         for name, form in FORMS.items():

@@ -12,13 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from benchmarks.__main__ import _items
 from benchmarks.findings.cells import markdown
-from confide.bench.item import Item
-from confide.bench.running import Part, run_item
-from confide.bench.work import Place
-from confide.cli.bench import _items
-from confide.core import files
-from confide.core.door import InputError
+from benchmarks.lib.items import Item
+from benchmarks.lib.run import Part, run_item
+from benchmarks.lib.workers import Place
+from confide.checks import InputError
+from confide.files import formats
 
 RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "p1": (
@@ -68,17 +68,17 @@ def main() -> None:
                 told = (f"failed: {error}",)
             print(f"{name}: {'; '.join(told)}", flush=True)
     page = page_of(items, args.out)
-    files.write_text(args.out / "paper_scale.md", page)
+    formats.write_text(args.out / "paper_scale.md", page)
     print(f"wrote {args.out / 'paper_scale.md'}")
 
 
 def page_of(items: dict[str, Item], out: Path) -> str:
     """What was trained for an epoch, and where every other item stops."""
     found = [
-        (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
+        (paper, formats.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
     ]
     lines = [_line(paper, one) for paper, one in found]
-    oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
+    oracles = [formats.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
     lines += [_oracle_line(one) for one in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
     head.append("on")
@@ -105,7 +105,7 @@ def page_of(items: dict[str, Item], out: Path) -> str:
             "",
             "## Where the other items stop",
             "",
-            "The data they need is not at hand; this is what `confide bench NAME --scale paper` ends with.",
+            "The data they need is not at hand; this is what `python -m benchmarks NAME --scale paper` ends with.",
             "",
             markdown(["item", "the data check"], dry),
             "",

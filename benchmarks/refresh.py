@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.findings import recipe, write
 from benchmarks.findings.cells import Cells, read_cells
+from benchmarks.lib.results import unpack
 from benchmarks.papers.shift_page import write_page
-from confide.bench.packing import unpack
 from confide.cli.main import main as confide
-from confide.core import files
+from confide.files import formats
 from tools import write_headline_table
 
 START, END = "<!-- recipe: made by make evidence -->", "<!-- /recipe -->"
@@ -38,7 +38,7 @@ def main() -> int:
     write.renew(args.into / "docs" / "findings.md", args.cells, tables)
     page = args.into / "README.md"
     text = write_headline_table.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
-    files.write_text(page, with_recipe(text, read_cells(args.cells), tables))
+    formats.write_text(page, with_recipe(text, read_cells(args.cells), tables))
     print(f"renewed in {time.monotonic() - began:.0f} s; look at the change with `git diff --stat`")
     return status
 

@@ -6,11 +6,39 @@ Importing the package loads nothing heavy; every name below loads its room when 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from confide import (
+        calibrators,
+        data,
+        difficulty,
+        evaluation,
+        features,
+        integrations,
+        losses,
+        metrics,
+        models,
+        penalties,
+        report,
+        shift,
+        training,
+        trust,
+    )
+    from confide.data import load_dataset
+    from confide.evaluation.compare import compare
+    from confide.evaluation.evaluate import evaluate
+    from confide.evaluation.operating_points import apply_operating_point, operating_point
+    from confide.experiment import run
+    from confide.predictions import Predictions
+    from confide.records import Dataset, Features, Scores, Split
+    from confide.report import write_report
+    from confide.results import Evaluation, Measurement
+    from confide.simplex.statistics import check
+
+
 __version__ = "0.1.0"
 
-_ROOMS = (
+_MODULES = (
     "calibrators",
-    "core",
     "data",
     "difficulty",
     "evaluation",
@@ -26,14 +54,14 @@ _ROOMS = (
     "trust",
 )
 _NAMES = {
-    "Predictions": "confide.core.predictions",
-    "Dataset": "confide.core.records",
-    "Split": "confide.core.records",
-    "Features": "confide.core.records",
-    "Scores": "confide.core.records",
-    "Measurement": "confide.core.results",
-    "Evaluation": "confide.core.results",
-    "check": "confide.core.simplex",
+    "Predictions": "confide.predictions",
+    "Dataset": "confide.records",
+    "Split": "confide.records",
+    "Features": "confide.records",
+    "Scores": "confide.records",
+    "Measurement": "confide.results",
+    "Evaluation": "confide.results",
+    "check": "confide.simplex.statistics",
     "evaluate": "confide.evaluation",
     "compare": "confide.evaluation",
     "operating_point": "confide.evaluation",
@@ -43,42 +71,13 @@ _NAMES = {
     "run": "confide.experiment",
 }
 
-__all__ = ["__version__", *_ROOMS, *_NAMES]
-
-if TYPE_CHECKING:
-    from confide import (
-        calibrators,
-        core,
-        data,
-        difficulty,
-        evaluation,
-        features,
-        integrations,
-        losses,
-        metrics,
-        models,
-        penalties,
-        report,
-        shift,
-        training,
-        trust,
-    )
-    from confide.core.predictions import Predictions
-    from confide.core.records import Dataset, Features, Scores, Split
-    from confide.core.results import Evaluation, Measurement
-    from confide.core.simplex import check
-    from confide.data import load_dataset
-    from confide.evaluation.compare import compare
-    from confide.evaluation.evaluate import evaluate
-    from confide.evaluation.operating import apply_operating_point, operating_point
-    from confide.experiment import run
-    from confide.report import write_report
+__all__ = ["__version__", *_MODULES, *_NAMES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(import_module(_NAMES[name]), name)
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"confide.{name}")
     raise AttributeError(f"module 'confide' has no attribute '{name}'")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from confide import calibrators, difficulty, features, losses, trust
-from confide.core.door import InputError, OptionError, check_number, check_range, did_you_mean
-from confide.core.registry import Registry
-from confide.core.yaml_text import read_yaml
+from confide.checks import InputError, OptionError, check_number, check_range, did_you_mean
+from confide.files.formats import read_yaml
+from confide.registry import Registry
 
 RECIPES = Path(__file__).parent / "recipes"
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodChoice:
     """A word of a family with its options, and the name its results carry."""
 
     word: str
@@ -34,12 +34,12 @@ class Config:
 
     data: str = "fashion-sample"
     data_options: Mapping[str, Any] = field(default_factory=dict)
-    features: Choice = Choice("cached")
-    difficulty: Choice = Choice("rmd")
+    features: MethodChoice = MethodChoice("cached")
+    difficulty: MethodChoice = MethodChoice("rmd")
     training: Mapping[str, Any] = field(default_factory=dict)
-    losses: tuple[Choice, ...] = (Choice("cross_entropy"),)
-    calibrators: tuple[Choice, ...] = (Choice("temperature"),)
-    trust: tuple[Choice, ...] = (Choice("mcp"),)
+    losses: tuple[MethodChoice, ...] = (MethodChoice("cross_entropy"),)
+    calibrators: tuple[MethodChoice, ...] = (MethodChoice("temperature"),)
+    trust: tuple[MethodChoice, ...] = (MethodChoice("mcp"),)
     metrics: str | tuple[str, ...] = "core"
     promise: float = 0.25  # share of val on which nothing is fitted, for thresholds with a guarantee
     risks: tuple[float, ...] = (0.05, 0.02)
@@ -52,17 +52,17 @@ class Config:
         row: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
-            if isinstance(value, Choice):
+            if isinstance(value, MethodChoice):
                 value = _choice_dict(value)
             elif isinstance(value, tuple):
-                value = [_choice_dict(v) if isinstance(v, Choice) else v for v in value]
+                value = [_choice_dict(v) if isinstance(v, MethodChoice) else v for v in value]
             elif isinstance(value, Mapping):
                 value = dict(value)
             row[f.name] = value
         return row
 
 
-def _choice_dict(choice: Choice) -> dict[str, Any]:
+def _choice_dict(choice: MethodChoice) -> dict[str, Any]:
     return {"word": choice.word, "name": choice.name, **choice.options}
 
 
@@ -109,11 +109,11 @@ def from_dict(data: Mapping[str, Any]) -> Config:
     for name, registry in families.items():
         if name not in values:
             continue
-        if isinstance(getattr(Config, name, None), Choice) or name in ("features", "difficulty"):
-            values[name] = _choice(values[name], name, registry)
+        if isinstance(getattr(Config, name, None), MethodChoice) or name in ("features", "difficulty"):
+            values[name] = _method_choice(values[name], name, registry)
         else:
             listed = values[name] if isinstance(values[name], (list, tuple)) else [values[name]]
-            values[name] = tuple(_choice(v, name, registry) for v in listed)
+            values[name] = tuple(_method_choice(v, name, registry) for v in listed)
             _check_names(values[name], name)
     if "losses" in values and not values["losses"]:
         raise InputError("config field 'losses' must name at least one loss, got none")
@@ -130,14 +130,14 @@ def from_dict(data: Mapping[str, Any]) -> Config:
     return Config(**values)
 
 
-def _choice(value: Any, family: str, registry: Registry) -> Choice:
-    if isinstance(value, Choice):
+def _method_choice(value: Any, family: str, registry: Registry) -> MethodChoice:
+    if isinstance(value, MethodChoice):
         choice = value
     elif isinstance(value, str):
-        choice = Choice(value)
+        choice = MethodChoice(value)
     elif isinstance(value, Mapping) and isinstance(value.get("word"), str):
         options = {k: v for k, v in value.items() if k not in ("word", "name")}
-        choice = Choice(value["word"], options, str(value.get("name", "")))
+        choice = MethodChoice(value["word"], options, str(value.get("name", "")))
     else:
         raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
     if family == "features" and choice.word in ("cached", "auto"):
@@ -160,7 +160,7 @@ def _check_grouped(word: str, by: Any = None, bands: Any = None, shrinkage: Any 
         check_number(shrinkage, f"shrinkage of calibrator '{word}'", 0.0, 0.0, math.inf)
 
 
-def _check_names(choices: tuple[Choice, ...], family: str) -> None:
+def _check_names(choices: tuple[MethodChoice, ...], family: str) -> None:
     names = [c.name for c in choices]
     for name in names:
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""The whole story on one page: the river from data to report.
+"""The whole story on one page: from data to report.
 
 Every stage writes its record to the run folder. A second call skips what is done, a killed run goes on where it was,
 and changing one option makes again only what depends on it.
@@ -8,22 +8,199 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
-from confide import calibrators, data, difficulty, features, training, trust
+from confide import calibrators, data, difficulty, evaluation, features, report, training, trust
 from confide.calibrators import DIFFICULTY
-from confide.conclusion import PROMISE, Judged, calibrator_file, conclude, draw, judge
-from confide.config import Choice, Config, load_config
-from confide.core import files
-from confide.core.predictions import Predictions
-from confide.core.records import Dataset, Features, Scores
-from confide.core.results import Evaluation
-from confide.store import RunFolder
+from confide.config import Config, MethodChoice, load_config
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Dataset, Features, Scores
+from confide.results import Evaluation
+from confide.store import RunFolder, environment
+
+# The end of the river: what was measured on each model and stage becomes one evaluation and one report.
+
+THRESHOLD_SPLIT = "promise"
+"""The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
+
+COMPARED_METRICS = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "auroc")
+
+
+@dataclass(frozen=True)
+class EvaluatedStage:
+    """One model at one stage: its test predictions and what was measured on them."""
+
+    predictions: Predictions
+    evaluation: Evaluation
+
+
+def calibrator_file(folder: RunFolder, choice: MethodChoice, wanted: MethodChoice) -> Path:
+    """Where the calibrator of one model is kept."""
+    return folder.path / "calibrators" / f"{choice.name}-{wanted.name}.json"
+
+
+def evaluate_stage(
+    folder: RunFolder,
+    plan: Config,
+    choice: MethodChoice,
+    stage: str,
+    spoken: Mapping[str, Predictions],
+    scores: Scores,
+    trusted: Mapping[str, Tensor],
+) -> EvaluatedStage:
+    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise."""
+
+    def make() -> Evaluation:
+        found = evaluation.evaluate(
+            spoken["test"], plan.metrics, model=choice.name, stage=stage, scores=scores, trust=trusted, seed=plan.seed
+        )
+        if THRESHOLD_SPLIT not in spoken:
+            return found
+        points = []
+        for risk in plan.risks:
+            point = evaluation.operating_point(spoken[THRESHOLD_SPLIT], risk)
+            seen = evaluation.observed(point, spoken["test"])
+            there = {f"test_{k}": v for k, v in seen.items()}
+            points.append({**point.to_dict(), "model": choice.name, "stage": stage, **there})
+        return replace(found, operating_points=tuple(points))
+
+    splits = [f"predict:{choice.name}:{split}" for split in spoken]
+    fitted = [f"trust:{choice.name}:{name}" for name in trusted]
+    if stage != "raw":
+        fitted.append(f"calibrate:{choice.name}:{stage}")
+    found = folder.stage(
+        f"evaluate:{choice.name}:{stage}",
+        uses={"metrics": plan.metrics, "seed": plan.seed, "risks": list(plan.risks)},
+        after=("difficulty:test", *splits, *fitted),
+        file=f"evaluations/{choice.name}-{stage}.json",
+        make=make,
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+    return EvaluatedStage(spoken["test"], found)
+
+
+def conclude(
+    folder: RunFolder, plan: Config, dataset: Dataset, judged: Mapping[str, EvaluatedStage], scores: Scores
+) -> Evaluation:
+    """All evaluations in one, with paired tests between models and stages, training curves and samples to look at."""
+
+    def make() -> Evaluation:
+        logs = [training.Trained.load(folder.path / "models" / choice.name) for choice in plan.losses]
+        curves = tuple(c for log, choice in zip(logs, plan.losses, strict=True) for c in log.curves(choice.name))
+        first = judged[f"{plan.losses[0].name}/raw"].predictions
+        return evaluation.join(
+            [*(one.evaluation for one in judged.values()), Evaluation((), curves)],
+            comparisons=evaluation.compare(
+                {name: one.predictions for name, one in judged.items()},
+                metrics=COMPARED_METRICS,
+                pairs=pairs_to_compare(list(judged)),
+                seed=plan.seed,
+            ),
+            samples=(
+                *evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
+                *evaluation.suspects(dataset.test, scores, dataset.class_names),
+            ),
+            about=describe_run(folder, plan, dataset),
+            warnings=[f"{name}: {note}" for name, fitted in load_calibrators(folder, plan) for note in fitted.notes],
+        )
+
+    return folder.stage(
+        "conclude",
+        uses={"title": plan.title, "gallery": plan.gallery, "seed": plan.seed},
+        after=("data", *(f"evaluate:{name.replace('/', ':', 1)}" for name in judged)),
+        file="evaluation.json",
+        make=make,
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+
+
+def pairs_to_compare(names: list[str]) -> list[tuple[str, str]]:
+    """What is worth a test: models at the same stage, and stages of the same model against raw."""
+    split = {name: name.rsplit("/", 1) for name in names}
+    return [
+        (a, b)
+        for a, b in combinations(names, 2)
+        if split[a][1] == split[b][1] or (split[a][0] == split[b][0] and split[a][1] == "raw")
+    ]
+
+
+def load_calibrators(folder: RunFolder, plan: Config) -> list[tuple[str, calibrators.Calibrator]]:
+    """The fitted calibrators by "model/stage"."""
+    return [
+        (f"{choice.name}/{wanted.name}", calibrators.load(calibrator_file(folder, choice, wanted)))
+        for choice in plan.losses
+        for wanted in plan.calibrators
+    ]
+
+
+def temperature_text(fitted: calibrators.Calibrator) -> str:
+    """The temperature of a calibrator, or from the lowest to the highest where it has several."""
+    several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
+    if not several or not any(fitted.weights.values()):
+        return f"T = {fitted.temperature:.2f}"
+    overall = 1 / fitted.temperature
+    # A group's logits are divided by a mean of the inverse temperatures: its own, and the overall one.
+    found = [
+        1 / (overall + fitted.weights[name] * (1 / own.temperature - overall)) for name, own in fitted.groups.items()
+    ]
+    return f"T = {min(found):.2f} to {max(found):.2f} by {fitted.by}"
+
+
+def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
+    """How it was made: what a report tells at its end."""
+    counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
+    return {
+        "title": plan.title or dataset.name,
+        "unit": {"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        "class_names": list(dataset.class_names),
+        "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
+        "difficulty": plan.difficulty.word,
+        "stages": {
+            name: temperature_text(fitted)
+            for name, fitted in load_calibrators(folder, plan)
+            if "temperature" in fitted.values
+        },
+        "data": {"name": dataset.name, **dataset.provenance},
+        "config": plan.as_dict(),
+        "seed": plan.seed,
+        "timings": {name: stage["seconds"] for name, stage in folder.stages.items()},
+        "commands": [f"confide run {folder.path / 'config.yaml'} --out {folder.path}"],
+        **environment(),
+    }
+
+
+def write_run_report(folder: RunFolder, verdict: Evaluation) -> Path:
+    """The report."""
+
+    def write(record: Evaluation, path: Path) -> None:
+        report.write_report(record, path)
+
+    folder.stage(
+        "report",
+        uses={},
+        after=("conclude",),
+        file="report.html",
+        make=lambda: verdict,
+        write=write,
+        read=lambda path: verdict,
+    )
+    return folder.path / "report.html"
+
+
+# The whole story on one page: the river from data to report.
+#
+# Every stage writes its record to the run folder. A second call skips what is done, a killed run goes on where it was,
+# and changing one option makes again only what depends on it.
 
 
 @dataclass(frozen=True)
@@ -49,21 +226,23 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         dataset = open_data(folder, plan)
         rows = {split: extract(folder, plan, dataset, split) for split in dataset.splits}
         scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
-        for kind in {training.bands_of(one) for one in settings.values()} - {""}:
-            scores[kind] = bands(kind, folder, plan, rows)
-        hardness = unlabelled(folder, plan, rows) if any(map(by_difficulty, plan.calibrators)) else None
-        judged: dict[str, Judged] = {}
+        for kind in {training.group_scores_kind(one) for one in settings.values()} - {""}:
+            scores[kind] = score_groups(kind, folder, plan, rows)
+        hardness = score_unlabelled(folder, plan, rows) if any(map(uses_difficulty, plan.calibrators)) else None
+        judged: dict[str, EvaluatedStage] = {}
         for choice in plan.losses:
             said = train(folder, choice, settings[choice.name], dataset, scores)
-            trusted = believe(folder, plan, choice, said, rows)
+            trusted = fit_trust(folder, plan, choice, said, rows)
             for stage, spoken in calibrate(folder, plan, choice, said, hardness).items():
                 believed = trusted if stage == "raw" else {}
-                judged[f"{choice.name}/{stage}"] = judge(folder, plan, choice, stage, spoken, scores["test"], believed)
+                judged[f"{choice.name}/{stage}"] = evaluate_stage(
+                    folder, plan, choice, stage, spoken, scores["test"], believed
+                )
         verdict = conclude(folder, plan, dataset, judged, scores["test"])
-        return Outcome(folder.path, verdict, draw(folder, verdict), tuple(folder.redone))
+        return Outcome(folder.path, verdict, write_run_report(folder, verdict), tuple(folder.redone))
 
 
-def settings_of(plan: Config, choice: Choice) -> training.Settings:
+def settings_of(plan: Config, choice: MethodChoice) -> training.Settings:
     """Training settings of one loss; unknown options are refused here, before any work."""
     chosen = {"loss": choice.word, "loss_options": dict(choice.options), "seed": plan.seed}
     return training.Settings.from_dict({**plan.training, **chosen})
@@ -73,8 +252,10 @@ def open_data(folder: RunFolder, plan: Config) -> Dataset:
     """The dataset with a part of val set apart for promises, and a note of where it came from."""
     dataset = data.load_dataset(plan.data, seed=plan.seed, **plan.data_options)
     if plan.promise:
-        parts = data.cut(dataset.val, dataset.num_classes, {PROMISE: plan.promise}, plan.seed)
-        dataset = replace(dataset, splits={**dataset.splits, "val": parts["train"], PROMISE: parts[PROMISE]})
+        parts = data.cut(dataset.val, dataset.num_classes, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
+        dataset = replace(
+            dataset, splits={**dataset.splits, "val": parts["train"], THRESHOLD_SPLIT: parts[THRESHOLD_SPLIT]}
+        )
     note = {
         "name": dataset.name,
         "class_names": list(dataset.class_names),
@@ -87,10 +268,10 @@ def open_data(folder: RunFolder, plan: Config) -> Dataset:
         uses={"data": plan.data, "options": dict(plan.data_options), "seed": plan.seed, "note": note},
         file="data.json",
         make=lambda: note,
-        write=lambda record, path: files.write_json(path, record),
-        read=files.read_json,
+        write=lambda record, path: formats.write_json(path, record),
+        read=formats.read_json,
     )
-    files.write_text(folder.path / "config.yaml", yaml.safe_dump(files.plain(plan.as_dict()), sort_keys=False))
+    formats.write_text(folder.path / "config.yaml", yaml.safe_dump(formats.plain(plan.as_dict()), sort_keys=False))
     return dataset
 
 
@@ -129,25 +310,25 @@ def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: 
     )
 
 
-def bands(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
+def score_groups(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
     """The scores that bands are made of."""
     return folder.stage(
         f"difficulty:{kind}",
         uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
         after=("features:train", "features:val"),
         file=f"scores/{kind}.parquet",
-        make=lambda: training.band_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options),
+        make=lambda: training.group_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options),
         write=Scores.save,
         read=Scores.load,
     )
 
 
-def by_difficulty(wanted: Choice) -> bool:
+def uses_difficulty(wanted: MethodChoice) -> bool:
     """Whether a calibrator goes by the difficulty of a sample."""
     return wanted.options.get("by") == DIFFICULTY
 
 
-def unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
+def score_unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
     """Difficulty to the likeliest class of every sample that is predicted: what calibrators may go by."""
     splits = [split for split in rows if split != "train"]
 
@@ -167,11 +348,11 @@ def unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) ->
 
 
 def train(
-    folder: RunFolder, choice: Choice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
+    folder: RunFolder, choice: MethodChoice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
     """What a model trained with one loss says on every split but its own."""
     home = folder.path / "models" / choice.name
-    used = training.bands_of(settings) or "train"
+    used = training.group_scores_kind(settings) or "train"
     history = training.SampleHistory(home / "history", dataset.split(settings.record).labels, settings.record)
     folder.stage(
         f"train:{choice.name}",
@@ -200,13 +381,13 @@ def train(
     return {split: predict(split) for split in dataset.splits if split != "train"}
 
 
-def believe(
-    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions], rows: Mapping[str, Features]
+def fit_trust(
+    folder: RunFolder, plan: Config, choice: MethodChoice, said: Mapping[str, Predictions], rows: Mapping[str, Features]
 ) -> dict[str, Tensor]:
     """Trust in every test prediction, by each trust predictor fitted on val; kept for the explorer."""
     asked = said["test"]
 
-    def fitted(wanted: Choice) -> trust.Trust:
+    def fitted(wanted: MethodChoice) -> trust.Trust:
         return folder.stage(
             f"trust:{choice.name}:{wanted.name}",
             uses={"trust": wanted.word, **wanted.options},
@@ -217,30 +398,30 @@ def believe(
             read=trust.load,
         )
 
-    def valued(wanted: Choice, predictor: trust.Trust) -> Tensor:
+    def valued(wanted: MethodChoice, predictor: trust.Trust) -> Tensor:
         return folder.stage(
             f"trusted:{choice.name}:{wanted.name}",
             uses={},
             after=(f"trust:{choice.name}:{wanted.name}", f"predict:{choice.name}:test", "features:test"),
             file=f"trust/{choice.name}-{wanted.name}-test.parquet",
             make=lambda: predictor(asked, rows["test"]),
-            write=lambda values, path: files.write_table(path, {"id": asked.ids, "trust": values.cpu().numpy()}),
-            read=lambda path: torch.tensor(files.read_table(path)[0]["trust"]),
+            write=lambda values, path: formats.write_table(path, {"id": asked.ids, "trust": values.cpu().numpy()}),
+            read=lambda path: torch.tensor(formats.read_table(path)[0]["trust"]),
         )
 
     return {wanted.name: valued(wanted, fitted(wanted)) for wanted in plan.trust}
 
 
 def calibrate(
-    folder: RunFolder, plan: Config, choice: Choice, said: Mapping[str, Predictions], hardness: Scores | None
+    folder: RunFolder, plan: Config, choice: MethodChoice, said: Mapping[str, Predictions], hardness: Scores | None
 ) -> dict[str, dict[str, Predictions]]:
     """Predictions by stage: raw, and after each calibrator fitted on val; `hardness` is what these may go by."""
     known = dict(said)
     if hardness is not None:
         known = {split: one.with_column(DIFFICULTY, hardness.of(one.ids)) for split, one in said.items()}
 
-    def fitted(wanted: Choice) -> calibrators.Calibrator:
-        read = ("difficulty:unlabelled",) if by_difficulty(wanted) else ()
+    def fitted(wanted: MethodChoice) -> calibrators.Calibrator:
+        read = ("difficulty:unlabelled",) if uses_difficulty(wanted) else ()
         return folder.stage(
             f"calibrate:{choice.name}:{wanted.name}",
             uses={"calibrator": wanted.word, **wanted.options},

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-from confide.core import files
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.files import formats
 
-FORMAT = "run/1"
+RUN_FORMAT = "run/1"
 PACKAGES = ("confide", "torch", "numpy", "scipy", "pyarrow", "safetensors", "pillow")
 
 R = TypeVar("R")
@@ -34,7 +34,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], seed: int) -> None:
         self.path = Path(path)
-        self.config = files.plain(dict(config))
+        self.config = formats.plain(dict(config))
         self.seed = seed
         self.stages: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, str] = {}
@@ -91,9 +91,9 @@ class RunFolder:
         written = [target, *also()]
         self.stages[name] = {
             "key": key,
-            "uses": files.plain(dict(uses)),
+            "uses": formats.plain(dict(uses)),
             "after": list(after),
-            "files": {p.relative_to(self.path).as_posix(): files.checksum(p) for p in written},
+            "files": {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
             "seconds": round(time.monotonic() - started, 3),
         }
         self.redone.append(name)
@@ -105,8 +105,8 @@ class RunFolder:
         """The key of a stage with these options; remembered for the stages that follow."""
         content = {
             "stage": name,
-            "format": FORMAT,
-            "uses": files.plain(dict(uses)),
+            "format": RUN_FORMAT,
+            "uses": formats.plain(dict(uses)),
             "after": [self.keys[s] for s in after],
         }
         self.keys[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
@@ -117,17 +117,17 @@ class RunFolder:
         if noted is None or noted["key"] != key:
             return False
         paths = {self.path / relative: digest for relative, digest in noted["files"].items()}
-        return all(p.is_file() and files.checksum(p) == digest for p, digest in paths.items())
+        return all(p.is_file() and formats.checksum(p) == digest for p, digest in paths.items())
 
     def _write_manifest(self) -> None:
-        files.write_json(
+        formats.write_json(
             self.path / "manifest.json",
             {
-                "format": FORMAT,
+                "format": RUN_FORMAT,
                 "config": self.config,
                 "seed": self.seed,
                 "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                **surroundings(),
+                **environment(),
                 "stages": self.stages,
             },
         )
@@ -135,11 +135,11 @@ class RunFolder:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """A manifest of this format, or one clear line."""
-    manifest = files.read_json(path)
+    manifest = formats.read_json(path)
     found = manifest.get("format") if isinstance(manifest, dict) else None
-    if found != FORMAT:
+    if found != RUN_FORMAT:
         raise InputError(
-            f"{path.parent} must be a run folder of format '{FORMAT}', got {found!r}; "
+            f"{path.parent} must be a run folder of format '{RUN_FORMAT}', got {found!r}; "
             "choose another folder, or use the version of confide that made it"
         )
     return dict(manifest)
@@ -166,7 +166,7 @@ def lock_file(path: Path, folder: Path) -> IO[str]:
     return handle
 
 
-def surroundings() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """What is needed to run it again: versions, hardware, commit of the checkout if there is one."""
     versions = {}
     for package in PACKAGES:
@@ -177,11 +177,11 @@ def surroundings() -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version(), **versions},
         "hardware": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-        "commit": commit_of(Path(__file__).parent.parent),
+        "commit": checkout_commit(Path(__file__).parent.parent),
     }
 
 
-def commit_of(checkout: Path) -> str | None:
+def checkout_commit(checkout: Path) -> str | None:
     """The commit of this package's own checkout; None from an installed wheel."""
     if not (checkout / ".git").exists():
         return None

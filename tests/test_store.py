@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from confide.core import files
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.files import formats
 from confide.store import RunFolder
 
 
@@ -18,8 +18,8 @@ def go(path, *, a=1, b=1, calls=None):
             after=after,
             file=f"{name}.json",
             make=lambda: calls.append(name) or {"made": name, "option": option},
-            write=lambda record, target: files.write_json(target, record),
-            read=files.read_json,
+            write=lambda record, target: formats.write_json(target, record),
+            read=formats.read_json,
         )
 
     with RunFolder(path, {"a": a, "b": b}, seed=3) as folder:
@@ -53,7 +53,7 @@ def test_the_manifest_says_what_is_needed_to_run_it_again(tmp_path):
     assert manifest["seed"] == 3
     assert manifest["config"] == {"a": 1, "b": 1}
     assert "torch" in manifest["versions"]
-    assert manifest["stages"]["second"]["files"]["second.json"] == files.checksum(tmp_path / "second.json")
+    assert manifest["stages"]["second"]["files"]["second.json"] == formats.checksum(tmp_path / "second.json")
 
 
 def test_two_processes_do_not_write_one_folder(tmp_path):
@@ -72,7 +72,7 @@ def test_a_folder_of_another_version_is_left_alone(tmp_path):
 def test_a_stage_that_fails_leaves_earlier_results(tmp_path):
     go(tmp_path)
     with RunFolder(tmp_path, {}, 3) as folder, pytest.raises(OSError, match="No space left"):
-        folder.stage("first", uses={"option": 9}, file="first.json", make=dict, write=full_disk, read=files.read_json)
+        folder.stage("first", uses={"option": 9}, file="first.json", make=dict, write=full_disk, read=formats.read_json)
     assert go(tmp_path) == []
 
 

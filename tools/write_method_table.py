@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from confide.cli.list import FAMILIES, registry_of
-from confide.core.files import write_text
-from confide.core.registry import Method
+from confide.files.formats import write_text
+from confide.registry import Method
 
 START, END = "<!-- methods: made by tools/write_method_table.py -->", "<!-- /methods -->"
 

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, numbers, rows_of
 from confide import calibrators
-from confide.core import files
-from confide.core.predictions import Predictions
-from confide.core.records import Scores
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Scores
 
 BANDS = 5
 
@@ -39,13 +39,13 @@ def main() -> None:
         found[name], losses[name] = compared(args.out / f"{name}.npz", hard)
         before, after = (found[name][stage]["nll"] for stage in ("temperature", "by_band"))
         print(f"{name:24s} NLL {before:.4f} -> {after:.4f} ± {found[name]['error']:.4f}")
-    files.write_json(args.out / "by_band.json", found)
-    files.write_table(args.out / "by_band.npz", losses)
+    formats.write_json(args.out / "by_band.json", found)
+    formats.write_table(args.out / "by_band.npz", losses)
 
 
 def compared(path: Path, hard: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """Numbers on judge, mirrored, after one temperature and after one a band; the NLL of every image after the last."""
-    columns, _ = files.read_table(path)
+    columns, _ = formats.read_table(path)
     val, judge = (
         Predictions(columns[f"{split}_mirror"], columns[f"{split}_label"], split=split).with_column(
             "difficulty", values

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.findings.cells import markdown
+from benchmarks.lib.items import Study
+from benchmarks.lib.results import Results
 from benchmarks.papers import confused
-from confide.bench.item import Study
-from confide.bench.results import Results
-from confide.core.door import InputError
+from confide.checks import InputError
 
 SCORES = {"rmd_labelled": "difficulty", "rmd_free": "bands"}
 """RMD to the label's class and to the likeliest one, by the file of their scores."""

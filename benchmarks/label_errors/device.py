@@ -28,7 +28,7 @@ from extract import training_images
 def extracted(images: np.ndarray, labels: np.ndarray, device: str, batch_size: int) -> np.ndarray:
     """EfficientNet-Lite0 rows, float32."""
     from confide import features
-    from confide.core.records import Split
+    from confide.records import Split
 
     began = time.perf_counter()
     split = Split(images, labels, np.arange(len(labels)))
@@ -45,7 +45,7 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
         probs: a model's out-of-fold probabilities, averaged in.
     """
     from confide import difficulty
-    from confide.core.predictions import Predictions
+    from confide.predictions import Predictions
 
     values = torch.from_numpy(rows).to(device)
     said = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)

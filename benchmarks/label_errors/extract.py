@@ -43,7 +43,7 @@ def main() -> None:
     if args.packages:
         sys.path.insert(0, str(args.packages))
     from confide import features
-    from confide.core.records import Split
+    from confide.records import Split
 
     images, labels = training_images(args.cifar)
     began = time.perf_counter()

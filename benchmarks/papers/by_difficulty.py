@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.lib.cells import numbers
+from benchmarks.lib.claims import Limit, Look
+from benchmarks.lib.grid import METHODS
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.quantities import cells_of
+from benchmarks.lib.results import scaled
+from benchmarks.lib.values import Value
 from confide import calibrators
-from confide.bench.claims import Limit, Look
-from confide.bench.figures import cells_of
-from confide.bench.item import Item, Study
-from confide.bench.measuring import numbers
-from confide.bench.methods import METHODS
-from confide.bench.results import scaled
-from confide.bench.values import Value
 
 NAMES = tuple(one.name for one in METHODS)
 CLAIMED = tuple(name for name in NAMES if name not in ("selective_au", "kde_xe"))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.lib.items import Study
 from benchmarks.papers.settings import CONFUSION
 from confide import difficulty
-from confide.bench.item import Study
 
 LITE = ("resnet18", "small_cnn", "preresnet56")
 SMOKE = ("small_cnn", "mlp")

@@ -1,11 +1,11 @@
 """The main table: every method, every metric, before and after calibration."""
 
-from confide.bench.claims import Better, Count, Limit
-from confide.bench.figures import clean, passed, shifted, together
-from confide.bench.item import Item
-from confide.bench.methods import METHODS
-from confide.bench.results import CALIBRATED
-from confide.bench.values import LEVEL
+from benchmarks.lib.claims import Better, Count, Limit
+from benchmarks.lib.grid import METHODS
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import clean, passed, shifted, together
+from benchmarks.lib.results import CALIBRATED
+from benchmarks.lib.values import LEVEL
 
 NAMES = tuple(one.name for one in METHODS)
 METRICS = ("accuracy", "ece_mass", "ece", "classwise_ece", "nll", "brier", "aurc", "auroc", "calibration_p")

@@ -1,8 +1,8 @@
 """Figure 10 of Cui et al. (2023): the weights s(x, y) at different T."""
 
-from confide.bench.claims import Limit
-from confide.bench.figures import together, weight_shares
-from confide.bench.item import Item
+from benchmarks.lib.claims import Limit
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import together, weight_shares
 
 ITEM = Item(
     name="p1-figure10",

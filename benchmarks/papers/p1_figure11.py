@@ -1,9 +1,9 @@
 """Figure 11 of Cui et al. (2023): entropy and confidence of misclassified samples."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import misclassified
 from benchmarks.papers.settings import CIFAR10_RESNET34, CIFAR100_RESNET34, IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import wrong_ones
-from confide.bench.item import Item
 
 OTHERS = ("cross_entropy", "label_smoothing", "focal", "logit_norm", "entropy_regularization", "poly1")
 METHODS = (*OTHERS, "difficulty_entropy")
@@ -16,7 +16,7 @@ ITEM = Item(
     here="ResNet-18, CIFAR-10 and Tiny-ImageNet-32; entropy in nats.",
     methods=METHODS,
     smoke=("cross_entropy", "difficulty_entropy"),
-    values=wrong_ones(METHODS),
+    values=misclassified(METHODS),
     claims=(
         Better("errors have the highest entropy", "difficulty_entropy", OTHERS, "entropy of errors", higher=True),
         Better("errors have the lowest confidence", "difficulty_entropy", OTHERS, "confidence of errors"),

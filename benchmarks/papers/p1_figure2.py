@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from benchmarks.lib.claims import Limit, Trend
+from benchmarks.lib.items import Item, Study, reported
+from benchmarks.lib.quantities import by_difficulty, cells_of, sample_facts, together
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Limit, Trend
-from confide.bench.figures import by_difficulty, cells_of, sample_facts, together
-from confide.bench.item import Item, Study, reported
-from confide.bench.values import Value
 
 
 def hardest(study: Study) -> list[Value]:

@@ -1,9 +1,9 @@
 """Figure 3 of Cui et al. (2023): ECE under corruption."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import shifted
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import shifted
-from confide.bench.item import Item
 
 METHODS = (
     "cross_entropy",

@@ -1,9 +1,9 @@
 """Figure 4 of Cui et al. (2023): accuracy against rejection rate."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import rejection
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import rejection
-from confide.bench.item import Item
 
 METHODS = ("cross_entropy", "entropy_regularization", "difficulty_entropy")
 

@@ -1,9 +1,9 @@
 """Table 10 of Cui et al. (2023): difficulty from networks trained on the task itself."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 METHODS = (
     "cross_entropy",
@@ -18,8 +18,9 @@ ITEM = Item(
     title="difficulty from networks of the task",
     source="Cui et al. (2023), Table 10",
     setting="ResNet-34 on ImageNet; RMD and loss of ResNet-34, -50 and -101 trained on ImageNet.",
-    here="ResNet-18 on CIFAR-10; RMD and loss of a ResNet-18 trained on it with cross-entropy (`confide bench "
-    "prepare --task`, `confide bench grid --parts task`), beside RMD on EfficientNet-Lite0 and the constant weight.",
+    here="ResNet-18 on CIFAR-10; RMD and loss of a ResNet-18 trained on it with cross-entropy (`python -m benchmarks "
+    "prepare --task`, `python -m benchmarks grid --parts task`), beside RMD on EfficientNet-Lite0 and the constant "
+    "weight.",
     datasets=("cifar10",),
     methods=METHODS,
     values=clean(METHODS, ("accuracy", "ece_mass")),

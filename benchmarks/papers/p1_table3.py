@@ -1,9 +1,9 @@
 """Table 3 of Cui et al. (2023): how well errors are detected."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import CIFAR100_RESNET34, IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 OTHERS = ("cross_entropy", "label_smoothing", "focal", "logit_norm", "entropy_regularization", "crl")
 METHODS = (*OTHERS, "difficulty_entropy")

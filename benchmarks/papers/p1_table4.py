@@ -1,9 +1,9 @@
 """Table 4 of Cui et al. (2023): near out-of-distribution detection."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import ood_detection
 from benchmarks.papers.settings import CIFAR100_RESNET34, IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import foreign
-from confide.bench.item import Item, reported
 
 OTHERS = ("cross_entropy", "label_smoothing", "focal", "logit_norm", "entropy_regularization", "crl")
 METHODS = (*OTHERS, "difficulty_entropy")
@@ -19,7 +19,7 @@ ITEM = Item(
     "difficulty_entropy also saw 50 freight cars among 8,250 foreign images.",
     methods=METHODS,
     smoke=("cross_entropy", "difficulty_entropy"),
-    values=foreign(METHODS, ("max_logit", "entropy")),
+    values=ood_detection(METHODS, ("max_logit", "entropy")),
     reported=(
         *reported(
             "CIFAR-100 / CIFAR-10",

@@ -1,10 +1,10 @@
 """Table 5 of Cui et al. (2023): how much the strength alpha matters."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, Study, reported
+from benchmarks.lib.quantities import clean
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, Study, reported
-from confide.bench.values import Value
 
 CONSTANT = ("entropy_regularization", "entropy_017", "entropy_029")
 WEIGHTED = ("difficulty_entropy", "difficulty_rank_06", "difficulty_rank_10")

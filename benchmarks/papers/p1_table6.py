@@ -1,9 +1,9 @@
 """Table 6 of Cui et al. (2023): which pre-trained network scores the difficulty."""
 
+from benchmarks.lib.claims import Better, Untestable
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better, Untestable
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 METHODS = ("cross_entropy", "difficulty_entropy")
 
@@ -13,7 +13,7 @@ ITEM = Item(
     source="Cui et al. (2023), Table 6",
     setting="ResNet-34 on ImageNet; RMD on ViT-B, MAE, DINOv2, CLIP-R50 and CLIP-ViT-B features.",
     here="ResNet-18 on CIFAR-10 and Tiny-ImageNet-32; RMD on EfficientNet-Lite0 features (ImageNet, with labels). "
-    "`confide bench prepare --extractor clip` scores with another network where its weights are at hand.",
+    "`python -m benchmarks prepare --extractor clip` scores with another network where its weights are at hand.",
     methods=METHODS,
     values=clean(METHODS, ("accuracy", "ece_mass")),
     reported=reported(

@@ -1,9 +1,9 @@
 """Table 7 of Cui et al. (2023): RMD against the correctness ranking loss."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import CIFAR10_RESNET34, CIFAR100_RESNET34, IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 METHODS = ("cross_entropy", "crl", "difficulty_entropy")
 

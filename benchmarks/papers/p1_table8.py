@@ -1,9 +1,9 @@
 """Table 8 of Cui et al. (2023): k-means, Mahalanobis and relative Mahalanobis distance as difficulty."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 METHODS = ("cross_entropy", "difficulty_kmeans", "difficulty_md", "difficulty_entropy")
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, Study, reported
+from benchmarks.lib.results import measured
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import IMAGENET_RESNET34
-from confide.bench.claims import Better
-from confide.bench.item import Item, Study, reported
-from confide.bench.results import measured
-from confide.bench.values import Value
 
 METHODS = ("cross_entropy", "entropy_regularization", "difficulty_entropy")
 MODELS = ("resnet18", "resnet34")

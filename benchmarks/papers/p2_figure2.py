@@ -1,9 +1,9 @@
 """Figure 2 of Zhou et al.: reliability diagrams."""
 
+from benchmarks.lib.claims import Better, Limit
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import reliability
 from benchmarks.papers.settings import ZHOU_CIFAR10
-from confide.bench.claims import Better, Limit
-from confide.bench.figures import reliability
-from confide.bench.item import Item
 
 OTHERS = ("cross_entropy", "flsd53", "inverse_focal", "dual_focal_released", "kde_xe", "aurc")
 METHODS = (*OTHERS, "selective_au_released", "selective_au")

@@ -1,9 +1,9 @@
 """Figure 3 of Zhou et al.: which confidence score selective AU ranks by."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import ZHOU_ALL
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item
 
 METHODS = ("cross_entropy", "selective_au", "selective_au_margin", "selective_au_entropy")
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from confide.bench.claims import Trend
-from confide.bench.figures import cells_of, sample_facts
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
+from benchmarks.lib.claims import Trend
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.quantities import cells_of, sample_facts
+from benchmarks.lib.values import Value
 
 BINS = 64
 SMOOTHNESS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.2)

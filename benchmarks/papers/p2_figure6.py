@@ -1,12 +1,12 @@
 """Figure 6 of Zhou et al.: coverage and smoothness of selective AU, on validation data."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.grid import SWEEP
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.quantities import cells_of
+from benchmarks.lib.results import scaled
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import ZHOU_CIFAR10
-from confide.bench.claims import Better
-from confide.bench.figures import cells_of
-from confide.bench.item import Item, Study
-from confide.bench.methods import SWEEP
-from confide.bench.results import scaled
-from confide.bench.values import Value
 
 METHODS = ("cross_entropy", "selective_au", *(one.name for one in SWEEP))
 

@@ -1,9 +1,9 @@
 """Table 1 of Zhou et al.: class-wise ECE before and after temperature scaling."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import ZHOU_ALL
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 OTHERS = ("cross_entropy", "flsd53", "inverse_focal", "dual_focal_released", "kde_xe", "aurc")
 METHODS = (*OTHERS, "dual_focal", "selective_au_released", "selective_au")

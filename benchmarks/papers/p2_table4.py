@@ -1,9 +1,9 @@
 """Table 4 of Zhou et al.: post-hoc calibration on top of the losses."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import after, clean, together
 from benchmarks.papers.settings import ZHOU_ALL
-from confide.bench.claims import Better
-from confide.bench.figures import after, clean, together
-from confide.bench.item import Item, reported
 
 METHODS = (
     "cross_entropy",

@@ -1,10 +1,10 @@
 """Figure 3 of Luo et al. (2021): histograms of the oracles' confidences."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.values import Value
 from benchmarks.papers import trusted
 from benchmarks.papers.settings import LUO
-from confide.bench.claims import Better
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 PREDICTORS = (*trusted.LOSSES, *trusted.BROADCAST)
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from benchmarks.lib.claims import Better, Trend
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.values import Value
 from benchmarks.papers import trusted
 from benchmarks.papers.settings import LUO
-from confide.bench.claims import Better, Trend
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 
 def values(study: Study) -> list[Value]:

@@ -1,9 +1,9 @@
 """Table 1 of Luo et al. (2021): oracles trained with four losses."""
 
+from benchmarks.lib.claims import Better, Limit, Untestable
+from benchmarks.lib.items import Item, reported
 from benchmarks.papers import trusted
 from benchmarks.papers.settings import LUO
-from confide.bench.claims import Better, Limit, Untestable
-from confide.bench.item import Item, reported
 
 PREDICTORS = (*trusted.LOSSES, *trusted.BROADCAST)
 ORDER = "accuracy; fpr95; aupr_error; aupr_success; auroc; tpr; tnr"

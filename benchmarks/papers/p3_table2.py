@@ -1,9 +1,9 @@
 """Table 2 of Luo et al. (2021): small data sets."""
 
+from benchmarks.lib.claims import Better, Untestable
+from benchmarks.lib.items import Item, reported
 from benchmarks.papers import trusted
 from benchmarks.papers.settings import LUO_SMALL
-from confide.bench.claims import Better, Untestable
-from confide.bench.item import Item, reported
 
 ORDER = "accuracy; fpr95; aupr_error; aupr_success; auroc; tpr; tnr"
 

@@ -1,9 +1,9 @@
 """Table 3 of Luo et al. (2021): oracles on images of other domains."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
 from benchmarks.papers import trusted
 from benchmarks.papers.settings import LUO
-from confide.bench.claims import Better
-from confide.bench.item import Item, reported
 
 PREDICTORS = ("mcp", *trusted.LOSSES, *trusted.BROADCAST)
 ORDER = "accuracy; fpr95; aupr_error; aupr_success; auroc; tpr; tnr"

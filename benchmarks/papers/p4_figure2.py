@@ -1,10 +1,10 @@
 """Figure 2 of Albiero et al.: distribution of confusion scores, and error along them."""
 
+from benchmarks.lib.claims import Limit, Trend
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.values import Value
 from benchmarks.papers import confused
 from benchmarks.papers.settings import CONFUSION
-from confide.bench.claims import Limit, Trend
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 
 def values(study: Study) -> list[Value]:

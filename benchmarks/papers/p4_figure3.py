@@ -2,11 +2,11 @@
 
 from scipy import stats
 
+from benchmarks.lib.claims import Limit
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.values import Value
 from benchmarks.papers import confused
 from benchmarks.papers.settings import CONFUSION
-from confide.bench.claims import Limit
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 
 def values(study: Study) -> list[Value]:

@@ -1,10 +1,10 @@
 """Figure 5 of Albiero et al.: how many epochs and seeds a confusion score needs."""
 
+from benchmarks.lib.claims import Limit, Trend
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.values import Value
 from benchmarks.papers import confused
 from benchmarks.papers.settings import CONFUSION
-from confide.bench.claims import Limit, Trend
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 

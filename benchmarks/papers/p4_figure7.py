@@ -1,10 +1,10 @@
 """Figure 7 of Albiero et al.: group DRO on groups of difficulty."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, Study, reported
+from benchmarks.lib.quantities import by_difficulty, clean, together
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import CONFUSION
-from confide.bench.claims import Better
-from confide.bench.figures import by_difficulty, clean, together
-from confide.bench.item import Item, Study, reported
-from confide.bench.values import Value
 
 METHODS = ("cross_entropy", "group_dro")
 CURVES = by_difficulty(METHODS)

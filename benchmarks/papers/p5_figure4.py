@@ -1,10 +1,10 @@
 """Figure 4 of Ghosh et al. (2022): error and ECE through the training."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, Study
+from benchmarks.lib.quantities import logged, together
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import GHOSH_ALL
-from confide.bench.claims import Better
-from confide.bench.figures import logged, together
-from confide.bench.item import Item, Study
-from confide.bench.values import Value
 
 METHODS = ("cross_entropy", "flsd53", "adafocal")
 CURVES = logged(METHODS, {"val_accuracy": "error on val", "val_ece": "ece on val"})

@@ -1,9 +1,9 @@
 """Figure 5 of Ghosh et al. (2022): how AdaFocal's gammas move."""
 
+from benchmarks.lib.claims import Limit
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import logged
 from benchmarks.papers.settings import GHOSH_ALL
-from confide.bench.claims import Limit
-from confide.bench.figures import logged
-from confide.bench.item import Item
 
 BINS = (0, 3, 7, 11, 14)
 

@@ -1,9 +1,9 @@
 """Figure 6 of Ghosh et al. (2022): out-of-distribution detection by entropy."""
 
+from benchmarks.lib.claims import Better, Untestable
+from benchmarks.lib.items import Item
+from benchmarks.lib.quantities import ood_detection
 from benchmarks.papers.settings import GHOSH_ALL
-from confide.bench.claims import Better, Untestable
-from confide.bench.figures import foreign
-from confide.bench.item import Item
 
 METHODS = ("cross_entropy", "focal", "flsd53", "adafocal")
 
@@ -17,7 +17,7 @@ ITEM = Item(
     methods=METHODS,
     datasets=("cifar10", "tiny32"),
     smoke=("cross_entropy", "adafocal"),
-    values=foreign(METHODS, ("entropy",)),
+    values=ood_detection(METHODS, ("entropy",)),
     claims=(
         Better(
             "AdaFocal's entropy tells better than focal and FLSD-53",

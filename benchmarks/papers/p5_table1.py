@@ -1,10 +1,10 @@
 """Table 1 of Ghosh et al. (2022): equal-mass ECE before and after temperature scaling."""
 
+from benchmarks.lib.claims import Better, Limit
+from benchmarks.lib.items import Item, Study, reported
+from benchmarks.lib.quantities import cells_of, clean, together
+from benchmarks.lib.values import Value
 from benchmarks.papers.settings import GHOSH_ALL
-from confide.bench.claims import Better, Limit
-from confide.bench.figures import cells_of, clean, together
-from confide.bench.item import Item, Study, reported
-from confide.bench.values import Value
 
 OTHERS = ("cross_entropy", "brier", "mmce_weighted_released", "label_smoothing", "flsd53")
 METHODS = (*OTHERS, "adafocal")

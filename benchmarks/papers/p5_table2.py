@@ -1,9 +1,9 @@
 """Table 2 of Ghosh et al. (2022): test error."""
 
+from benchmarks.lib.claims import Better
+from benchmarks.lib.items import Item, reported
+from benchmarks.lib.quantities import clean
 from benchmarks.papers.settings import GHOSH_ALL
-from confide.bench.claims import Better
-from confide.bench.figures import clean
-from confide.bench.item import Item, reported
 
 OTHERS = ("cross_entropy", "brier", "mmce_weighted_released", "label_smoothing", "flsd53")
 METHODS = (*OTHERS, "adafocal")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from confide.bench.methods import MANY_CLASSES
-from confide.bench.plan import Setting
+from benchmarks.lib.grid import MANY_CLASSES, Setting
 
 RAW = {"weight_options": {"normalize": "minmax", "temperature": 0.7}}
 

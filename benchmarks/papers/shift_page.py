@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from confide.bench.results import Result, Results, scaled
-from confide.bench.under_shift import SHIFTED, STAGES, shift_evaluation
-from confide.bench.values import Value, summaries
-from confide.core import files
-from confide.core.results import Evaluation
+from benchmarks.lib.results import Result, Results, scaled
+from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
+from benchmarks.lib.values import Value, summaries
+from confide.files import formats
 from confide.report import write_report
-from confide.report.palette import PALETTE, style_of
 from confide.report.sections.shift import shift_section
-from confide.report.view import View
+from confide.report.static import PALETTE, style_of
+from confide.report.view import EvaluationView
 from confide.report.words import plain_text
+from confide.results import Evaluation
 
 DATASET = "cifar10"
 MODEL = "resnet18"
@@ -53,7 +53,9 @@ def main() -> None:
     args = parser.parse_args()
     written = write_page(Path(args.cells), Path(args.out))
     if not written:
-        raise SystemExit(f"{args.cells} holds no cell of CIFAR-10 under shift; run `confide bench grid`, or unpack one")
+        raise SystemExit(
+            f"{args.cells} holds no cell of CIFAR-10 under shift; run `python -m benchmarks grid`, or unpack one"
+        )
     for path in written:
         print(f"wrote {path}, {path.stat().st_size / 1000:.0f} kB")
 
@@ -79,14 +81,14 @@ def write_page(cells: Path, out: Path) -> list[Path]:
         training=training_of(every),
         hardware=sorted({str(one["hardware"]) for one in every}),
         commit=", ".join(sorted({str(one["commit"]) for one in every})),
-        commands=["confide bench grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()],
+        commands=["python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()],
         sections=["models", "shift", "training", "made"],
     )
     folder = out / f"shift_{DATASET}"
     paths = [write_report(evaluation, folder / "report.html")]
     drawn = drawings(evaluation, folder)
     page = out / f"shift_{DATASET}.md"
-    files.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
+    formats.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
     return [page, *paths, *(path for path, _ in drawn)]
 
 
@@ -105,10 +107,10 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     for old in folder.glob("*.svg"):
         old.unlink()
     found = []
-    for figure in shift_section(View(evaluation)).figures:
+    for figure in shift_section(EvaluationView(evaluation)).figures:
         name = "".join(c if c.isalnum() else "-" for c in figure.name.lower())
         path = folder / f"{name}.svg"
-        files.write_text(path, standing_alone(str(figure.wide or figure.svg)))
+        formats.write_text(path, standing_alone(str(figure.wide or figure.svg)))
         found.append((path, f"{plain_text(figure.title)}. {plain_text(figure.subtitle)}."))
     return found
 
@@ -171,7 +173,7 @@ def markdown(
     for path, caption in drawn:
         lines += [f"![{caption}](shift_{DATASET}/{path.name})", "", caption, ""]
     lines += ["## The grid", "", "Mean over the seeds, as trained, at severities 1 / 2 / 3 / 4 / 5.", ""]
-    for metric in SHIFTED:
+    for metric in REPORTED_METRICS:
         lines += ["<details><summary>" + TITLES[metric] + "</summary>", "", *grid(found, metric), "", "</details>", ""]
     hardware = ", ".join(sorted({str(one["hardware"]) for one in every}))
     commits = ", ".join(sorted({str(one["commit"]) for one in every}))
@@ -205,7 +207,7 @@ def means(found: Cells) -> list[str]:
     values, columns = [], {}
     for name, seeds in found.items():
         for seed, result in seeds.items():
-            for metric in SHIFTED:
+            for metric in REPORTED_METRICS:
                 for stage in STAGES if metric in ("ece", "nll") else STAGES[:1]:
                     told = TITLES[metric] + (" after T" if stage != "raw" else "")
                     cells = [cell[stage][metric] for cell in result["shift"].values()]

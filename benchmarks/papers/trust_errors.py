@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 import confide
-from confide.core.records import Split
+from confide.records import Split
 from confide.training import Settings, cross_fit, fit, penultimate, predict
-from confide.trust.errors import augmented
+from confide.trust.cross_fitting import augmented
 
 WORDS = ("steep_slope", "binary_cross_entropy")
 SHIFT = 2

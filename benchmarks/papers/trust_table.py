@@ -25,15 +25,14 @@ import numpy as np
 import torch
 
 import confide
-from confide.bench.cell import where
-from confide.core import files
-from confide.core.records import Features, Split, rows_of
-from confide.evaluation.trust import TrustValues, compare_trust, rate_at_same
+from benchmarks.lib.cells import provenance
+from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
 from confide.features import extract
+from confide.files import formats
+from confide.records import Features, Split, rows_of
 from confide.training import Settings, fit, penultimate, predict
-from confide.training.cross_fit import cross_fit
-from confide.training.oracle import fit_oracle
-from confide.trust.errors import augmented
+from confide.training.oracle import cross_fit, fit_oracle
+from confide.trust.cross_fitting import augmented
 
 LOSSES = ("steep_slope", "tcp", "binary_cross_entropy", "binary_focal")
 METRICS = ("auroc", "aurc", "eaurc", "aupr_success", "aupr_error", "fpr95", "tpr", "tnr", "separability_kl")
@@ -50,13 +49,13 @@ def main() -> None:
         pretrained_features(args, confide.load_dataset(args.data, val_fraction=0.1), out)
         return
     if not args.tabulate:
-        files.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
+        formats.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
         for seed in args.seeds:
             collect(args, seed, out)
     if not args.collect:
         rows = [row for seed in args.seeds for row in tabulate(seed, out)]
-        files.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
-        files.write_text(out / "trust_table.md", markdown(args, files.read_json(out / "machine.json"), rows))
+        formats.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
+        formats.write_text(out / "trust_table.md", markdown(args, formats.read_json(out / "machine.json"), rows))
         print((out / "trust_table.md").read_text())
 
 
@@ -91,7 +90,7 @@ def machine() -> dict[str, str]:
         "device": name,
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
-        "commit": str(where()["commit"]),
+        "commit": str(provenance()["commit"]),
     }
 
 
@@ -126,14 +125,16 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
         f"{name}|threshold": np.array(one.threshold) for name, one in scores.items() if one.threshold is not None
     }
     orders = {f"{name}|order": one.order for name, one in scores.items() if one.order is not None}
-    files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds})
+    formats.write_table(
+        out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds}
+    )
     say(seed, f"{len(scores)} predictors scored, {time.monotonic() - began:.0f} s")
 
 
 def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     """Intervals and paired tests of one seed's scores."""
     test = confide.Predictions.load(out / f"test-{seed}.parquet")
-    columns, _ = files.read_table(out / f"scores-{seed}.npz")
+    columns, _ = formats.read_table(out / f"scores-{seed}.npz")
     names = [name for name in columns if not name.endswith(("|threshold", "|order"))]
     lines = {name: float(columns[f"{name}|threshold"]) if f"{name}|threshold" in columns else None for name in names}
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
@@ -323,7 +324,7 @@ def table_rows(
         score = "msp" if name == "mcp" else f"trust:{name}"
         values = {m.metric: m.value for m in found.measurements if m.score == score and m.group is None}
         row = {"predictor": name, "seed": seed, "accuracy": accuracy, **{k: values.get(k) for k in METRICS}}
-        row["mcp_tnr_at_that_tpr"] = rate_at_same(test, one, scores["mcp"])[2]
+        row["mcp_tnr_at_that_tpr"] = rates_at_same_tpr(test, one, scores["mcp"])[2]
         for metric in ("auroc", "aurc"):
             compared = tests.get((metric, name))
             row |= {} if compared is None else {f"p_{metric}": compared.p_value, f"d_{metric}": compared.difference}

@@ -21,7 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from confide import Predictions, calibrators, metrics
-from confide.calibrators.threads import one_thread
+from confide.calibrators.base import one_thread
 
 Summary = tuple[float, float, float]
 

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from calibrators import made, peak_megabytes
 
-from confide.calibrators.linear import SoftmaxRows
-from confide.calibrators.vector import ScaledRows
-from confide.core.simplex import simplex_statistics
+from confide.calibrators.linear_maps import ScaledRows, SoftmaxRows
+from confide.simplex.statistics import simplex_statistics
 
 SIZES = ((10_000, 100), (25_000, 1_000))
 ROUNDS = 5

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from calibrator_peers import PEERS
 
 from confide import Predictions, calibrators
-from confide.calibrators.threads import one_thread
+from confide.calibrators.base import one_thread
 
 SIZES = ((5_000, 10), (10_000, 100), (25_000, 1_000))
 PASS_LIMITS = {(5_000, 10): 10, (10_000, 100): 10, (25_000, 1_000): 4}

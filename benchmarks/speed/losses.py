@@ -31,7 +31,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confide import losses, penalties
-from confide.core.kernels import mmce_of
+from confide.numerics.kernels import mmce_of
 
 ALLOCATORS = {
     "fresh": {"MALLOC_MMAP_THRESHOLD_": "1000000"},

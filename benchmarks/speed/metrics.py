@@ -24,9 +24,9 @@ import numpy as np
 import torch
 
 import confide
-from confide.metrics.family import parse
+from confide.metrics.base import parse_metric
 from confide.metrics.resampling import bootstrap
-from confide.metrics.view import Base, View
+from confide.metrics.view import MetricSamples, View
 
 SIZES = ((50_000, 1000), (1_000_000, 100), (10_000, 10))
 ONE_SCORE = (
@@ -191,10 +191,10 @@ def stitched(logits: torch.Tensor, labels: torch.Tensor, own: float, floor: Call
 def resampled(n: int = 50_000, resamples: int = 1000) -> None:
     """1,000 bootstrap resamples of the twelve metrics of one sorted score."""
     logits, labels = simulated(n, 10)
-    base = Base(confide.Predictions(logits, labels), resampled=True)
+    base = MetricSamples(confide.Predictions(logits, labels), resampled=True)
     asked = []
     for word in ONE_SCORE:
-        method, options = parse(word)
+        method, options = parse_metric(word)
         asked.append(lambda view, m=method, o=options: m.facts["value"](view, **o))
     for one in asked:
         one(View(base))

@@ -26,7 +26,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from confide import shift
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def photographs(n: int, side: int) -> np.ndarray:
@@ -159,10 +159,10 @@ def untrained_forward(device: torch.device) -> Any:
 
 def trained_forward(args: argparse.Namespace) -> Any:
     """A model of `confide train`."""
-    from confide.cli.shift_subjects import Runner
+    from confide.robustness import ModelOnDevice
     from confide.training import Trained
 
-    runner = Runner.of(Trained.load(args.run), args.device)
+    runner = ModelOnDevice.of(Trained.load(args.run), args.device)
 
     def forward(images: torch.Tensor) -> Any:
         with torch.no_grad():

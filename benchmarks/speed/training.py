@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as functional
 
 from confide import models
-from confide.core.progress import Progress
-from confide.core.records import Dataset, Scores, Split
 from confide.data import load_dataset
+from confide.progress import Progress
+from confide.records import Dataset, Scores, Split
 from confide.training import Settings, fit, predict
-from confide.training.validation import summary
+from confide.training.prediction import log_metrics
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -149,7 +149,7 @@ def accuracy(dataset: Dataset, args: argparse.Namespace) -> None:
         trained = fit(dataset, settings)
         wall = time.perf_counter() - began
         said = predict(trained, dataset, "test")
-        found = summary(said.logits, said.labels)
+        found = log_metrics(said.logits, said.labels)
         train = float(trained.timings["train_seconds"].sum())
         print(
             f"resnet18, cross_entropy, {epochs} epochs of batch 512, seed {seed}: "

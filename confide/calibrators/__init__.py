@@ -1,20 +1,12 @@
 """Post-hoc calibration: fit on held-out predictions -> a frozen map from Predictions to Predictions."""
 
-from confide.calibrators.beta import beta
-from confide.calibrators.calibrator import CALIBRATORS, Calibrator
-from confide.calibrators.choice import Candidate, Choice, choose
-from confide.calibrators.dirichlet import dirichlet
-from confide.calibrators.ensemble_temperature import ensemble_temperature
-from confide.calibrators.family import fit, load, names
+from confide.calibrators.base import CALIBRATORS, Calibrator
+from confide.calibrators.fitting import Candidate, Choice, choose, fit, load, names
 from confide.calibrators.groups import DIFFICULTY, GROUPED, MOST_BANDS, GroupCalibrator
-from confide.calibrators.histogram import histogram
-from confide.calibrators.isotonic import isotonic
-from confide.calibrators.matrix import matrix
-from confide.calibrators.metaacc import metaacc
-from confide.calibrators.metamis import metamis
-from confide.calibrators.spline import spline
-from confide.calibrators.temperature import temperature
-from confide.calibrators.vector import vector
+from confide.calibrators.linear_maps import dirichlet, matrix, vector
+from confide.calibrators.meta_cal import metaacc, metamis
+from confide.calibrators.probability_maps import beta, histogram, isotonic, spline
+from confide.calibrators.temperature_scaling import ensemble_temperature, temperature
 
 __all__ = [
     "CALIBRATORS",

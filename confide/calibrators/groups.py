@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from confide.calibrators import saving
-from confide.calibrators.calibrator import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
-from confide.core.door import InputError, check_number, did_you_mean
-from confide.core.predictions import Predictions
-from confide.core.random import bits, sample_keys
-from confide.core.shapes import Logits
+from confide.calibrators import base
+from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
+from confide.checks import InputError, check_number, did_you_mean
+from confide.predictions import Predictions
+from confide.random import bits, sample_keys
+from confide.types import Logits
 
-CANDIDATES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
+SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
 GROUPED = ("by", "bands", "shrinkage")
 """Options that every method takes beside its own."""
 DIFFICULTY = "difficulty"
 """The column that holds how hard a sample is, known without its label."""
-FOLDS = 5
+SHRINKAGE_FOLDS = 5
 MOST_BANDS = 1000
 MOST_VALUES = 100
 """Numbers of more values than these are no groups: each would have a sample or two."""
@@ -89,7 +89,7 @@ class GroupCalibrator(Calibrator):
             return self.overall.module()
         return _BlendModule(self.word, self.groups[group].module(), self.overall.module(), self.weights[group])
 
-    def state(self) -> saving.State:
+    def state(self) -> base.CalibratorState:
         """Everything as plain data and tensors, for a file."""
         plain, values = self.overall.state()
         tensors = {f"overall/{name}": value for name, value in values.items()}
@@ -209,34 +209,34 @@ def group_fits(fit: Fit, predictions: Predictions, by: Grouping) -> dict[str, Ca
 
 def best_shrinkage(fit: Fit, predictions: Predictions, by: Grouping) -> float:
     """The k with the smallest held-out NLL; of equals the largest, which stays nearest to the overall fit."""
-    fold = folds_of(predictions, FOLDS, 0)
-    losses = np.zeros(len(CANDIDATES))
-    for k in range(FOLDS):
+    fold = label_folds(predictions, SHRINKAGE_FOLDS, 0)
+    losses = np.zeros(len(SHRINKAGES))
+    for k in range(SHRINKAGE_FOLDS):
         train, held = predictions.take(fold != k), predictions.take(fold == k)
         if not len(train) or not len(held):
             continue
         losses += _held_out_losses(fit, train, held, by)
     best = float(losses.min())
-    return CANDIDATES[int(np.flatnonzero(losses <= best + 1e-12 * abs(best))[-1])]
+    return SHRINKAGES[int(np.flatnonzero(losses <= best + 1e-12 * abs(best))[-1])]
 
 
 def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Grouping) -> NDArray[np.float64]:
     overall, groups = fit(train), group_fits(fit, train, by)
     names, train_names = by.names(held), by.names(train)
-    losses = np.zeros(len(CANDIDATES))
+    losses = np.zeros(len(SHRINKAGES))
     for name in np.unique(names):
         part = held.take(names == name)
         plain = overall.calibrated(part.logits).double()
         own = groups[str(name)].calibrated(part.logits).double() if str(name) in groups else plain
         size = int((train_names == name).sum())
-        for c, k in enumerate(CANDIDATES):
+        for c, k in enumerate(SHRINKAGES):
             weight = weight_of(size, k)
             mixed = plain if weight == 0 else blended(overall.word, own, plain, weight)
             losses[c] += float(functional.cross_entropy(mixed, part.labels, reduction="sum"))
     return losses
 
 
-def folds_of(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
+def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
     """Fold of every sample: drawn from its id and the seed, balanced within labels."""
     draw = bits(seed, sample_keys(predictions.ids), "calibrator folds")
     order = np.lexsort((draw, predictions.labels.cpu().numpy()))
@@ -262,7 +262,9 @@ def _saved_edges(values: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def from_state(plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[..., Calibrator]) -> GroupCalibrator:
+def group_calibrator_from_state(
+    plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[..., Calibrator]
+) -> GroupCalibrator:
     """The record of a saved state; `one` makes a plain calibrator of its own state."""
 
     def part(prefix: str) -> dict[str, Tensor]:

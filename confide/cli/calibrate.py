@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.evaluate import p_value
-from confide.cli.given import load_predictions
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
-    from confide.core.predictions import Predictions
-    from confide.core.results import Comparison, Evaluation
+    from confide.predictions import Predictions
+    from confide.results import Comparison, Evaluation
+
 
 EXAMPLE = (
     "  confide calibrate --fit val.parquet --apply test.parquet\n"
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CalibrationEffect:
     """What the choice did to the predictions it was applied to."""
 
     before: Evaluation
@@ -56,11 +56,11 @@ class Verdict:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.calibrators.choice import USUAL, choose
+    from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
 
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
-    words = args.methods or USUAL
+    words = args.methods or DEFAULT_CANDIDATES
     choice = choose(
         fitted_on,
         words,
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         may_decline=len(words) > 1,
     )
     after = choice.calibrator(applied_to) if choice.calibrator else None
-    verdict = judge(choice, fitted_on, applied_to, after, args.seed)
+    verdict = calibration_effect(choice, fitted_on, applied_to, after, args.seed)
     written = []
     if args.save and choice.calibrator:
         choice.calibrator.save(args.save)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_paths(args: argparse.Namespace) -> None:
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
@@ -97,9 +97,9 @@ def _check_paths(args: argparse.Namespace) -> None:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 
 
-def judge(
+def calibration_effect(
     choice: Choice, fitted_on: Predictions, applied_to: Predictions, after: Predictions | None, seed: int
-) -> Verdict:
+) -> CalibrationEffect:
     """Before and after on the applied predictions, with intervals, the paired test and warnings."""
     from confide.evaluation.compare import compare
     from confide.evaluation.evaluate import evaluate
@@ -107,7 +107,7 @@ def judge(
     warnings = [*choice.warnings, *shared_samples(fitted_on, applied_to)]
     before = evaluate(applied_to, METRICS, seed=seed)
     if after is None:
-        return Verdict(before, None, (), tuple(warnings))
+        return CalibrationEffect(before, None, (), tuple(warnings))
     found = compare(applied_to, after, names=("raw", choice.word), metrics=METRICS, seed=seed)
     test = next(c for c in found if c.metric == choice.score)
     if test.better != "b":
@@ -122,7 +122,7 @@ def judge(
         warnings.append(
             f"the predicted class changes on {changed} of {len(after)} applied samples, accuracy by {gain:+.4f}"
         )
-    return Verdict(before, evaluate(after, METRICS, stage=choice.word, seed=seed), found, tuple(warnings))
+    return CalibrationEffect(before, evaluate(after, METRICS, stage=choice.word, seed=seed), found, tuple(warnings))
 
 
 def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
@@ -136,7 +136,7 @@ def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]
     return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
 
 
-def show(choice: Choice, verdict: Verdict, written: list[str]) -> None:
+def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None:
     """Tables for a person."""
     rows = [
         [
@@ -163,7 +163,7 @@ def show(choice: Choice, verdict: Verdict, written: list[str]) -> None:
         print(f"wrote {path}")
 
 
-def before_and_after(word: str, verdict: Verdict) -> str:
+def before_and_after(word: str, verdict: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
     for before in (m for m in verdict.before.measurements if m.group is None and m.score in (None, "msp")):
@@ -183,7 +183,7 @@ def _test_cells(test: Comparison, word: str) -> list[str]:
     return [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})", p_value(test.p_holm), better]
 
 
-def as_json(choice: Choice, verdict: Verdict, written: list[str]) -> dict[str, Any]:
+def as_json(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> dict[str, Any]:
     """Everything for a machine."""
     calibrator = choice.calibrator
     return {

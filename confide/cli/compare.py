@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from confide.cli.given import load_predictions
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import load_predictions, print_json, text_table
 
 EXAMPLE = (
     "  confide compare before.parquet after.parquet\n"
@@ -30,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.core.door import InputError
+    from confide.checks import InputError
     from confide.evaluation.compare import compare
 
     names = args.names or unique_names(args.files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from confide.cli.tables import print_json
+from confide.cli.shared import print_json
 
 EXAMPLE = "  confide demo\n  confide demo --out runs/demo --epochs 3 --seed 1"
 
@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.cli.outcome import show_outcome
+    from confide.cli.result_tables import show_outcome
     from confide.config import load_config
     from confide.experiment import run as run_experiment
 

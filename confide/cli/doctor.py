@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from confide import __version__
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import print_json, text_table
 
 EXAMPLE = "  confide doctor"
 

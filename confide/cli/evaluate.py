@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.given import doubt
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import print_json, probability_doubt, text_table
 
 if TYPE_CHECKING:
-    from confide.core.results import Evaluation, Measurement
+    from confide.results import Evaluation, Measurement
+
 
 EXAMPLE = (
     "  confide evaluate predictions.parquet\n"
@@ -57,13 +57,15 @@ def run(args: argparse.Namespace) -> int:
     if args.shift:
         return from_evaluate(args)
     check_not_shifted(args)
-    from confide.core.records import Scores
     from confide.evaluation.evaluate import evaluate
-    from confide.evaluation.streaming import from_folder, gather
+    from confide.evaluation.streaming import as_predictions, from_folder
+    from confide.records import Scores
     from confide.report import write_report
 
     columns = [word for word in args.by or () if word not in ("class", "difficulty")]
-    predictions = gather(args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score)
+    predictions = as_predictions(
+        args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
+    )
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     name = Path(args.source).name.split(".")[0]
     evaluation = evaluate(
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     )
     # Of a folder of shards only facts are kept, so its first part is looked at once more.
     first = next(from_folder(Path(args.source), args.split)) if Path(args.source).is_dir() else predictions
-    if doubted := doubt(first, args.source):
+    if doubted := probability_doubt(first, args.source):
         evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
@@ -98,10 +100,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scores(path: str, make: Any) -> Any:
-    from confide.core import files
-    from confide.core.door import InputError
+    from confide.checks import InputError
+    from confide.files import formats
 
-    columns, metadata = files.read_table(path)
+    columns, metadata = formats.read_table(path)
     if "id" not in columns or "score" not in columns:
         raise InputError(
             f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from confide.cli.given import load_predictions
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import load_predictions, print_json, text_table
 
 EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 0.1 -o hard/
   confide harden photos/ --scores scores.parquet --stratify --features photos.features/train -o hard.parquet
@@ -37,9 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from confide import difficulty
-    from confide.core import files
-    from confide.core.door import InputError
-    from confide.core.records import Scores
+    from confide.checks import InputError
+    from confide.files import formats
+    from confide.records import Scores
 
     scores = Scores.load(args.scores)
     if not (args.out or args.predictions or args.groups):
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         summary["bands"] = _bands(args, scores)
     if args.groups:
         found = difficulty.groups(scores, threshold=args.threshold, groups=max(2, args.bands))
-        files.write_table(args.groups, {"id": scores.ids, "group": found})
+        formats.write_table(args.groups, {"id": scores.ids, "group": found})
         summary["groups"] = {"file": args.groups, "counts": [int((found == g).sum()) for g in range(found.max() + 1)]}
     if args.json:
         print_json(summary)
@@ -62,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from confide import difficulty
-    from confide.cli.harden_export import export
-    from confide.cli.score_sources import load_split
-    from confide.core.door import InputError
+    from confide.checks import InputError
+    from confide.cli.score_data import load_split
+    from confide.difficulty.harden_export import export
 
     if not args.data:
         raise InputError("exporting hard samples needs the data they come from; give DATA before the options")
@@ -82,7 +81,7 @@ def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
 def _features(args: argparse.Namespace, dataset: Any) -> Any:
     """What near-duplicates are told by, or None."""
     from confide import features
-    from confide.core.feature_files import load_features
+    from confide.records import load_features
 
     if args.features is None:
         carried = "features" in dataset.split(args.split).columns

@@ -6,10 +6,11 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.tables import print_json
+from confide.cli.shared import print_json
 
 if TYPE_CHECKING:
-    from confide.core.registry import Method, Registry
+    from confide.registry import Method, Registry
+
 
 EXAMPLE = "  confide list\n  confide list losses\n  confide list metrics --json"
 
@@ -31,8 +32,8 @@ FAMILIES = {
 
 def registry_of(family: str) -> Registry:
     """The registry of a family, filled by importing its room."""
-    from confide.core.door import InputError, did_you_mean
-    from confide.core.registry import Registry
+    from confide.checks import InputError, did_you_mean
+    from confide.registry import Registry
 
     if family not in FAMILIES:
         raise InputError(f"no family named '{family}'; {did_you_mean(family, FAMILIES)}")

@@ -23,7 +23,6 @@ VERBS = {
     "predict": "predictions of a trained checkpoint",
     "trust": "fit and compare trust predictors",
     "shift": "trained models on corrupted, attacked and foreign data",
-    "bench": "the papers' tables and figures, and the grid behind them",
     "report": "draw an evaluation or a run as one HTML file",
     "explore": "look into single samples in the browser, tag them, export",
     "list": "every method, with paper and options",
@@ -70,12 +69,13 @@ def _run_verb(verb: str, words: list[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
     args = parser.parse_args(words)
     args.command = shlex.join(["confide", verb, *(word for word in words if word not in ("--json", "--quiet"))])
-    return _guarded(module.run, args)
+    return guarded(module.run, args)
 
 
-def _guarded(run: object, args: argparse.Namespace) -> int:
-    from confide.core.door import InputError, MissingExtra, OptionError
-    from confide.core.progress import Progress
+def guarded(run: object, args: argparse.Namespace) -> int:
+    """Run a verb; bad input becomes one line and status 1."""
+    from confide.checks import InputError, MissingExtra, OptionError
+    from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
     try:

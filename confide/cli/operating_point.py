@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from confide.cli.given import load_predictions
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
-    from confide.evaluation.operating import OperatingPoint
+    from confide.evaluation.operating_points import OperatingPoint
+
 
 EXAMPLE = (
     "  confide operating-point val.parquet --risk 0.01 --confidence 0.95 --out point.json\n"
@@ -33,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.core.door import InputError
-    from confide.evaluation.operating import operating_point
+    from confide.checks import InputError
+    from confide.evaluation.operating_points import operating_point
 
     if not args.apply and (args.risk is None) == (args.coverage is None):
         raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
@@ -55,15 +55,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(point.to_dict())
     else:
-        print(told(point))
+        print(point_text(point))
         if args.out:
             print(f"saved: {args.out}")
     return 0
 
 
-def told(point: object) -> str:
+def point_text(point: object) -> str:
     """The point in words: what to accept, what it covers, what it promises."""
-    from confide.evaluation.operating import OperatingPoint
+    from confide.evaluation.operating_points import OperatingPoint
 
     assert isinstance(point, OperatingPoint)
     if point.classes:
@@ -86,11 +86,11 @@ def told(point: object) -> str:
     return (
         f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
         f"coverage {point.coverage:.1%} ({point.accepted:,} of {point.n:,}), {point.errors:,} errors among them\n"
-        f"with confidence {point.confidence:g} the risk is at most {promise(point)}, for samples like these"
+        f"with confidence {point.confidence:g} the risk is at most {risk_text(point)}, for samples like these"
     )
 
 
-def promise(point: OperatingPoint) -> str:
+def risk_text(point: OperatingPoint) -> str:
     """The risk that was asked for: the search tests that one. The bound, where the coverage was."""
     return f"{point.risk:g}" if point.risk is not None else f"{point.bound:.4f}"
 
@@ -102,16 +102,16 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
 
 def apply(args: argparse.Namespace, predictions: object) -> int:
     """What a saved point accepts of a file, and how it does there."""
-    from confide.core import files
-    from confide.core.predictions import Predictions
-    from confide.evaluation.operating import OperatingPoint, apply_operating_point, observed
+    from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
+    from confide.files import formats
+    from confide.predictions import Predictions
 
     assert isinstance(predictions, Predictions)
     point = OperatingPoint.load(args.apply)
     accepted = apply_operating_point(point, predictions)
     seen = observed(point, predictions)
     if args.out:
-        files.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
+        formats.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
     if args.json:
         print_json({"observed": seen, "point": point.to_dict(), "out": args.out})
         return 0
@@ -119,5 +119,5 @@ def apply(args: argparse.Namespace, predictions: object) -> int:
         f"accepted {seen['accepted']:,} of {len(predictions):,} ({seen['coverage']:.1%}), error rate {seen['risk']:.4f}"
     )
     if point.bound is not None:
-        print(f"promised: at most {promise(point)} with confidence {point.confidence:g}")
+        print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
     return 0

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.core.predictions import Predictions
-    from confide.core.records import Dataset, Features
+    from confide.predictions import Predictions
+    from confide.records import Dataset, Features
+
 
 EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --split test --out predictions.parquet
@@ -80,11 +81,11 @@ def run(args: argparse.Namespace) -> int:
         predictions = _beside(args, predictions, bool(members), dataset)
     if args.scores:
         from confide.calibrators import DIFFICULTY
-        from confide.core.records import Scores
+        from confide.records import Scores
 
         predictions = predictions.with_column(DIFFICULTY, Scores.load(args.scores).of(predictions.ids))
     if args.calibrator:
-        from confide.cli.calibrated import with_calibrator
+        from confide.cli.recipe import with_calibrator
 
         predictions = with_calibrator(predictions, args.calibrator, extractor(args, dataset))
     predictions.save(args.out)
@@ -98,7 +99,7 @@ def shifted(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
 
     import numpy as np
 
-    from confide.core.door import InputError
+    from confide.checks import InputError
     from confide.shift import corrupt
 
     if dataset.kind != "image":
@@ -113,14 +114,14 @@ def shifted(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
 
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
     """How many, where, and how good they are where the classes are the model's own."""
-    from confide.cli.tables import print_json
-    from confide.training.validation import summary
+    from confide.cli.shared import print_json
+    from confide.training.prediction import log_metrics
 
     found: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     if args.shift:
         found |= {"shift": args.shift, "severity": args.severity}
     if not args.foreign:
-        found |= summary(predictions.logits, predictions.labels)
+        found |= log_metrics(predictions.logits, predictions.labels)
     if args.json:
         print_json(found)
         return
@@ -146,8 +147,8 @@ def extractor(args: argparse.Namespace, dataset: Dataset) -> Callable[..., Featu
 
 def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
     """What goes with the predictions: their trust, and a file of penultimate features."""
-    from confide.cli.trusted import with_trust, write_features
-    from confide.core.door import InputError
+    from confide.checks import InputError
+    from confide.cli.recipe import with_trust, write_features
     from confide.training import penultimate
 
     def own() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from confide.cli.tables import print_json
+from confide.cli.shared import print_json
 
 EXAMPLE = (
     "  confide report runs/demo -o report.html\n"

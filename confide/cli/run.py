@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from confide.cli.tables import print_json
+from confide.cli.shared import print_json
 
 EXAMPLE = """\
   confide run experiment.yaml --out runs/first
@@ -25,9 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from confide.cli.outcome import show_outcome
+    from confide.checks import InputError
+    from confide.cli.result_tables import show_outcome
     from confide.config import load_config
-    from confide.core.door import InputError
     from confide.experiment import run as run_experiment
 
     if (args.config is None) == (args.recipe is None):
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 def with_changes(data: dict[str, Any], changes: list[str]) -> dict[str, Any]:
     """The config with `field=value` or `field.inner=value` changed; values are read as YAML."""
-    from confide.core.door import InputError
-    from confide.core.yaml_text import read_yaml
+    from confide.checks import InputError
+    from confide.files.formats import read_yaml
 
     for change in changes:
         path, sign, text = change.partition("=")

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.tables import print_json, text_table
+from confide.cli.shared import print_json, text_table
 
 if TYPE_CHECKING:
-    from confide.cli.score_sources import Sources
-    from confide.core.records import Scores
+    from confide.cli.score_data import ScoringSources
+    from confide.records import Scores
+
 
 VERDICT_ORDER = ("wrong label", "ambiguous", "atypical", "low quality", "hard", "typical")
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_ray(args)
     sources, found = _by_fit(args) if args.fitted else _fitted_here(args)
     if args.write_features:
-        from confide.cli.trusted import write_features
+        from confide.cli.recipe import write_features
 
         write_features(args.write_features, sources.need_features())
     main, summary = found[0], {"n": len(found[0]), "scores": str(args.out), "methods": _summary(found)}
@@ -86,19 +87,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _by_fit(args: argparse.Namespace) -> tuple[Sources, list[Scores]]:
-    from confide.cli.score_fitted import open_fitted, score_by
+def _by_fit(args: argparse.Namespace) -> tuple[ScoringSources, list[Scores]]:
+    from confide.cli.score_data import open_fitted, score_with_fit
 
     fitted, sources = open_fitted(args)
-    return sources, [score_by(fitted, sources, args.labels)]
+    return sources, [score_with_fit(fitted, sources, args.labels)]
 
 
-def _fitted_here(args: argparse.Namespace) -> tuple[Sources, list[Scores]]:
-    from confide.cli.score_sources import open_sources
+def _fitted_here(args: argparse.Namespace) -> tuple[ScoringSources, list[Scores]]:
+    from confide.cli.score_data import open_sources
 
     args.split = args.split or "train"
     if args.save_fit:
-        from confide.cli.score_fitted import check_save_fit
+        from confide.cli.score_data import check_save_fit
 
         check_save_fit(args)
     sources = open_sources(args)
@@ -112,19 +113,19 @@ def _wants_verdicts(args: argparse.Namespace) -> bool:
 
 
 def _run_ray(args: argparse.Namespace) -> int:
-    from confide.cli.score_sources import plain_options
-    from confide.scale.difficulty import Scoring, score_folder
+    from confide.cli.score_data import parse_options
+    from confide.scale import FolderScoring, score_folder
 
     _check_for_ray(args)
     summaries = {}
     for method in dict.fromkeys(args.method or ["rmd"]):
-        job = Scoring(
+        job = FolderScoring(
             source=Path(args.data),
             out=Path(args.out).with_suffix(""),
             method=method,
-            options=plain_options(args.option),
+            options=parse_options(args.option),
             features=args.features,
-            feature_options=plain_options(args.feature_option),
+            feature_options=parse_options(args.feature_option),
             batch_size=args.batch_size,
             workers=max(1, args.workers),
             engine="ray",
@@ -144,7 +145,7 @@ def _run_ray(args: argparse.Namespace) -> int:
 
 def _check_for_ray(args: argparse.Namespace) -> None:
     """A cluster scores all files of a folder; what looks at single samples is done on one machine, afterwards."""
-    from confide.cli.score_sources import refuse
+    from confide.cli.score_data import refuse_flags
 
     given = {
         "--split": args.split not in (None, "train"),
@@ -160,12 +161,12 @@ def _check_for_ray(args: argparse.Namespace) -> None:
         "--cache": args.cache,
         "--write-features": args.write_features,
     }
-    refuse(given, "--engine ray scores every file of a folder")
+    refuse_flags(given, "--engine ray scores every file of a folder")
 
 
-def _scored(args: argparse.Namespace, sources: Sources) -> list[Scores]:
+def _scored(args: argparse.Namespace, sources: ScoringSources) -> list[Scores]:
     from confide import difficulty
-    from confide.cli.score_sources import options_for
+    from confide.cli.score_data import options_for
 
     words = args.method or ["rmd"]
     methods = [difficulty.DIFFICULTY.get(word) for word in words]
@@ -180,9 +181,9 @@ def _scored(args: argparse.Namespace, sources: Sources) -> list[Scores]:
             options["augmented"] = sources.augmented(args.augment_runs)
         fitted = difficulty.fit(method.word, fit_rows, **options)
         if args.save_fit:
-            from confide.cli.score_fitted import with_source
+            from confide.cli.score_data import with_class_names
 
-            with_source(fitted, sources).save(args.save_fit)
+            with_class_names(fitted, sources).save(args.save_fit)
         found.append(fitted.score(rows, None if args.labels == "given" else args.labels))
     return found
 
@@ -198,9 +199,9 @@ def _summary(found: list[Scores]) -> list[dict[str, Any]]:
     return rows
 
 
-def _judged(args: argparse.Namespace, sources: Sources, main: Scores, summary: dict[str, Any]) -> Scores:
+def _judged(args: argparse.Namespace, sources: ScoringSources, main: Scores, summary: dict[str, Any]) -> Scores:
     from confide import difficulty
-    from confide.core import files
+    from confide.files import formats
 
     found = difficulty.verdicts(sources.features, scores=main, predictions=sources.predictions, inputs=sources.inputs())
     summary["verdicts"] = {word: int((found.verdict == word).sum()) for word in VERDICT_ORDER}
@@ -217,7 +218,7 @@ def _judged(args: argparse.Namespace, sources: Sources, main: Scores, summary: d
         if names:
             columns["label_name"] = sources.named(columns["label"])
             columns["suggested_name"] = sources.named(columns["suggested"])
-        files.write_table(args.find_label_errors, columns)
+        formats.write_table(args.find_label_errors, columns)
         summary["label_errors"] = {"file": str(args.find_label_errors), "suspects": len(rows)}
     return difficulty.with_verdicts(main, found)
 
@@ -236,15 +237,15 @@ def _agreement(found: list[Scores]) -> list[dict[str, Any]]:
     ]
 
 
-def _words(args: argparse.Namespace, sources: Sources, main: Scores) -> list[dict[str, Any]]:
+def _words(args: argparse.Namespace, sources: ScoringSources, main: Scores) -> list[dict[str, Any]]:
     from confide import difficulty
-    from confide.core import files
+    from confide.files import formats
 
     vocabulary = difficulty.read_vocabulary(args.words)
     embedded = sources.embed(list(vocabulary))
     found = difficulty.explain(sources.need_features(), main, vocabulary, embedded)
     rows = [{**row.as_dict(), "class": sources.name(row.label)} for row in found]
-    files.write_json(Path(args.out).with_suffix(".words.json"), rows)
+    formats.write_json(Path(args.out).with_suffix(".words.json"), rows)
     return rows
 
 

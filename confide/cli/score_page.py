@@ -14,12 +14,12 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from confide import __version__, difficulty
-from confide.cli.score_sources import Sources
-from confide.core import files
-from confide.core.records import Scores
-from confide.core.results import Sample
+from confide.cli.score_data import ScoringSources
 from confide.evaluation.gallery import gallery, picture
-from confide.report.svg import PHONE, THIRD, Canvas, Scale, tick_text, ticks
+from confide.files import formats
+from confide.records import Scores
+from confide.report.draw import PHONE, THIRD, Canvas, Scale, tick_text, ticks
+from confide.results import Sample
 
 BARS = 40
 TEMPERATURES = (0.3, 0.7, 2.0)
@@ -38,7 +38,7 @@ class Drawing:
 
 
 def write_page(
-    path: str | Path, sources: Sources, main: Scores, found: Sequence[Scores], summary: dict[str, Any]
+    path: str | Path, sources: ScoringSources, main: Scores, found: Sequence[Scores], summary: dict[str, Any]
 ) -> None:
     """Write the page, one file that loads nothing."""
     environment = Environment(
@@ -61,7 +61,7 @@ def write_page(
         words=summary.get("words", []),
         notes=[*sources.notes, *main.notes],
     )
-    files.write_text(path, text)
+    formats.write_text(path, text)
 
 
 def _asset(name: str) -> str:
@@ -151,7 +151,7 @@ def _rows(shown: Sequence[Sample]) -> list[dict[str, Any]]:
     ]
 
 
-def _suspects(sources: Sources, main: Scores) -> list[dict[str, Any]]:
+def _suspects(sources: ScoringSources, main: Scores) -> list[dict[str, Any]]:
     if "verdict" not in main.columns:
         return []
     rows = np.flatnonzero(main.columns["verdict"] == "wrong label")

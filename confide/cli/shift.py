@@ -1,4 +1,6 @@
-"""`confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and foreign data, side by side."""
+"""`confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and out-of-distribution data, side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,162 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.cli.shared import text_table
+
 if TYPE_CHECKING:
-    from confide.core.records import Dataset
-    from confide.core.results import Evaluation
+    from confide.records import Dataset, Split
+    from confide.results import Evaluation
     from confide.training import Trained
+
+
+# Known or foreign on the command line: every model on its test split and on each foreign set.
+
+
+def ood_samples(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained], source: str) -> Split:
+    """The samples of a foreign set, in the shape that the models take."""
+    from confide.robustness import load_ood_split
+
+    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
+    return load_ood_split(source, dataset, args.data, shape, most=args.samples)
+
+
+def evaluate_ood(
+    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str, foreign: Split
+) -> list[Evaluation]:
+    """Known against foreign samples, for every model."""
+    from confide.evaluation import Side, ood
+    from confide.records import Split
+    from confide.robustness import ood_name
+    from confide.shift.ood import named_ids
+    from confide.training import penultimate, predict
+
+    known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
+    train = _spread_over(dataset.train) if "train" in dataset.splits else None  # without it no md, rmd and knn
+    found = []
+    for name, trained in models.items():
+        sides = [
+            Side(
+                predict(trained, part, "test", foreign=part is foreign, batch_size=args.batch_size, device=args.device),
+                penultimate(trained, part, "test", batch_size=args.batch_size).values,
+            )
+            for part in (known, foreign)
+        ]
+        reference = None if train is None else penultimate(trained, train, "train", batch_size=args.batch_size)
+        found.append(
+            ood(
+                *sides,
+                name=ood_name(source),
+                reference=reference,
+                trust_predictors=_trust_predictors(args, trained, dataset),
+                model=name,
+                intervals=not args.no_intervals,
+                seed=args.seed,
+            )
+        )
+    return found
+
+
+def _trust_predictors(args: argparse.Namespace, trained: Trained, dataset: Dataset) -> dict[str, Any]:
+    """Trust predictors by word, fitted on the clean validation split where they learn."""
+    from confide import trust
+    from confide.robustness import fit_trust_predictor
+    from confide.training import penultimate, predict
+
+    if not any(trust.TRUST.get(word).facts["trained"] for word in args.trust):
+        return {word: fit_trust_predictor(word, None, None, args.seed) for word in args.trust}
+    val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
+    features = penultimate(trained, dataset, "val", batch_size=args.batch_size)
+    return {word: fit_trust_predictor(word, val, features, args.seed) for word in args.trust}
+
+
+def _spread_over(train: Any) -> Any:
+    import numpy as np
+
+    from confide.robustness import MAX_REFERENCE_SAMPLES
+
+    return train.take(np.linspace(0, len(train) - 1, min(len(train), MAX_REFERENCE_SAMPLES)).round().astype(np.int64))
+
+
+def clean_evaluations(args: argparse.Namespace, test: Split, models: dict[str, Trained]) -> list[Evaluation]:
+    """Every model on the clean test split, for reports without a grid."""
+    from confide.evaluation import evaluate
+    from confide.training import predict
+
+    return [
+        evaluate(
+            predict(trained, test, "test", batch_size=args.batch_size, device=args.device),
+            "core",
+            not args.no_intervals,
+            model=name,
+            seed=args.seed,
+        )
+        for name, trained in models.items()
+    ]
+
+
+# What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, foreign sets.
+
+MEAN_METRICS = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
+OOD_METRICS = ("aupr_in", "aupr_out", "fpr95")
+SEVERITY_GROUP = "shift=severity "
+
+
+def shift_tables(found: Evaluation) -> list[str]:
+    """One text per table."""
+    return [*_means_table(found), *_severity_table(found), *_ood_table(found)]
+
+
+def _means_table(found: Evaluation) -> list[str]:
+    rows = []
+    for m in found.measurements:
+        if m.metric == "accuracy" and m.group in (None, "shift=mean"):
+            where = {"model": m.model, "stage": m.stage, "group": m.group}
+            values = [_number(found, word, where) for word in MEAN_METRICS]
+            rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
+    return [text_table(["model", "stage", "images", *MEAN_METRICS], rows)] if rows else []
+
+
+def _severity_table(found: Evaluation) -> list[str]:
+    """Accuracy once a model; ECE of the model at every stage, and of trust predictors that claim a chance."""
+    groups = list(dict.fromkeys(m.group for m in found.measurements if (m.group or "").startswith(SEVERITY_GROUP)))
+    shown: dict[tuple[str, str, str], dict[str, float]] = {}
+    for m in found.measurements:
+        # Calibrators that leave the order of the classes alone leave the accuracy: once is enough.
+        wanted = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
+        if wanted and m.group in groups:
+            what = m.stage if m.score in (None, "msp") else str(m.score)
+            shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = m.value
+    rows = [
+        [model, f"{metric} {what}".strip(), *(f"{values[g]:.4f}" if g in values else "-" for g in groups)]
+        for (model, metric, what), values in shown.items()
+    ]
+    names = [str(group)[len(SEVERITY_GROUP) :] for group in groups]
+    heads = ["clean" if name == "0" else f"severity {name}" for name in names]
+    return ["\n" + text_table(["model", "mean over the cells", *heads], rows)] if rows else []
+
+
+def _ood_table(found: Evaluation) -> list[str]:
+    groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    rows = [
+        [m.model, str(m.group)[4:], str(m.score), f"{m.value:.4f}"]
+        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in OOD_METRICS]
+        for m in groups
+    ]
+    return ["\n" + text_table(["model", "foreign", "score", "auroc", *OOD_METRICS], rows)] if rows else []
+
+
+def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:
+    for m in found.measurements:
+        if (
+            m.metric == word
+            and m.score in (None, "msp", where.get("score"))
+            and all(getattr(m, k) == v for k, v in where.items())
+        ):
+            return f"{m.value:.4f}"
+    return "-"
+
+
+# `confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and foreign data, side by side.
 
 EXAMPLE = """\
   confide shift runs/adafocal --data cifar10 --calibrate temperature
@@ -62,7 +216,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def from_evaluate(args: argparse.Namespace) -> int:
     """`confide evaluate MODEL --shift KIND --data DATA`: the same with the words of that verb."""
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     _check_models([args.source, *args.beside])
     if not args.data:
@@ -81,7 +235,7 @@ def from_evaluate(args: argparse.Namespace) -> int:
 
 def check_not_shifted(args: argparse.Namespace) -> None:
     """`confide evaluate` without --shift takes predictions: a model, or the words of --shift, are told."""
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     if (Path(args.source) / "model.safetensors").is_file():
         raise InputError(
@@ -94,7 +248,7 @@ def check_not_shifted(args: argparse.Namespace) -> None:
 
 def _check_models(paths: list[str]) -> None:
     """Corruptions need images and a model to show them to; predictions are of no use."""
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     for path in map(Path, paths):
         if path.is_file() and path.suffix != ".safetensors":
@@ -106,8 +260,7 @@ def _check_models(paths: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Grid, foreign data, report."""
-    from confide.cli.shift_tables import tables
-    from confide.cli.tables import print_json
+    from confide.cli.shared import print_json
     from confide.data import load_dataset
     from confide.report import write_report
 
@@ -121,14 +274,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**found.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
         return 0
-    for line in tables(found):
+    for line in shift_tables(found):
         print(line)
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     for name, least in (("batch_size", 1), ("samples", 0)):
         if getattr(args, name) < least:
@@ -136,7 +289,7 @@ def _check_numbers(args: argparse.Namespace) -> None:
 
 
 def _models(paths: list[str]) -> dict[str, Trained]:
-    from confide.core.door import InputError
+    from confide.checks import InputError
     from confide.training import Trained
 
     names = [Path(path).resolve().name for path in paths]
@@ -151,8 +304,7 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     """The grid where the data are images, every foreign set, RMD by label noise: one evaluation."""
     import numpy as np
 
-    from confide.cli.shift_foreign import against_foreign, clean_evaluations, foreign_samples
-    from confide.core.door import InputError
+    from confide.checks import InputError
     from confide.evaluation import join
 
     test = dataset.test
@@ -166,11 +318,11 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
         why = "--kind none" if wanted == "none" else f"'{dataset.name}' has no images to corrupt"
         raise InputError(f"nothing to do: {why}, and no --ood was given; name foreign data")
     # Foreign data that cannot be had is told before the grid, not after it.
-    foreign = {source: foreign_samples(args, dataset, models, source) for source in args.ood}
+    foreign = {source: ood_samples(args, dataset, models, source) for source in args.ood}
     first = [_grid(args, dataset, test, models, wanted)] if gridded else clean_evaluations(args, test, models)
     evaluations = [*first]
     for source, split in foreign.items():
-        evaluations += against_foreign(args, dataset, test, models, source, split)
+        evaluations += evaluate_ood(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
     unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
     about = {"title": title, "unit": unit, "class_names": list(dataset.class_names), "commands": [command_of(args)]}
@@ -197,21 +349,21 @@ def command_of(args: argparse.Namespace) -> str:
 
 
 def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], wanted: Any) -> Evaluation:
-    from confide.cli.shift_subjects import Runner, Wishes, subject_of
-    from confide.core.files import checksum
     from confide.evaluation import label_noise_curve, shift_grid
+    from confide.files.formats import checksum
+    from confide.robustness import CleanFits, ModelOnDevice, make_subject
     from confide.shift import noisy_labels
 
     rmd = args.rmd is True or (bool(args.rmd) and "train" in dataset.splits)
     usual = ["temperature"] if "val" in dataset.splits and len(dataset.val) else []
     calibrated = [] if args.no_calibrate else usual if args.calibrate is None else args.calibrate
-    wishes = Wishes(calibrated, args.trust, rmd, args.batch_size, args.seed)
-    runners = {name: Runner.of(trained, args.device) for name, trained in models.items()}
+    wishes = CleanFits(calibrated, args.trust, rmd, args.batch_size, args.seed)
+    runners = {name: ModelOnDevice.of(trained, args.device) for name, trained in models.items()}
     paths = dict(zip(models, args.models, strict=True))
     subjects = {}
     for name, runner in runners.items():
         file = Path(paths[name]) / "model.safetensors" if Path(paths[name]).is_dir() else Path(paths[name])
-        subjects[name] = subject_of(runner, dataset, wishes, checksum(file))
+        subjects[name] = make_subject(runner, dataset, wishes, checksum(file))
     found = shift_grid(
         test,
         subjects,
@@ -237,8 +389,8 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
 
 
 def _option(text: str) -> tuple[str, Any]:
-    from confide.core.door import InputError
-    from confide.core.yaml_text import read_yaml
+    from confide.checks import InputError
+    from confide.files.formats import read_yaml
 
     name, sign, value = text.partition("=")
     if not sign:

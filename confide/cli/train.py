@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confide.training import Trained
 
+
 EXAMPLE = """\
   confide train fashion-sample --loss adafocal --epochs 10 --out runs/adafocal
   confide train fashion-sample --recipe confide --out runs/confide
@@ -74,39 +75,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    jobs = plan(args)
-    answers = _on_several(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
+    jobs = training_jobs(args)
+    answers = _run_jobs(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
     failed = [answer for answer in answers if "error" in answer]
     if len(failed) < len(answers):
-        show([answer for answer in answers if args.json or "error" not in answer], args.data, args.json)
+        show_trained([answer for answer in answers if args.json or "error" not in answer], args.data, args.json)
     for answer in failed:
         print(f"confide: {answer['folder']}: {answer['error']}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
+def training_jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One payload for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
-    from confide.cli.score_sources import refuse
-    from confide.cli.train_recipe import recipe_settings
-    from confide.core.door import check_range
-    from confide.core.files import plain
+    from confide.checks import check_range
+    from confide.cli.recipe import recipe_settings
+    from confide.cli.score_data import refuse_flags
+    from confide.files.formats import plain
     from confide.training import preset
-    from confide.training.presets import replaced
-    from confide.training.schedules import options_of
+    from confide.training.settings import checked_schedule_options, override_settings
 
     if not args.recipe:
-        refuse({"--features": args.features}, "training without --recipe reads no features")
+        refuse_flags({"--features": args.features}, "training without --recipe reads no features")
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
     recipe = recipe_settings(args.recipe) if args.recipe else {}
-    whole = {**_flagged(args), **dict(option_pair(text) for text in args.set if not _inner(text))}
-    inner = [text for text in args.set if _inner(text)]
-    base = with_changes(preset(args.preset, **replaced(recipe, whole)).as_dict(), inner)
+    whole = {**_settings_from_flags(args), **dict(option_pair(text) for text in args.set if not _is_inner(text))}
+    inner = [text for text in args.set if _is_inner(text)]
+    base = with_changes(preset(args.preset, **override_settings(recipe, whole)).as_dict(), inner)
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
         settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
-        options_of(settings)
+        checked_schedule_options(settings)
         losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
         models.method(settings.model)[0].check_options(settings.model_options)
         name = "_".join(_folder_name(text) for text in combination)
@@ -128,7 +128,7 @@ def plan(args: argparse.Namespace) -> list[dict[str, Any]]:
     return jobs
 
 
-def _flagged(args: argparse.Namespace) -> dict[str, Any]:
+def _settings_from_flags(args: argparse.Namespace) -> dict[str, Any]:
     """The settings given by flags of their own."""
     given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _, _) in FLAGS.items()}
     given |= {"deterministic": args.deterministic or None, "record": args.record}
@@ -150,7 +150,7 @@ def train_job(job: dict[str, Any]) -> dict[str, Any]:
 
 def grid_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train one cell of a grid; one that cannot be trained does not keep the others from it."""
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     try:
         return train_job(job)
@@ -159,12 +159,12 @@ def grid_job(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trained(job: dict[str, Any]) -> Sequence[Trained]:
-    from confide.cli.train_recipe import recipe_calibrator, recipe_scores
-    from confide.core.records import Scores
+    from confide.cli.recipe import recipe_calibrator, recipe_scores
     from confide.data import load_dataset
+    from confide.records import Scores
     from confide.training import Settings, fit, fit_members
-    from confide.training.distributed import leads
-    from confide.training.trackers import for_members, tracker
+    from confide.training.device import is_lead_process
+    from confide.training.trackers import tracker, tracker_for_members
 
     dataset = load_dataset(job["data"], **job["data_options"])
     settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
@@ -175,32 +175,32 @@ def _trained(job: dict[str, Any]) -> Sequence[Trained]:
     recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
     common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
     common |= {"checkpoint_seconds": job["checkpoint_seconds"]}
-    told = tracker(job["track"], out, settings) if job["track"] and leads() else None
+    told = tracker(job["track"], out, settings) if job["track"] and is_lead_process() else None
     trained: Sequence[Trained]
     if job["members"] > 1:
-        each = None if told is None else for_members(told)
+        each = None if told is None else tracker_for_members(told)
         trained = fit_members(dataset, settings, members=job["members"], on_epoch=each, **common)
     else:
         trained = (fit(dataset, settings, on_epoch=told, **common),)
-    if recipe and leads() and "val" in dataset.splits:
+    if recipe and is_lead_process() and "val" in dataset.splits:
         recipe_calibrator(trained, dataset, recipe, out)
     return trained
 
 
 def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
     from confide.difficulty import Recorder
-    from confide.training.distributed import leads
+    from confide.training.device import is_lead_process
 
     split = dataset.split(settings.record)
-    for leftover in (out / "recorded").rglob(".*.part") if leads() else ():
+    for leftover in (out / "recorded").rglob(".*.part") if is_lead_process() else ():
         # Half-written by a process that was killed.
         leftover.unlink(missing_ok=True)
     return Recorder(split.ids, split.labels, folder=out / "recorded", members=members)
 
 
-def _on_several(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
-    from confide.core.door import InputError
-    from confide.core.progress import Progress
+def _run_jobs(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
+    from confide.checks import InputError
+    from confide.progress import Progress
     from confide.scale import Job, run_jobs, train_workers
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -224,12 +224,12 @@ def _absolute(job: dict[str, Any]) -> dict[str, Any]:
     return {**job, "data": data, "scores": scores, "out": str(Path(job["out"]).resolve())}
 
 
-def show(answers: list[dict[str, Any]], data: str, as_json: bool) -> None:
+def show_trained(answers: list[dict[str, Any]], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
-    from confide.cli.tables import print_json, text_table
-    from confide.training.distributed import leads
+    from confide.cli.shared import print_json, text_table
+    from confide.training.device import is_lead_process
 
-    if not leads():
+    if not is_lead_process():
         return
     if as_json:
         print_json(answers[0] if len(answers) == 1 else answers)
@@ -256,8 +256,8 @@ def _percent(value: float | None) -> str:
 
 
 def option_pair(text: str) -> tuple[str, Any]:
-    from confide.core.door import InputError
-    from confide.core.yaml_text import read_yaml
+    from confide.checks import InputError
+    from confide.files.formats import read_yaml
 
     name, sign, value = text.partition("=")
     if not sign:
@@ -265,7 +265,7 @@ def option_pair(text: str) -> tuple[str, Any]:
     return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")
 
 
-def _inner(text: str) -> bool:
+def _is_inner(text: str) -> bool:
     return "." in text.partition("=")[0]
 
 
@@ -276,7 +276,7 @@ def _folder_name(text: str) -> str:
 
 
 def _grid_values(text: str) -> list[str]:
-    from confide.core.door import InputError
+    from confide.checks import InputError
 
     name, sign, values = text.partition("=")
     if not sign:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.cli.trust_evidence import Evidence
-    from confide.core.results import Curve, Evaluation
+    from confide.cli.trust_data import TrustEvidence
     from confide.evaluation.trust import TrustValues
+    from confide.results import Curve, Evaluation
     from confide.trust import Trust
+
 
 EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.npz test-features.npz \\
       --reference train-features.npz -o trust/
@@ -62,10 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, save, tell."""
-    from confide.cli.tables import print_json
-    from confide.cli.trust_evidence import read_evidence, read_options
-    from confide.cli.trust_tables import show
-    from confide.evaluation.trust import compare_trust, rate_at_same
+    from confide.cli.result_tables import show_trust
+    from confide.cli.shared import print_json
+    from confide.cli.trust_data import read_evidence, read_options
+    from confide.evaluation.trust import compare_trust, rates_at_same_tpr
 
     evidence, options = read_evidence(args), read_options(args.set)
     trusts, scores, left_out = fit_all(args, evidence, options)
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     swept = [sweep(args, evidence, dict(options.get("steep_slope", {})))] if wanted else []
     found = replace(found, curves=(*found.curves, *swept), warnings=(*found.warnings, *left_out))
     same = {
-        word: rate_at_same(evidence.test, one, scores["mcp"])[2]
+        word: rates_at_same_tpr(evidence.test, one, scores["mcp"])[2]
         for word, one in scores.items()
         if one.threshold is not None
     }
@@ -88,18 +89,18 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**found.to_dict(), "mcp_tnr_at_same_tpr": same, "files": paths})
         return 0
-    show(found, scores, same)
+    show_trust(found, scores, same)
     for what, path in paths.items():
         print(f"{what}: {path}")
     return 0
 
 
 def fit_all(
-    args: argparse.Namespace, evidence: Evidence, options: dict[str, dict[str, Any]]
+    args: argparse.Namespace, evidence: TrustEvidence, options: dict[str, dict[str, Any]]
 ) -> tuple[dict[str, Trust], dict[str, TrustValues], list[str]]:
     """Every predictor that these files allow, max-softmax first, and its values; what was left out, and why."""
     from confide import trust as room
-    from confide.core.door import InputError
+    from confide.checks import InputError
     from confide.evaluation.trust import TrustValues
 
     for word in (*(args.only or ()), *options, *([args.keep] if args.keep else ())):
@@ -122,10 +123,10 @@ def fit_all(
     return trusts, {**scores, **second_alone(evidence)}, left_out
 
 
-def second_alone(evidence: Evidence) -> dict[str, TrustValues]:
+def second_alone(evidence: TrustEvidence) -> dict[str, TrustValues]:
     """What the second opinion is worth by itself: RMD and TrustScore of the predicted class in its space."""
     from confide import trust as room
-    from confide.cli.trust_evidence import labelled
+    from confide.cli.trust_data import reference_predictions
     from confide.evaluation.trust import TrustValues
 
     if evidence.second is None:
@@ -133,13 +134,13 @@ def second_alone(evidence: Evidence) -> dict[str, TrustValues]:
     _, rows, reference = evidence.second
     scores = {}
     for word in ("rmd", "trust_score"):
-        fitted = room.fit(word, labelled(reference, evidence.test.num_classes), reference)
+        fitted = room.fit(word, reference_predictions(reference, evidence.test.num_classes), reference)
         values = fitted(evidence.test, rows)
         scores[f"{word}, second"] = TrustValues.of(values, fitted.threshold, fitted.scale)
     return scores
 
 
-def fit_one(word: str, seed: int, evidence: Evidence, options: dict[str, Any]) -> Trust:
+def fit_one(word: str, seed: int, evidence: TrustEvidence, options: dict[str, Any]) -> Trust:
     """One predictor, fitted on what it should be fitted on."""
     from confide import trust as room
 
@@ -155,10 +156,10 @@ def fit_one(word: str, seed: int, evidence: Evidence, options: dict[str, Any]) -
     return room.fit(word, predictions, rows, **{**given, **options})
 
 
-def sweep(args: argparse.Namespace, evidence: Evidence, options: dict[str, Any]) -> Curve:
+def sweep(args: argparse.Namespace, evidence: TrustEvidence, options: dict[str, Any]) -> Curve:
     """Steep slope with several alpha_neg: which share of right predictions it keeps, of wrong ones it catches."""
     from confide import metrics
-    from confide.core.results import Curve
+    from confide.results import Curve
 
     columns: dict[str, list[float]] = {"alpha_neg": [], "tpr": [], "tnr": [], "auroc": []}
     for alpha in args.sweep or SWEEP:
@@ -172,7 +173,9 @@ def sweep(args: argparse.Namespace, evidence: Evidence, options: dict[str, Any])
     return Curve("alpha_sweep", held, split=evidence.test.split, score="trust:steep_slope")
 
 
-def save(args: argparse.Namespace, found: Evaluation, trusts: dict[str, Trust], evidence: Evidence) -> dict[str, str]:
+def save(
+    args: argparse.Namespace, found: Evaluation, trusts: dict[str, Trust], evidence: TrustEvidence
+) -> dict[str, str]:
     """evaluation.json, the kept predictor, and the test predictions with its trust."""
     keep = args.keep or ("combined" if "combined" in trusts else "mcp")
     folder = Path(args.out)

@@ -1,29 +1,44 @@
-"""Arrays in memory: one pair, one mapping, or one of either per split."""
+"""Arrays in memory and in npz files: one set, or one per split."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from confide.core.door import InputError
-from confide.data.family import DATASETS
-from confide.data.parts import SPLIT_WORDS, WHOLE, Found, Part, as_inputs
+from confide.checks import InputError
+from confide.data.base import (
+    DATASETS,
+    INPUT_COLUMNS,
+    LABEL_COLUMNS,
+    SPLIT_WORDS,
+    WHOLE,
+    RawDataset,
+    RawSplit,
+    as_inputs,
+    pick_column,
+    recognises,
+)
+from confide.files.formats import read_table
+
+# Arrays in memory: one pair, one mapping, or one of either per split.
 
 
 @DATASETS.add("arrays", paper="arrays, tensors, lists or data-frame columns in memory", takes="memory")
-def arrays(values: Any) -> Found:
+def arrays(values: Any) -> RawDataset:
     """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split."""
     if isinstance(values, Mapping) and values and all(str(key) in SPLIT_WORDS for key in values):
-        parts = {SPLIT_WORDS[str(key)]: _part(value, str(key)) for key, value in values.items()}
+        parts = {SPLIT_WORDS[str(key)]: _part_in_memory(value, str(key)) for key, value in values.items()}
         if len(parts) < len(values):
             raise InputError(f"splits must have different names, got {', '.join(map(str, values))}; rename one")
-        return Found(parts, name="arrays")
-    return Found({WHOLE: _part(values, WHOLE)}, name="arrays")
+        return RawDataset(parts, name="arrays")
+    return RawDataset({WHOLE: _part_in_memory(values, WHOLE)}, name="arrays")
 
 
-def _part(values: Any, where: str) -> Part:
+def _part_in_memory(values: Any, where: str) -> RawSplit:
     if isinstance(values, Mapping):
         missing = [key for key in ("inputs", "labels") if key not in values]
         if missing:
@@ -33,10 +48,65 @@ def _part(values: Any, where: str) -> Part:
             )
         columns = {str(k): np.asarray(v) for k, v in values.items() if k not in ("inputs", "labels", "ids")}
         ids = np.asarray(values["ids"]) if values.get("ids") is not None else None
-        return Part(as_inputs(values["inputs"], where), values["labels"], ids, columns)
+        return RawSplit(as_inputs(values["inputs"], where), values["labels"], ids, columns)
     if isinstance(values, Sequence) and not isinstance(values, str) and len(values) == 2:
-        return Part(as_inputs(values[0], where), values[1])
+        return RawSplit(as_inputs(values[0], where), values[1])
     raise InputError(
         f"arrays of '{where}' must be (inputs, labels) or a mapping with both, got {type(values).__name__}; "
         "for example load_dataset((images, labels))"
     )
+
+
+# npz files: `images labels`, or the same with a split in their names (`images_train`, `train_images`).
+
+CLASS_WORDS = ("class_names", "classes", "label_names")
+
+
+@DATASETS.add("npz", paper="format: NumPy's npz", takes="path")
+def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
+    """Arrays of an npz file by name: inputs, labels, and where there are `ids`, `class_names` and other columns.
+
+    Args:
+        inputs: name of the array of inputs; the first of images, inputs, x, features, texts and the like by default.
+        labels: name of the array of labels; the first of labels, y, targets and the like by default.
+    """
+    table, metadata = read_table(path)
+    class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)
+    groups = arrays_by_split(table)
+    parts = {
+        split: _part_of_arrays(columns, inputs, labels, f"{path.name}, {split}" if split != WHOLE else path.name)
+        for split, columns in groups.items()
+    }
+    facts = {"metadata": metadata} if metadata else {}
+    return RawDataset(parts, class_names, path.stem, facts)
+
+
+recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")
+
+
+def arrays_by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
+    """Arrays by split, without the split in their name; all in one when no name has one."""
+    groups: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, values in table.items():
+        words = name.split("_")
+        if len(words) > 1 and words[-1].lower() in SPLIT_WORDS:
+            split, rest = SPLIT_WORDS[words[-1].lower()], "_".join(words[:-1])
+        elif len(words) > 1 and words[0].lower() in SPLIT_WORDS:
+            split, rest = SPLIT_WORDS[words[0].lower()], "_".join(words[1:])
+        else:
+            split, rest = WHOLE, name
+        groups.setdefault(split, {})[rest] = values
+    named = {split: columns for split, columns in groups.items() if split != WHOLE}
+    return named or {WHOLE: dict(table)}
+
+
+def _part_of_arrays(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | None, where: str) -> RawSplit:
+    inputs = pick_column(columns, inputs, INPUT_COLUMNS, "inputs", where)
+    labels = pick_column(columns, labels, LABEL_COLUMNS, "labels", where)
+    n = len(columns[inputs])
+    rest = {
+        name: values
+        for name, values in columns.items()
+        if name not in (inputs, labels, "ids") and np.ndim(values) > 0 and len(values) == n
+    }
+    return RawSplit(as_inputs(columns[inputs], where), columns[labels], columns.get("ids"), rest)

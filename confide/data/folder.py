@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from confide.core.door import InputError
-from confide.data.encoded import Encoded, Files
-from confide.data.family import DATASETS, recognises
-from confide.data.images import ImageOptions, read_images
-from confide.data.parts import SPLIT_WORDS, WHOLE, Found, Part, in_order
+from confide.checks import InputError
+from confide.data.base import DATASETS, SPLIT_WORDS, WHOLE, RawDataset, RawSplit, recognises, sorted_class_names
+from confide.data.images import EncodedImages, ImageFiles, ImageOptions, read_images
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
 
 
 @DATASETS.add("folder", paper="format: one folder of images per class", takes="path")
@@ -27,7 +25,7 @@ def folder(
     fit: str = "crop",
     channels: int | None = None,
     memory_gb: float = 1.0,
-) -> Found:
+) -> RawDataset:
     """Images in one folder per class, with or without train, val and test above; ids are the paths below the folder.
 
     Args:
@@ -36,18 +34,21 @@ def folder(
         channels: 1 or 3; by default 1 if all images are grey.
         memory_gb: decoded images up to this stay in memory, more are decoded when asked for; 0 always does that.
     """
-    places, left_out = _places(path)
-    class_names = in_order({name for place in places.values() for name in _folders(place)})
-    parts: dict[str, tuple[Encoded, Part]] = {}
+    places, left_out = _split_folders(path)
+    class_names = sorted_class_names({name for place in places.values() for name in _folders(place)})
+    parts: dict[str, tuple[EncodedImages, RawSplit]] = {}
     others: list[str] = []
     for split, place in places.items():
         names, labels, rest = list_images(path, place, class_names)
         others += rest
-        parts[split] = (Files(path, split, names), Part(names, np.array(labels, np.int64), np.array(names, np.str_)))
+        parts[split] = (
+            ImageFiles(path, split, names),
+            RawSplit(names, np.array(labels, np.int64), np.array(names, np.str_)),
+        )
     facts: dict[str, Any] = {"left_out": left_out} if left_out else {}
     if others:
         facts["other_files"] = {"count": len(others), "first": others[:20]}
-    found = Found({}, class_names, path.resolve().name, facts)
+    found = RawDataset({}, class_names, path.resolve().name, facts)
     return read_images(parts, ImageOptions(size, fit, channels, memory_gb), data_folder, found)
 
 
@@ -71,14 +72,14 @@ def list_images(root: Path, place: Path, class_names: Iterable[str]) -> tuple[li
         for folder_path, _, files in os.walk(place / class_name):
             above = os.path.relpath(folder_path, root).replace(os.sep, "/")
             found += [f"{above}/{file}" for file in files]
-        images = sorted(name for name in found if name.lower().endswith(ENDINGS))
+        images = sorted(name for name in found if name.lower().endswith(IMAGE_ENDINGS))
         others += sorted(set(found) - set(images))
         names += images
         labels += [index] * len(images)
     return names, labels, others
 
 
-def _places(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
+def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Split name -> its folder, and what beside them was left out and why."""
     named = [name for name in _folders(path) if name.lower() in SPLIT_WORDS]
     splits = [name for name in named if _folders(path / name) or not any((path / name).iterdir())]
@@ -106,4 +107,4 @@ def _folders(path: Path) -> list[str]:
 
 
 def _has_images(path: Path) -> bool:
-    return any(file.lower().endswith(ENDINGS) for _, _, files in os.walk(path) for file in files)
+    return any(file.lower().endswith(IMAGE_ENDINGS) for _, _, files in os.walk(path) for file in files)

@@ -1,63 +1,253 @@
-"""Arrow tables -> parts: images from bytes, texts from strings, rows from lists of numbers."""
+"""Tables with a column of inputs and one of labels: csv and tsv, JSON lines, parquet, Hugging Face datasets."""
 
 from __future__ import annotations
 
+import csv as csv_format
+import gzip
+import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from confide.core.door import InputError
-from confide.core.files import arrow_to_numpy
-from confide.data.columns import INPUTS, LABELS, pick, pick_id
-from confide.data.encoded import Blobs
-from confide.data.images import ImageOptions, read_images
-from confide.data.parts import Found, Part, as_inputs, default_ids_of
+from confide.checks import InputError, MissingExtra
+from confide.data.base import (
+    DATASETS,
+    INPUT_COLUMNS,
+    LABEL_COLUMNS,
+    SPLIT_WORDS,
+    WHOLE,
+    RawDataset,
+    RawSplit,
+    as_inputs,
+    default_ids_of,
+    pick_column,
+    pick_id_column,
+    recognises,
+)
+from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
+from confide.files.formats import arrow_to_numpy, atomic, read_json
+
+# Which files of a path belong to which split: one file, or a folder with splits (and shards) in the file names.
+
+
+def part_files(path: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """Split name -> its files in order (`train.csv`, `train-00000-of-00002.parquet`), and files left out with why."""
+    if path.is_file():
+        return {WHOLE: [path]}, {}
+    files = data_files(path, endings)
+    splits: dict[str, list[Path]] = {}
+    for file in files:
+        word = SPLIT_WORDS.get(re.split(r"[-_.]", file.name.lower())[0], WHOLE)
+        splits.setdefault(word, []).append(file)
+    if len(splits) > 1:
+        left_out = {file.name: "no split in its name" for file in splits.pop(WHOLE, [])}
+        return splits, left_out
+    return splits, {}
+
+
+def data_files(path: Path, endings: tuple[str, ...]) -> list[Path]:
+    """Files of these endings in a folder, or in its folder `data`, sorted."""
+    for place in (path, path / "data"):
+        if place.is_dir():
+            files = sorted(f for f in place.iterdir() if f.name.lower().endswith(endings) and f.is_file())
+            if files:
+                return files
+    return []
+
+
+def holds(path: Path, endings: tuple[str, ...]) -> bool:
+    """Whether a path is such a file, or a folder with some."""
+    return path.name.lower().endswith(endings) if path.is_file() else bool(data_files(path, endings))
+
+
+# Rows of text files -> parts.
+
+NumberedRows = Iterable[tuple[int, Mapping[str, Any]]]
+
+
+def open_text(path: Path) -> IO[str]:
+    """A text file, plain or gzipped; a byte-order mark is not part of the text."""
+    if path.suffix == ".gz":
+        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return open(path, encoding="utf-8-sig", newline="")
+
+
+def read_texts(
+    path: Path, endings: tuple[str, ...], reader: Callable[[Path], NumberedRows], inputs: str | None, labels: str | None
+) -> RawDataset:
+    """Texts and labels of a file, or of a folder with one file or more per split."""
+    files, left_out = part_files(path, endings)
+    parts = {}
+    for split, shards in files.items():
+        columns = TextColumns()
+        for file in shards:
+            columns.extend(file, reader, inputs, labels)
+        parts[split] = columns.part()
+    name = path.resolve().name.split(".")[0]
+    return RawDataset(parts, None, name, {"left_out": left_out} if left_out else {})
+
+
+@dataclass
+class TextColumns:
+    """Texts, labels and (where every file has them) ids of the files of one split, as they are read."""
+
+    texts: list[str] = field(default_factory=list)
+    labels: list[Any] = field(default_factory=list)
+    ids: list[Any] = field(default_factory=list)
+
+    def extend(
+        self, file: Path, reader: Callable[[Path], NumberedRows], inputs: str | None, labels: str | None
+    ) -> None:
+        """Read one file to its end."""
+        names: tuple[str, str, str | None] | None = None
+        try:
+            for line, row in reader(file):
+                if names is None:
+                    text = pick_column(row, inputs, INPUT_COLUMNS, "inputs", str(file))
+                    names = text, pick_column(row, labels, LABEL_COLUMNS, "labels", str(file)), pick_id_column(row)
+                self._append(row, names, f"{file}, line {line},")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{file} must be UTF-8 text, got byte {error.object[error.start]:#x}; convert it"
+            ) from None
+
+    def _append(self, row: Mapping[str, Any], names: tuple[str, str, str | None], where: str) -> None:
+        text, label = row.get(names[0]), row.get(names[1])
+        if not isinstance(text, str) or label is None or label == "":
+            missing = names[1] if isinstance(text, str) else names[0]
+            raise InputError(f"{where} must have a '{missing}', got none; add it or drop the row")
+        self.texts.append(text)
+        self.labels.append(label)
+        if names[2] is not None:
+            self.ids.append(row.get(names[2]))
+
+    def part(self) -> RawSplit:
+        """All that was read."""
+        texts = np.empty(len(self.texts), dtype=object)
+        texts[:] = self.texts
+        labels = np.array(self.labels) if self.labels else np.zeros(0, dtype=np.int64)
+        return RawSplit(texts, labels, np.array(self.ids) if self.ids and len(self.ids) == len(texts) else None)
+
+
+# Texts and labels from csv and tsv files.
+
+CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+LONGEST_FIELD = 1 << 27
+
+
+@DATASETS.add("csv", paper="format: comma- or tab-separated values with a header", takes="path")
+def csv(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
+    """Texts and labels from csv or tsv with a header; a file, or a folder with train, val, test in the names.
+
+    Args:
+        inputs: column of texts; the first of text, sentence, utterance, query and the like by default.
+        labels: column of labels; the first of label, category, intent, class and the like by default.
+    """
+    return read_texts(path, CSV_ENDINGS, rows_of_csv, inputs, labels)
+
+
+recognises("csv", lambda path: holds(path, CSV_ENDINGS))
+
+
+def rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    # The format's own limit of 128 KiB is less than a long document.
+    csv_format.field_size_limit(max(csv_format.field_size_limit(), LONGEST_FIELD))
+    with open_text(file) as lines:
+        reader = csv_format.DictReader(lines, delimiter="\t" if ".tsv" in file.suffixes else ",")
+        try:
+            for row in reader:
+                yield reader.line_num, {key: value for key, value in row.items() if key is not None}
+        except csv_format.Error as error:
+            raise InputError(f"{file} must be csv, got a bad line {reader.line_num} ({error}); mend it") from None
+
+
+# Texts and labels from files with one JSON object per line.
+
+JSONL_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson")
+
+
+@DATASETS.add("jsonl", paper="format: one JSON object per line", takes="path")
+def jsonl(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
+    """Texts and labels from JSON lines; a file, or a folder with train, val, test in the names.
+
+    Args:
+        inputs: key of texts; the first of text, sentence, utterance, query and the like by default.
+        labels: key of labels; the first of label, category, intent, class and the like by default.
+    """
+    return read_texts(path, JSONL_ENDINGS, rows_of_jsonl, inputs, labels)
+
+
+recognises("jsonl", lambda path: holds(path, JSONL_ENDINGS))
+
+
+def rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with open_text(file) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{file} must hold one JSON object per line, got {error} in line {number}") from None
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"{file} must hold one JSON object per line, got a {type(row).__name__} in line {number}"
+                )
+            yield number, row
+
+
+# Arrow tables -> parts: images from bytes, texts from strings, rows from lists of numbers.
 
 
 def read_tables(
     tables: Mapping[str, pa.Table],
-    found: Found,
+    found: RawDataset,
     names: tuple[str | None, str | None],
     options: ImageOptions,
     data_folder: Path,
-) -> Found:
+) -> RawDataset:
     """Parts of `found` from one table per split; `names` are the columns of inputs and labels where told."""
     first = next(iter(tables.values()))
-    inputs = pick(first.column_names, names[0], INPUTS, "inputs", found.name)
-    labels = pick(first.column_names, names[1], LABELS, "labels", found.name)
+    inputs = pick_column(first.column_names, names[0], INPUT_COLUMNS, "inputs", found.name)
+    labels = pick_column(first.column_names, names[1], LABEL_COLUMNS, "labels", found.name)
     class_names = found.class_names or _names_in_metadata(first, labels)
-    found = Found({}, class_names, found.name, found.facts)
+    found = RawDataset({}, class_names, found.name, found.facts)
     parts = {split: _part(table, inputs, labels, split, found.name) for split, table in tables.items()}
     if not _is_bytes(first.schema.field(inputs).type):
-        complete = {key: Part(_plain(tables[key], inputs, key), p.labels, p.ids, p.columns) for key, p in parts.items()}
-        return Found(complete, class_names, found.name, found.facts)
+        complete = {
+            key: RawSplit(_plain(tables[key], inputs, key), p.labels, p.ids, p.columns) for key, p in parts.items()
+        }
+        return RawDataset(complete, class_names, found.name, found.facts)
     encoded = {}
     for split, part in parts.items():
         column, paths = _bytes_and_paths(tables[split].column(inputs))
         assert part.ids is not None
         place = f"{found.facts.get('place', found.name)}\0{split}"
         version = str(found.facts.get("versions", {}).get(split, ""))
-        encoded[split] = (Blobs(column, part.ids.astype(np.str_), place, version, paths), part)
+        encoded[split] = (ImageBytes(column, part.ids.astype(np.str_), place, version, paths), part)
     return read_images(encoded, options, data_folder, found)
 
 
-def _part(table: pa.Table, inputs: str, labels: str, split: str, where: str) -> Part:
+def _part(table: pa.Table, inputs: str, labels: str, split: str, where: str) -> RawSplit:
     missing = [name for name in (inputs, labels) if name not in table.column_names]
     if missing:
         raise InputError(f"{where} must have the column '{missing[0]}' in every split, but '{split}' has none; add it")
-    id_column = pick_id(table.column_names)
+    id_column = pick_id_column(table.column_names)
     ids = arrow_to_numpy(table.column(id_column)) if id_column else default_ids_of(split, len(table))
     columns = {}
     for name in table.column_names:
         kind = table.schema.field(name).type
         if name not in (inputs, labels, id_column) and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             columns[name] = arrow_to_numpy(table.column(name))
-    return Part(inputs, arrow_to_numpy(table.column(labels)), ids, columns)
+    return RawSplit(inputs, arrow_to_numpy(table.column(labels)), ids, columns)
 
 
 def _plain(table: pa.Table, inputs: str, where: str) -> Any:
@@ -86,3 +276,173 @@ def _names_in_metadata(table: pa.Table, labels: str) -> tuple[str, ...] | None:
     features = json.loads(raw).get("info", {}).get("features", {})
     names = features.get(labels, {}).get("names") if isinstance(features, dict) else None
     return tuple(map(str, names)) if names else None
+
+
+# Parquet files with image bytes (or texts, or feature lists) and labels.
+
+PARQUET_ENDINGS = (".parquet",)
+
+
+@DATASETS.add("parquet", paper="format: Apache Parquet", takes="path")
+def parquet(
+    path: Path,
+    *,
+    data_folder: Path,
+    inputs: str | None = None,
+    labels: str | None = None,
+    size: int | tuple[int, int] | None = None,
+    fit: str = "crop",
+    channels: int | None = None,
+    memory_gb: float = 1.0,
+) -> RawDataset:
+    """Parquet with image bytes, texts or lists of numbers, and labels; a file, or a folder with one or more per split.
+
+    Class names come from the files' metadata or from `classes.json` beside them.
+
+    Args:
+        inputs: column of inputs; the first of image, img, x, features, text and the like by default.
+        labels: column of labels; the first of label, category, intent, class and the like by default.
+        size: side, or (height, width); by default the size all images have, else their median short side up to 224.
+        fit: crop cuts the centre of the wanted aspect, stretch keeps all of the image.
+        channels: 1 or 3; by default 1 if all images are grey.
+        memory_gb: more than this, decoded, is decoded when asked for; files of more are unpacked and memory-mapped.
+    """
+    files, left_out = part_files(path, PARQUET_ENDINGS)
+    versions = {split: _version_of_files(shards) for split, shards in files.items()}
+    facts: dict[str, Any] = {"place": str(path.resolve()), "versions": versions}
+    if left_out:
+        facts["left_out"] = left_out
+    large = sum(file.stat().st_size for shards in files.values() for file in shards) > memory_gb * 1e9
+    tables = {
+        split: _memory_mapped(shards, data_folder / "unpacked" / f"{versions[split]}.arrow")
+        if large
+        else _read_parquet(shards)
+        for split, shards in files.items()
+    }
+    found = RawDataset({}, _class_names(path), path.resolve().stem, facts)
+    options = ImageOptions(size, fit, channels, memory_gb)
+    return read_tables(tables, found, (inputs, labels), options, data_folder)
+
+
+recognises("parquet", lambda path: holds(path, PARQUET_ENDINGS))
+
+
+def _version_of_files(files: list[Path]) -> str:
+    words = [f"{file.resolve()}:{file_stamp(file)}" for file in files]
+    return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+
+
+def _read_parquet(files: list[Path]) -> pa.Table:
+    try:
+        return pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="permissive")
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(files, error) from None
+
+
+def _memory_mapped(files: list[Path], target: Path) -> pa.Table:
+    """The same table memory-mapped from an unpacked copy, so that files larger than memory can be read by row."""
+    try:
+        if not target.exists():
+            with atomic(target) as temporary, pa.OSFile(str(temporary), "wb") as sink:
+                schema = pq.read_schema(files[0])
+                with pa.ipc.new_file(sink, schema) as writer:
+                    for file in files:
+                        for batch in pq.ParquetFile(file).iter_batches(batch_size=1024):
+                            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+        return pa.ipc.open_file(pa.memory_map(str(target))).read_all()
+    except pa.ArrowException as error:
+        raise _unreadable(files, error) from None
+
+
+def _unreadable(files: list[Path], error: Exception) -> InputError:
+    where = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    return InputError(
+        f"{where} must be readable parquet of one schema, but reading failed: {' '.join(str(error).split())}"
+    )
+
+
+def _class_names(path: Path) -> tuple[str, ...] | None:
+    """Names in `classes.json`: texts, or objects with a name."""
+    file = (path if path.is_dir() else path.parent) / "classes.json"
+    if not file.exists():
+        return None
+    entries = read_json(file)
+    if not isinstance(entries, list):
+        raise InputError(f"{file} must be a list of class names, got a {type(entries).__name__}; list them by label")
+    return tuple(str(entry.get("name", entry)) if isinstance(entry, dict) else str(entry) for entry in entries)
+
+
+# `hf:<name>`: datasets of the Hugging Face hub, or saved by that library.
+
+
+@DATASETS.add("hf", paper="Lhoest et al., 2021, arXiv:2109.02846", takes="name")
+def hf(
+    name: str,
+    *,
+    data_folder: Path,
+    config: str | None = None,
+    inputs: str | None = None,
+    labels: str | None = None,
+    size: int | tuple[int, int] | None = None,
+    fit: str = "crop",
+    channels: int | None = None,
+    memory_gb: float = 1.0,
+) -> RawDataset:
+    """Hugging Face datasets, `hf:<name>` or `hf:<folder saved by it>`: images or texts with labels.
+
+    Args:
+        config: which configuration, where the dataset has several.
+        inputs: column of inputs; the first of image, img, x, features, text and the like by default.
+        labels: column of labels; the first of label, category, intent, class and the like by default.
+        size: side, or (height, width); by default the size all images have, else their median short side up to 224.
+        fit: crop cuts the centre of the wanted aspect, stretch keeps all of the image.
+        channels: 1 or 3; by default 1 if all images are grey.
+        memory_gb: decoded images up to this stay in memory, more are decoded when asked for.
+    """
+    splits = _load_hf(name, config)
+    tables: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for split, rows in splits.items():
+        word = SPLIT_WORDS.get(split, WHOLE if len(splits) == 1 else "")
+        if word and word not in tables:
+            tables[word] = _undecoded(rows).with_format("arrow")[:]
+        else:
+            left_out[split] = "not train, val or test"
+    if not tables:
+        raise InputError(
+            f"hf:{name} must have a split train, val or test, got {', '.join(splits)}; choose another config"
+        )
+    versions = {SPLIT_WORDS.get(split, WHOLE): _version_of_rows(rows) for split, rows in splits.items()}
+    facts: dict[str, Any] = {"place": f"hf:{name}:{config}", "versions": versions}
+    if left_out:
+        facts["left_out"] = left_out
+    found = RawDataset({}, None, name.rstrip("/").rsplit("/", 1)[-1], facts)
+    options = ImageOptions(size, fit, channels, memory_gb)
+    return read_tables(tables, found, (inputs, labels), options, data_folder)
+
+
+def _load_hf(name: str, config: str | None) -> Mapping[str, Any]:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra("datasets", "hf", f"hf:{name}") from None
+    try:
+        saved = any((Path(name) / file).exists() for file in ("dataset_dict.json", "dataset_info.json"))
+        loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, config)
+    except Exception as error:  # the library raises its own, the hub's and the network's errors
+        why = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        raise InputError(f"hf:{name} must be a dataset that can be loaded, but loading failed: {why}") from None
+    return loaded if isinstance(loaded, Mapping) else {WHOLE: loaded}
+
+
+def _version_of_rows(rows: Any) -> str:
+    """Stamps of the files that hold the rows."""
+    return " ".join(file_stamp(entry["filename"]) for entry in rows.cache_files)
+
+
+def _undecoded(rows: Any) -> Any:
+    """Image columns as stored bytes: decoding is done here, in threads, and finds damaged images."""
+    for column, feature in rows.features.items():
+        if type(feature).__name__ == "Image":
+            rows = rows.cast_column(column, type(feature)(decode=False))
+    return rows

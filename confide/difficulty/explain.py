@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.core.door import InputError, check_range
-from confide.core.records import Features, Scores
+from confide.checks import InputError, check_range
+from confide.records import Features, Scores
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From scores to a hard benchmark: which samples, and the card that says how it was made."""
+"""From scores to a hard benchmark: which samples, without near-duplicates, and the card that says how it was made."""
 
 from __future__ import annotations
 
@@ -7,11 +7,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from confide.core.door import InputError, check_range
-from confide.core.records import Features, Scores, rows_of
-from confide.difficulty.duplicates import distinct_rows
+from confide.checks import InputError, check_range
+from confide.numerics.blocks import matrix_product, working_block
+from confide.numerics.neighbours import unit
+from confide.records import Features, Scores, rows_of
+
+CHUNK = 1024
+
+
+def distinct_rows(values: Any, order: NDArray[np.integer], wanted: int, similarity: float) -> NDArray[np.int64]:
+    """The first `wanted` rows of `order` of which no two have a cosine of `similarity` or more; earlier ones win."""
+    kept: list[int] = []
+    chosen = torch.empty(0, int(values.shape[1]))
+    for start in range(0, len(order), CHUNK):
+        here = np.asarray(order[start : start + CHUNK], dtype=np.int64)
+        rows = unit(working_block(values[torch.as_tensor(here) if isinstance(values, torch.Tensor) else here]).cpu())
+        free = np.ones(len(here), dtype=bool)
+        if len(chosen):
+            free = matrix_product(rows, chosen.to(rows).T).max(dim=1).values.numpy() < similarity
+        among = matrix_product(rows, rows.T).numpy() >= similarity
+        for i in range(len(here)):
+            if free[i] and len(kept) < wanted:
+                kept.append(int(here[i]))
+                free[i + 1 :] &= ~among[i, i + 1 :]
+            else:
+                free[i] = False
+        chosen = torch.cat([chosen.to(rows), rows[torch.from_numpy(free)]])
+        if len(kept) >= wanted:
+            break
+    return np.asarray(kept, dtype=np.int64)
+
+
+# From scores to a hard benchmark: which samples, and the card that says how it was made.
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,19 @@
-"""Training weights s(x, y) in [0, 1] from difficulty scores, s = exp((v - max v) / T) / (1 + c)."""
+"""Scores put to use: training weights and groups, error rate from easy to hard, agreement of several methods."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from confide.core.door import InputError, check_choice, check_range
-from confide.core.records import Scores
+from confide.checks import InputError, check_choice, check_range
+from confide.records import Scores
+
+# Training weights s(x, y) in [0, 1] from difficulty scores, s = exp((v - max v) / T) / (1 + c).
 
 NORMALIZATIONS = ("none", "minmax", "standardize", "rank")
 
@@ -59,3 +64,116 @@ def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: NDArray[np.float64] = ((2 * np.cumsum(counts) - counts - 1) / 2)[place.reshape(-1)]
     return ranks
+
+
+# How far difficulty scores of several methods agree.
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rank correlations of two methods over the same samples."""
+
+    a: str
+    b: str
+    kendall: float
+    spearman: float
+    n: int
+
+
+def kendall_tau(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Kendall's tau-b, ties counted; NaN where one side is constant."""
+    return float(stats.kendalltau(first, second).statistic)
+
+
+def pearson(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Pearson correlation; NaN where one side is constant."""
+    left, right = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((left @ left) * (right @ right)))
+    return float(left @ right) / scale if scale > 0 else float("nan")
+
+
+def agreement(scores: Sequence[Scores]) -> tuple[Agreement, ...]:
+    """Kendall and Spearman correlations of every pair of methods, matched by id."""
+    rows: list[Agreement] = []
+    for i, first in enumerate(scores):
+        for second in scores[i + 1 :]:
+            left, right = first.values, second.of(first.ids)
+            spearman = pearson(average_ranks(left), average_ranks(right))
+            rows.append(Agreement(first.method, second.method, kendall_tau(left, right), spearman, len(left)))
+    return tuple(rows)
+
+
+# Errors by difficulty: equal parts from easy to hard with intervals, their correlation, and groups for training.
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DifficultyGroup:
+    """Samples of neighbouring difficulty: range and mean of the scores, error rate with its 95 % Wilson interval."""
+
+    name: str
+    low: float
+    high: float
+    mean: float
+    n: int
+    error: float
+    error_low: float
+    error_high: float
+
+
+@dataclass(frozen=True)
+class ErrorByDifficulty:
+    """The bands, and the Pearson correlation of their mean score with their error rate."""
+
+    bands: tuple[DifficultyGroup, ...]
+    pearson: float
+
+
+def error_by_difficulty(scores: Any, correct: Any, *, bands: int = 3) -> ErrorByDifficulty:
+    """Error rate in `bands` equal parts of the samples from easy to hard; equal scores may fall on both sides of a cut.
+
+    Args:
+        correct: one truth value per sample, in the order of the scores.
+    """
+    values = np.asarray(scores.values if isinstance(scores, Scores) else scores, dtype=np.float64)
+    right = np.asarray(correct, dtype=bool)
+    if right.shape != values.shape or not len(values):
+        raise InputError(f"correct must be {len(values)} values, one per score, got shape {right.shape}")
+    check_range(bands, "bands", 1, len(values))
+    order = np.argsort(values, kind="stable")
+    parts = np.array_split(order, bands)
+    rows = tuple(_group(name, values[p], ~right[p]) for name, p in zip(_group_names(bands), parts, strict=True))
+    means, errors = np.array([b.mean for b in rows]), np.array([b.error for b in rows])
+    return ErrorByDifficulty(rows, pearson(means, errors) if bands > 1 else float("nan"))
+
+
+def _group_names(bands: int) -> list[str]:
+    return ["easy", "medium", "hard"] if bands == 3 else [f"{i + 1} of {bands}" for i in range(bands)]
+
+
+def _group(name: str, values: Float64, wrong: NDArray[np.bool_]) -> DifficultyGroup:
+    n, errors = len(values), int(wrong.sum())
+    z = float(stats.norm.ppf(0.975))
+    share = errors / n
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return DifficultyGroup(name, float(values.min()), float(values.max()), float(values.mean()), n, share, low, high)
+
+
+def groups(scores: Any, *, threshold: float | None = None, groups: int = 2) -> NDArray[np.int64]:
+    """Group of every sample for GroupDRO: below / from a threshold on (the paper's 5 bits), or equal parts.
+
+    Args:
+        threshold: two groups, scores below it and from it on; None for equal parts.
+        groups: number of equal parts from easy (0) to hard.
+    """
+    values = np.asarray(scores.values if isinstance(scores, Scores) else scores, dtype=np.float64)
+    if threshold is not None:
+        return (values >= threshold).astype(np.int64)
+    check_range(groups, "groups", 2, len(values))
+    result = np.empty(len(values), dtype=np.int64)
+    for number, part in enumerate(np.array_split(np.argsort(values, kind="stable"), groups)):
+        result[part] = number
+    return result

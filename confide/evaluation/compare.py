@@ -12,18 +12,14 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from confide.core.door import InputError
-from confide.core.facts import Facts
-from confide.core.joined import join_facts
-from confide.core.predictions import Predictions
-from confide.core.registry import Method
-from confide.core.results import Comparison, asdict_shallow
-from confide.evaluation.evaluate import words_of
-from confide.evaluation.measuring import Asked, lacking
-from confide.metrics.family import label_of, parse
+from confide.checks import InputError
+from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
+from confide.metrics.base import metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
-from confide.metrics.scores import score_values
-from confide.metrics.view import Base, View, base_of
+from confide.metrics.view import MetricSamples, View, metric_samples, score_values
+from confide.predictions import Facts, Predictions, join_facts
+from confide.registry import Method
+from confide.results import Comparison, asdict_shallow
 
 LEVEL = 0.05
 LARGEST = 200_000
@@ -55,11 +51,11 @@ def compare(
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
     """
-    records = named(a, (b, *more), names)
+    records = predictions_by_name(a, (b, *more), names)
     first = next(iter(records.values()))
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
-    asked = asked_for(metrics, list(aligned.values()), score)
-    values = {name: [one(View(base_of(p))) for one in asked] for name, p in aligned.items()}
+    asked = comparable_requests(metrics, list(aligned.values()), score)
+    values = {name: [one(View(metric_samples(p))) for one in asked] for name, p in aligned.items()}
     draws = {name: paired_draws(p, asked, resamples, seed) for name, p in aligned.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
@@ -73,13 +69,13 @@ def compare(
 
 
 def paired_draws(
-    predictions: Predictions, asked: Sequence[Asked], resamples: int, seed: int
+    predictions: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
 ) -> list[tuple[Floats, float]]:
     """Bootstrap draws of every metric and their factor; the same seed draws the same samples for every record."""
     light = [one for one in asked if not one.whole]
     drawn, factor = np.empty((0, resamples)), 1.0
     if light:
-        drawn, factor = bootstrap(base_of(predictions), light, resamples=resamples, seed=seed)
+        drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
     return [
         one.method.facts["resample"](predictions, one.options, seed) if one.whole else (next(rows), factor)
@@ -87,7 +83,7 @@ def paired_draws(
     ]
 
 
-def named(
+def predictions_by_name(
     a: Predictions | Mapping[str, Predictions], rest: Sequence[Predictions | None], names: Sequence[str] | None
 ) -> dict[str, Predictions]:
     """All predictions by name."""
@@ -106,7 +102,7 @@ def named(
 
 def same_samples(first: Predictions, other: Predictions, name: str) -> Predictions:
     """The other's rows in the order of the first; refuses other ids or other labels."""
-    base_of(other)
+    metric_samples(other)
     if len(first) != len(other) or set(first.ids.tolist()) != set(other.ids.tolist()):
         raise InputError(
             f"compare needs the same samples, but the ids of '{name}' differ from the first ({len(other)} against "
@@ -123,35 +119,43 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
     return aligned
 
 
-def asked_for(metrics: str | Sequence[str], records: Sequence[Predictions], score: str) -> list[Asked]:
+def comparable_requests(
+    metrics: str | Sequence[str], records: Sequence[Predictions], score: str
+) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    for word in dict.fromkeys(words_of(metrics)):
-        method, options = parse(word)
-        if method.facts["better"] == "neither" or any(unpaired(method, record) for record in records):
+    for word in dict.fromkeys(metric_words(metrics)):
+        method, options = parse_metric(word)
+        if method.facts["better"] == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
         ranked = "score" in method.options
-        chosen.append(Asked(method, {**options, "score": score} if ranked else options, score if ranked else None))
+        chosen.append(
+            MetricRequest(method, {**options, "score": score} if ranked else options, score if ranked else None)
+        )
     return chosen
 
 
-def unpaired(method: Method, predictions: Predictions) -> bool:
+def cannot_be_paired(method: Method, predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(lacking(method, predictions)) or bool(method.facts.get("whole") and predictions.given is not None)
+    return bool(why_unavailable(method, predictions)) or bool(
+        method.facts.get("whole") and predictions.given is not None
+    )
 
 
 def permutation_p_values(
-    a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: int, seed: int
+    a: Predictions, b: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
 ) -> list[float]:
     """Share of random swaps with a difference at least as large."""
-    light = iter(swapped(a, b, [one for one in asked if not one.whole], resamples, seed))
-    whole = {id(one): tail(*one.method.facts["permute"](a, b, one.options, seed)) for one in asked if one.whole}
+    light = iter(permutation_tests(a, b, [one for one in asked if not one.whole], resamples, seed))
+    whole = {id(one): tail_p_value(*one.method.facts["permute"](a, b, one.options, seed)) for one in asked if one.whole}
     return [whole[id(one)] if one.whole else next(light) for one in asked]
 
 
-def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: int, seed: int) -> list[float]:
+def permutation_tests(
+    a: Predictions, b: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
+) -> list[float]:
     """p-values of metrics of the facts: both sides of a swap are weights on 2n samples sorted once."""
     if not asked:
         return []
@@ -167,7 +171,7 @@ def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: i
         trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
         from_probabilities=a.from_probabilities or b.from_probabilities,
     )
-    base = Base(pair, resampled=True)
+    base = MetricSamples(pair, resampled=True)
     asked = on_one_scale(a, b, asked)
 
     def difference(swap: NDArray[np.bool_]) -> Floats:
@@ -185,10 +189,10 @@ def swapped(a: Predictions, b: Predictions, asked: Sequence[Asked], resamples: i
                 null[:, k] = np.abs(difference(rng.random(n) < 0.5))
 
     run_chunks(chunk, resamples)
-    return [tail(value, draws) for value, draws in zip(seen, null, strict=True)]
+    return [tail_p_value(value, draws) for value, draws in zip(seen, null, strict=True)]
 
 
-def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[Asked]) -> list[Asked]:
+def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest]) -> list[MetricRequest]:
     """The metrics with each side's score as its ranks, where only the order counts.
 
     A swap mixes the scores of both sides: if one is merely sharper than the other, the mixture ranks worse than either
@@ -207,7 +211,7 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[Asked]) -> list
     return changed
 
 
-def tail(seen: float, null: Floats) -> float:
+def tail_p_value(seen: float, null: Floats) -> float:
     """p = (1 + #{draws >= seen}) / (B + 1); where none reaches, the tail of a normal with their mean square.
 
     Without it no p-value could survive Holm's correction over more tests than there are draws per 0.05.
@@ -237,7 +241,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
 
 
 def holm_corrected(
-    rows: Sequence[tuple[Method, str, str, float, float, float, float]], asked: Sequence[Asked]
+    rows: Sequence[tuple[Method, str, str, float, float, float, float]], asked: Sequence[MetricRequest]
 ) -> tuple[Comparison, ...]:
     """Comparisons with p-values corrected over all metrics and pairs (Holm, 1979)."""
     corrected = holm([row[-1] for row in rows])
@@ -246,7 +250,7 @@ def holm_corrected(
         better = None
         if corrected[k] < LEVEL and difference != 0:
             better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
-        label = label_of(method, asked[k % len(asked)].options)
+        label = metric_name(method, asked[k % len(asked)].options)
         found.append(Comparison(label, left, right, difference, low, high, p_value, corrected[k], better))
     return tuple(found)
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.core.binning import mass_starts, width_edges
-from confide.core.results import Curve
 from confide.metrics.resampling import wilson_interval
-from confide.metrics.view import Base, View
+from confide.metrics.view import MetricSamples, View
+from confide.numerics.binning import mass_starts, width_edges
+from confide.results import Curve
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
@@ -61,12 +61,12 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> 
     )
 
 
-def _mass_edges(base: Base, bins: int) -> Floats:
+def _mass_edges(base: MetricSamples, bins: int) -> Floats:
     rising = base.ordered("msp").values[::-1]
     return np.asarray(rising[np.minimum(mass_starts(base.n, bins), base.n - 1)], dtype=np.float64)
 
 
-def _bands(base: Base, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
+def _bands(base: MetricSamples, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
     """2.5 % and 97.5 % of the accuracy in each bin if correctness were Bernoulli(confidence)."""
     rising = base.ordered("msp").values[::-1].astype(np.float64)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 13]))

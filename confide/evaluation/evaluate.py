@@ -1,29 +1,360 @@
-"""Everything that one set of predictions can show: measurements with intervals, curves and groups."""
+"""Everything that one set of predictions can show: metrics with intervals, curves and groups of samples; and several
+evaluations as one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.records import Scores
-from confide.core.results import Curve, Evaluation
+from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
-from confide.evaluation.groups import MOST_GROUPS, Grouping, class_groups, difficulty_groups, groupings
-from confide.evaluation.measuring import Asked, Tag, group_measurements, lacking, measurements
-from confide.evaluation.streaming import gather
-from confide.metrics.family import CORE, METRICS, parse
-from confide.metrics.resampling import RESAMPLES
-from confide.metrics.view import View, base_of
+from confide.evaluation.streaming import as_predictions
+from confide.metrics.base import CORE, METRICS, metric_name, note_of, parse_metric, value_of
+from confide.metrics.resampling import (
+    RESAMPLES,
+    Null,
+    Statistic,
+    bootstrap,
+    interval_from,
+    nulls,
+    whole_interval,
+    whole_null,
+)
+from confide.metrics.view import MetricSamples, View, metric_samples
+from confide.predictions import Predictions
+from confide.records import Scores
+from confide.registry import Method
+from confide.results import Comparison, Curve, Evaluation, Measurement, Sample
 
-GROUP_RESAMPLES = 200
+# Groups of samples: by class, by difficulty, by a column of the predictions or of the user.
+
+MOST_GROUPS = 100
+FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
+MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleGroups:
+    """Which group every sample is in."""
+
+    kind: str
+    names: tuple[str, ...]
+    index: NDArray[np.intp]
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        return np.bincount(self.index, minlength=len(self.names))
+
+    def label(self, group: int) -> str:
+        """As it stands in a measurement: `class=Shirt`."""
+        return f"{self.kind}={self.names[group]}"
+
+
+def class_groups(predictions: Predictions) -> SampleGroups:
+    """One group per class of the labels; classes without samples are left out of the table later."""
+    count = max(predictions.num_classes, int(predictions.labels.max()) + 1)
+    names = predictions.class_names or ()
+    words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
+    return SampleGroups("class", words, predictions.labels.cpu().numpy().astype(np.intp))
+
+
+def difficulty_groups(difficulty: Floats) -> SampleGroups:
+    """Fifths by rank of difficulty; fewer than five samples give fewer groups."""
+    index = np.empty(len(difficulty), dtype=np.intp)
+    index[np.argsort(difficulty, kind="stable")] = np.arange(len(difficulty)) * len(FIFTHS) // len(difficulty)
+    return SampleGroups("difficulty", FIFTHS, index)
+
+
+def column_groups(name: str, values: Any) -> SampleGroups:
+    """One group per value of a column."""
+    array = np.asarray(values)
+    if array.dtype == object:
+        array = array.astype(np.str_)
+    unique, index = np.unique(array, return_inverse=True)
+    if len(unique) > MOST_GROUPS:
+        raise InputError(
+            f"column '{name}' must have at most {MOST_GROUPS} different values to group by, got {len(unique)}; "
+            "cut it into ranges first"
+        )
+    return SampleGroups(name, tuple(str(v) for v in unique), index.reshape(-1).astype(np.intp))
+
+
+def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> list[SampleGroups]:
+    """The groupings asked for: "class", "difficulty", a column's name, {name: values}, or a list of these."""
+    if by is None:
+        return []
+    if isinstance(by, Mapping):
+        return [column_groups(str(k), _checked_column(str(k), v, len(predictions))) for k, v in by.items()]
+    words = [by] if isinstance(by, str) else list(by)
+    found = []
+    for word in words:
+        if word == "class":
+            found.append(class_groups(predictions))
+        elif word == "difficulty":
+            if difficulty is None:
+                raise InputError("by='difficulty' needs scores=; pass the Scores of these samples")
+            found.append(difficulty_groups(difficulty))
+        elif word in predictions.columns:
+            found.append(column_groups(word, predictions.columns[word]))
+        else:
+            known = ("class", "difficulty", *predictions.columns)
+            raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
+    return found
+
+
+def _checked_column(name: str, values: Any, n: int) -> NDArray[Any]:
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.shape != (n,):
+        raise InputError(f"column '{name}' must have {n} values, one per sample, got shape {array.shape}")
+    return array
+
+
+def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
+    """Which of the means can be had from these predictions."""
+    return MEAN_FACTS if predictions.facts.nll is not None else MEAN_FACTS[:2]
+
+
+def group_means(view: View, grouping: SampleGroups) -> Floats:
+    """Means of accuracy, confidence gap, NLL and Brier in every group, group by group, flat; NaN where empty."""
+    index, size, weights = view.base.cut(grouping.index), len(grouping.names), view.weights
+    total = np.bincount(index, weights, minlength=size)
+
+    def mean(name: str) -> Floats:
+        values = view.base.vector(name)
+        sums = np.bincount(index, values if weights is None else weights * values, minlength=size)
+        return np.asarray(np.divide(sums, total, out=np.full(size, np.nan), where=total > 0))
+
+    right = mean("correct")
+    rows = [right, mean("sureness") - right]
+    if view.predictions.facts.nll is not None:
+        rows += [mean("nll"), mean("brier")]
+    return np.stack(rows, axis=1).reshape(-1)
+
+
+# Numbers of one set of samples: values, one bootstrap and one null for all of them, rows of the table.
+
+MOST_FOR_SLOW = 5_000
+COSTLY_RESAMPLES = 200  # of sweep and smooth ECE, which are searches themselves
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """One number to compute: a metric with its options, and the name of its score."""
+
+    method: Method
+    options: dict[str, Any]
+    score: str | None = None
+
+    @property
+    def calibration(self) -> bool:
+        return bool(self.method.facts["kind"] == "calibration")
+
+    @property
+    def whole(self) -> bool:
+        """Needs all probabilities again for every resample, so it has no bootstrap here."""
+        return bool(self.method.facts.get("whole"))
+
+    @property
+    def costly(self) -> bool:
+        """Takes far longer than a sorted score's metrics, so it gets fewer resamples."""
+        return bool(self.method.facts.get("costly"))
+
+    def __call__(self, view: View) -> float:
+        return value_of(self.method, view, self.options)
+
+
+@dataclass(frozen=True)
+class ModelStage:
+    """What the rows of one evaluation have in common."""
+
+    model: str
+    stage: str
+    split: str | None
+
+
+def why_unavailable(method: Method, predictions: Predictions) -> str:
+    """Why a metric cannot be computed from these predictions; empty where it can."""
+    if method.word in ("nll", "brier") and predictions.facts.nll is None:
+        return "needs all probabilities"
+    if method.facts.get("whole") and predictions.top1 is not None:
+        return "needs all probabilities"
+    table = method.word == "classwise_ece" and predictions.given_table is not None
+    if method.facts.get("whole") and predictions.given is not None and not table:
+        return "needs all probabilities in memory"
+    if method.facts.get("slow") and len(predictions) > MOST_FOR_SLOW:
+        return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
+    return ""
+
+
+def measurements(
+    base: MetricSamples,
+    asked: Sequence[MetricRequest],
+    tag: ModelStage,
+    seed: int,
+    resamples: int,
+    groups: Sequence[SampleGroups] = (),
+) -> list[Measurement]:
+    """All measurements of one set of samples; one bootstrap and one null serve them all."""
+    view = View(base)
+    values = [a(view) for a in asked]
+    means = [group_means(view, g) for g in groups]
+    if not resamples:
+        rows = [row_of(a, v, base.n, tag) for a, v in zip(asked, values, strict=True)]
+        return rows + [m for g, v in zip(groups, means, strict=True) for m in mean_rows(base, g, v, None, tag)]
+    draws = bootstrap_draws(base, asked, seed, resamples, groups)
+    tests = calibration_tests(
+        base, [(a, v) for a, v in zip(asked, values, strict=True) if a.calibration], seed, resamples
+    )
+    rows = []
+    for a, value in zip(asked, values, strict=True):
+        null = tests.get(id(a))
+        if a.whole:
+            bounds = whole_interval(a.method, base.predictions, a.options, value, null, seed)
+        else:
+            bounds = interval_from(a.method, value, base.n, draws.rows[id(a)], null, draws.factor)
+        rows.append(row_of(a, value, base.n, tag, bounds, null))
+    for grouping, mean in zip(groups, means, strict=True):
+        rows += mean_rows(base, grouping, mean, draws.rows[id(grouping)], tag, draws.factor)
+    return rows
+
+
+@dataclass(frozen=True)
+class BootstrapDraws:
+    """Bootstrap draws by the identity of what was asked, and the factor of their spread."""
+
+    rows: dict[int, Floats]
+    factor: float
+
+
+def bootstrap_draws(
+    base: MetricSamples, asked: Sequence[MetricRequest], seed: int, resamples: int, groups: Sequence[SampleGroups]
+) -> BootstrapDraws:
+    """One bootstrap for all that is quick, another with fewer resamples for what is a search itself."""
+    light = [a for a in asked if not a.whole and not a.costly]
+    statistics: list[Statistic] = [*light, *(partial(group_means, grouping=g) for g in groups)]
+    drawn, factor = bootstrap(base, statistics, resamples=resamples, seed=seed)
+    rows = {id(a): drawn[k] for k, a in enumerate(light)}
+    begin = len(light)
+    for grouping in groups:
+        size = len(grouping.names) * len(facts_for_means(base.predictions))
+        rows[id(grouping)] = drawn[begin : begin + size]
+        begin += size
+    costly = [a for a in asked if not a.whole and a.costly]
+    if costly:
+        drawn, factor = bootstrap(base, costly, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
+        rows |= {id(a): drawn[k] for k, a in enumerate(costly)}
+    return BootstrapDraws(rows, factor)
+
+
+def calibration_tests(
+    base: MetricSamples, asked: Sequence[tuple[MetricRequest, float]], seed: int, resamples: int
+) -> dict[int, Null | None]:
+    """The null of every calibration error, by the identity of what was asked."""
+    found: dict[int, Null | None] = {}
+    for costly, draws in ((False, resamples), (True, min(resamples, COSTLY_RESAMPLES))):
+        some = [a for a, _ in asked if not a.whole and a.costly == costly]
+        drawn = nulls(base, [(a.method, a.options) for a in some], resamples=draws, seed=seed) if some else []
+        found |= {id(a): null for a, null in zip(some, drawn, strict=True)}
+    for a, value in asked:
+        if a.whole:
+            found[id(a)] = whole_null(a.method, base.predictions, a.options, value, seed)
+    return found
+
+
+def row_of(
+    asked: MetricRequest,
+    value: float,
+    n: int,
+    tag: ModelStage,
+    bounds: tuple[float, float] | None = None,
+    null: Null | None = None,
+    group: str | None = None,
+) -> Measurement:
+    """A row of the table."""
+    return Measurement(
+        metric=metric_name(asked.method, asked.options),
+        value=value,
+        n=n,
+        split=tag.split,
+        stage=tag.stage,
+        group=group,
+        model=tag.model,
+        score=asked.score,
+        chance=null.mean if null else None,
+        chance_high=null.high if null else None,
+        p_value=null.p_value if null else None,
+        note=note_of(asked.method, asked.options, n) if bounds else None,
+        bounds=bounds or (math.nan, math.nan),
+    )
+
+
+def mean_rows(
+    base: MetricSamples,
+    grouping: SampleGroups,
+    values: Floats,
+    draws: Floats | None,
+    tag: ModelStage,
+    factor: float = 1.0,
+) -> list[Measurement]:
+    """Rows of the means in every group that has samples."""
+    words = facts_for_means(base.predictions)
+    sizes, rows = grouping.sizes, []
+    for group, size in enumerate(sizes):
+        if not size:
+            continue
+        for k, word in enumerate(words):
+            place = group * len(words) + k
+            value = float(values[place])
+            asked = MetricRequest(METRICS.get(word), {})
+            bounds = None
+            if draws is not None:
+                bounds = interval_from(asked.method, value, int(size), draws[place], None, factor)
+            rows.append(row_of(asked, value, int(size), tag, bounds, group=grouping.label(group)))
+    return rows
+
+
+def group_measurements(
+    predictions: Predictions,
+    grouping: SampleGroups,
+    asked: Sequence[MetricRequest],
+    tag: ModelStage,
+    seed: int,
+    resamples: int,
+) -> list[Measurement]:
+    """Every metric within every group; what the means already show is not repeated."""
+    rows = []
+    for group, size in enumerate(grouping.sizes):
+        if not size:
+            continue
+        chosen = np.flatnonzero(grouping.index == group)
+        base = MetricSamples(predictions.take(chosen))
+        part = [request_for_rows(a, chosen) for a in asked if not why_unavailable(a.method, base.predictions)]
+        found = measurements(base, part, tag, seed, resamples)
+        rows += [replace(m, group=grouping.label(group)) for m in found]
+    return rows
+
+
+def request_for_rows(asked: MetricRequest, rows: NDArray[np.intp]) -> MetricRequest:
+    """The same for some samples: a score given as a vector is cut alike."""
+    score = asked.options.get("score")
+    if score is None or isinstance(score, str):
+        return asked
+    array = score.detach().cpu().numpy() if hasattr(score, "detach") else np.asarray(score)
+    return MetricRequest(asked.method, {**asked.options, "score": array[rows]}, asked.score)
+
+
+# Everything that one set of predictions can show: measurements with intervals, curves and groups.
+
+GROUP_RESAMPLES = 200
 
 
 def evaluate(
@@ -55,30 +386,30 @@ def evaluate(
         about: what the report says of it: title, unit, class_names, ...
     """
     wanted = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
-    predictions = gather(predictions, columns=wanted, ids=scores is not None, score=score)
-    base = base_of(predictions)
-    if predictions.top1 is None and predictions.given is None and "classwise_ece" in words_of(metrics):
+    predictions = as_predictions(predictions, columns=wanted, ids=scores is not None, score=score)
+    base = metric_samples(predictions)
+    if predictions.top1 is None and predictions.given is None and "classwise_ece" in metric_words(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
-    asked, missing = requests(metrics, predictions, ranking)
-    tag = Tag(model, stage, predictions.split)
+    asked, missing = metric_requests(metrics, predictions, ranking)
+    tag = ModelStage(model, stage, predictions.split)
     rows = measurements(base, asked, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
     for grouping in groups:
         rows += group_measurements(predictions, grouping, asked, tag, seed, GROUP_RESAMPLES if intervals else 0)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
-    known = {**about_of(predictions, scores, seed), **about}
+    known = {**about_predictions(predictions, scores, seed), **about}
     if missing:
         known["missing"] = {**missing, **known.get("missing", {})}
     return Evaluation(
         measurements=tuple(rows),
-        curves=tuple(tagged(curve, tag) for curve in curves),
+        curves=tuple(with_model_stage(curve, tag) for curve in curves),
         about={k: v for k, v in known.items() if v is not None},
     )
 
 
-def tagged(curve: Curve, tag: Tag) -> Curve:
+def with_model_stage(curve: Curve, tag: ModelStage) -> Curve:
     """The curve with the names of its model, stage and split."""
     return replace(curve, model=tag.model, stage=tag.stage, split=tag.split)
 
@@ -103,35 +434,35 @@ def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any
     return chosen
 
 
-def requests(
+def metric_requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
-) -> tuple[list[Asked], dict[str, str]]:
+) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words = words_of(metrics)
+    words = metric_words(metrics)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     asked, missing = [], {}
     for word in dict.fromkeys(words):
-        method, options = parse(word)
-        lack = lacking(method, predictions)
+        method, options = parse_metric(word)
+        lack = why_unavailable(method, predictions)
         if lack and explicit and "ask for it" not in lack:
             raise InputError(f"metric '{word}' {lack}")
         if lack and not explicit:
             missing[word] = lack
         elif "score" in method.options:
-            asked += [Asked(method, {**options, "score": s}, name) for name, s in ranking.items()]
+            asked += [MetricRequest(method, {**options, "score": s}, name) for name, s in ranking.items()]
         else:
-            asked.append(Asked(method, options))
+            asked.append(MetricRequest(method, options))
     return asked, missing
 
 
-def words_of(metrics: str | Sequence[str]) -> Sequence[str]:
+def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
     """Words of a set of metrics."""
     if not isinstance(metrics, str):
         return metrics
     return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
 
 
-def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Grouping]:
+def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
     """Groups whose means every evaluation shows."""
     found = []
     if predictions.num_classes <= MOST_GROUPS:
@@ -141,7 +472,7 @@ def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Gro
     return found
 
 
-def about_of(predictions: Predictions, scores: Scores | None, seed: int) -> dict[str, Any]:
+def about_predictions(predictions: Predictions, scores: Scores | None, seed: int) -> dict[str, Any]:
     """What is known of the samples."""
     import torch
 
@@ -159,3 +490,31 @@ def about_of(predictions: Predictions, scores: Scores | None, seed: int) -> dict
         "seed": seed,
         "versions": {"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
+
+
+def join(
+    evaluations: Sequence[Evaluation],
+    comparisons: Iterable[Comparison] = (),
+    about: Mapping[str, Any] | None = None,
+    *,
+    samples: Iterable[Sample] = (),
+    operating_points: Iterable[Mapping[str, Any]] = (),
+    warnings: Iterable[str] = (),
+) -> Evaluation:
+    """One evaluation with the rows and curves of all, in their order; what `about` says wins over theirs."""
+    if not evaluations:
+        raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
+    known: dict[str, Any] = {}
+    for one in evaluations:
+        known = {**one.about, **known}
+    curves = list(dict.fromkeys(id(c) for one in evaluations for c in one.curves))
+    by_id = {id(c): c for one in evaluations for c in one.curves}
+    return Evaluation(
+        measurements=tuple(m for one in evaluations for m in one.measurements),
+        curves=tuple(by_id[key] for key in curves),
+        comparisons=(*(c for one in evaluations for c in one.comparisons), *comparisons),
+        samples=(*(s for one in evaluations for s in one.samples), *samples),
+        operating_points=(*(p for one in evaluations for p in one.operating_points), *operating_points),
+        about={**known, **(about or {})},
+        warnings=tuple(dict.fromkeys((*(w for one in evaluations for w in one.warnings), *warnings))),
+    )

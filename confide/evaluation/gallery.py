@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from confide.core.predictions import Predictions
-from confide.core.records import Scores, Split, rows_of
-from confide.core.results import Sample
+from confide.predictions import Predictions
+from confide.records import Scores, Split, rows_of
+from confide.results import Sample
 
 
 def gallery(

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from confide import difficulty, trust
-from confide.core.door import InputError
-from confide.core.neighbours import nearest
-from confide.core.predictions import Predictions
-from confide.core.records import Features
-from confide.core.results import Curve, Evaluation
+from confide.checks import InputError
 from confide.evaluation.evaluate import evaluate
+from confide.numerics.neighbours import nearest_neighbours
+from confide.predictions import Predictions
+from confide.records import Features
+from confide.results import Curve, Evaluation
 
 UNTRAINED = {"msp": "mcp", "energy": "energy", "max_logit": "max_logit", "entropy": "entropy", "margin": "margin"}
 REAL_LOGITS = ("energy", "max_logit")
@@ -141,7 +141,7 @@ def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
         return torch.nn.functional.normalize(torch.from_numpy(np.array(values, dtype=np.float32)), dim=1)
 
     points = scaled(np.asarray(reference.values))
-    distances, _ = nearest(scaled(rows), points, min(NEIGHBOUR, len(points)))
+    distances, _ = nearest_neighbours(scaled(rows), points, min(NEIGHBOUR, len(points)))
     return -np.asarray(distances[:, -1], dtype=np.float64)
 
 

@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from confide.core import files
-from confide.core.door import InputError
-from confide.core.facts import ClassTable
-from confide.core.joined import FactsInParts
-from confide.core.predictions import Predictions, from_columns
-from confide.core.progress import Progress
+from confide.checks import InputError
+from confide.files import formats
+from confide.predictions import ClassTable, FactsBuilder, Predictions, predictions_from_columns
+from confide.progress import Progress
 
 ROWS = 65_536
-SCORES = ("margin", "max_logit", "energy")
-FORMATS = (".parquet", ".npz", ".csv", ".csv.gz")
+OPTIONAL_SCORES = ("margin", "max_logit", "energy")
+SHARD_ENDINGS = (".parquet", ".npz", ".csv", ".csv.gz")
 
 
-def gather(
+def as_predictions(
     source: Any, *, columns: Iterable[str] = (), ids: bool = False, split: str | None = None, score: Any = None
 ) -> Predictions:
     """Predictions of a record, a file, a folder of shards, or an iterator of records or (logits, labels).
@@ -51,10 +49,10 @@ def gather(
             f"evaluate needs Predictions, a path, or an iterator of Predictions, got {type(source).__name__}; "
             "make Predictions(logits, labels)"
         )
-    return stream(map(as_record, source), columns, ids, wanted)
+    return stream(map(shard_predictions, source), columns, ids, wanted)
 
 
-def as_record(shard: Any) -> Predictions:
+def shard_predictions(shard: Any) -> Predictions:
     """A shard of an iterator as a record."""
     if isinstance(shard, Predictions):
         return shard
@@ -65,13 +63,13 @@ def as_record(shard: Any) -> Predictions:
 
 def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
     """Records of all table files of a folder, in the order of their names, large ones in parts."""
-    paths = sorted(p for p in folder.iterdir() if p.name.endswith(FORMATS) and not p.name.startswith("."))
+    paths = sorted(p for p in folder.iterdir() if p.name.endswith(SHARD_ENDINGS) and not p.name.startswith("."))
     if not paths:
         raise InputError(f"{folder} must hold .parquet, .npz or .csv files of predictions, got none; check the path")
     with Progress("read shards", len(paths)) as progress:
         for path in paths:
-            for columns, metadata in files.table_batches(path, ROWS):
-                yield from_columns(columns, metadata, split, str(path))
+            for columns, metadata in formats.table_batches(path, ROWS):
+                yield predictions_from_columns(columns, metadata, split, str(path))
             progress.step(1, path.name)
 
 
@@ -79,21 +77,21 @@ def stream(
     shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool = False, scores: Iterable[str] = ()
 ) -> Predictions:
     """One record that keeps the facts of all shards and none of their logits."""
-    kept = Kept(tuple(columns), ids, tuple(scores))
+    kept = StreamedPredictions(tuple(columns), ids, tuple(scores))
     for shard in shards:
         if len(shard):
             kept.add(shard)
     return kept.record()
 
 
-class Kept:
+class StreamedPredictions:
     """Facts, labels, class-wise sums and chosen columns of the shards so far."""
 
     def __init__(self, columns: tuple[str, ...], ids: bool, scores: tuple[str, ...]) -> None:
         self.columns, self.keep_ids = columns, ids
         # What can be told from the rest or was not asked for: ten million samples must fit into two gigabytes.
-        self.dropped = {"p_true": None} | {name: None for name in SCORES if name not in scores}
-        self.facts, self.count = FactsInParts(), 0
+        self.dropped = {"p_true": None} | {name: None for name in OPTIONAL_SCORES if name not in scores}
+        self.facts, self.count = FactsBuilder(), 0
         self.labels: list[torch.Tensor] = []
         self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
         self.table: ClassTable | None = None

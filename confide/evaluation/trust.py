@@ -12,16 +12,15 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.results import Comparison, Curve, Evaluation, Measurement
+from confide.checks import InputError
 from confide.evaluation.compare import LEVEL, compare, holm
-from confide.evaluation.evaluate import evaluate, requests
-from confide.evaluation.measuring import Tag, measurements
+from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import tnr, tpr
-from confide.metrics.family import METRICS
+from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
-from confide.metrics.view import base_of
+from confide.metrics.view import metric_samples
+from confide.predictions import Predictions
+from confide.results import Comparison, Curve, Evaluation, Measurement
 
 RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 SEPARATION = ("separability_kl", "separability_bhattacharyya")
@@ -83,9 +82,9 @@ def compare_trust(
     names = {name: "msp" if name == "mcp" else f"trust:{name}" for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
     found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, **about)
-    apart, _ = requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
-    tag = Tag("model", "raw", predictions.split)
-    separation = measurements(base_of(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
+    apart, _ = metric_requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
+    tag = ModelStage("model", "raw", predictions.split)
+    separation = measurements(metric_samples(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
     decisions = [
         replace(rate(predictions, threshold=one.threshold, score=one.values), score=names[name])
         for name, one in scores.items()
@@ -95,17 +94,17 @@ def compare_trust(
     if intervals:
         for one in decisions:
             _ = one.low  # computed now, so that the record that is saved holds it
-    comparisons = paired(predictions, scores, baseline, seed) if intervals else ()
+    comparisons = paired_tests(predictions, scores, baseline, seed) if intervals else ()
     return replace(
         found,
         measurements=(*found.measurements, *separation, *decisions),
         curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
-        about={**found.about, **({"verdict": verdict(comparisons, baseline)} if intervals else {})},
+        about={**found.about, **({"verdict": trust_verdict(comparisons, baseline)} if intervals else {})},
     )
 
 
-def paired(
+def paired_tests(
     predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
 ) -> tuple[Comparison, ...]:
     """Ranking and separability by permutation, decisions by the exact McNemar test; Holm-corrected over predictors."""
@@ -125,7 +124,7 @@ def paired(
     judged = []
     for metric in dict.fromkeys(one.metric for one in found):
         family = [one for one in found if one.metric == metric]
-        judged += [_judged(one, p) for one, p in zip(family, holm([f.p_value for f in family]), strict=True)]
+        judged += [_with_holm(one, p) for one, p in zip(family, holm([f.p_value for f in family]), strict=True)]
     return tuple(judged)
 
 
@@ -138,7 +137,7 @@ def standardised(values: Floats) -> torch.Tensor:
     return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
 
 
-def _judged(one: Comparison, corrected: float) -> Comparison:
+def _with_holm(one: Comparison, corrected: float) -> Comparison:
     higher = METRICS.get(one.metric).facts["better"] == "higher"
     better = None
     if corrected < LEVEL and one.difference != 0:
@@ -199,7 +198,7 @@ def outcome_histograms(
     return curves
 
 
-def verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> str:
+def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> str:
     """One plain sentence: which predictors beat the baseline, or that none does."""
     plain = "max-softmax" if baseline == "mcp" else f"'{baseline}'"
     better, worse = [], []
@@ -223,7 +222,9 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" if "," in name else name for name in names)
 
 
-def rate_at_same(predictions: Predictions, scores: TrustValues, baseline: TrustValues) -> tuple[float, float, float]:
+def rates_at_same_tpr(
+    predictions: Predictions, scores: TrustValues, baseline: TrustValues
+) -> tuple[float, float, float]:
     """(TPR, TNR) of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR."""
     if scores.threshold is None:
         return math.nan, math.nan, math.nan
@@ -239,7 +240,7 @@ def rate_at_same(predictions: Predictions, scores: TrustValues, baseline: TrustV
     return kept / right if right else math.nan, 1 - passed / wrong if wrong else math.nan, same
 
 
-def measured(found: Evaluation, score: str, metric: str) -> Measurement | None:
+def measurement_of(found: Evaluation, score: str, metric: str) -> Measurement | None:
     """The measurement of one predictor, or None where it has none."""
     rows = (m for m in found.measurements if m.metric == metric and m.score == score and m.group is None)
     return next(rows, None)

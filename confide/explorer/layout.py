@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from confide import __version__, store
-from confide.core import arrow_files, files
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.files import formats
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
@@ -98,7 +98,7 @@ def _is_scores_folder(place: Path) -> bool:
 
 def _file(place: Path) -> Layout:
     """Scores (a file, or a folder of parquet files) or predictions alone."""
-    names = arrow_files.column_names(place)
+    names = formats.column_names(place)
     tags = place.with_name(place.name + ".tags.sqlite")
     common = {"path": place, "title": place.name, "tags": tags}
     if "score" in names:
@@ -122,7 +122,7 @@ def _folder(place: Path) -> Layout:
     """A run folder, finished or not."""
     manifest = _manifest(place)
     config: dict[str, Any] = manifest.get("config", {})
-    note = files.read_json(place / "data.json") if (place / "data.json").exists() else {}
+    note = formats.read_json(place / "data.json") if (place / "data.json").exists() else {}
     models = [c["name"] for c in config.get("losses", [])]
     said = {p.stem: p for p in sorted((place / "predictions").glob("*.parquet"))}
     predictions = _by_model(said, models)
@@ -161,13 +161,13 @@ def _manifest(place: Path) -> dict[str, Any]:
         raise InputError(
             f"{place} must be a run folder, but it has no manifest.json; make one with: confide demo --out {place}"
         )
-    found = files.read_json(path)
+    found = formats.read_json(path)
     form = str(found.get("format", "")) if isinstance(found, dict) else ""
     number = re.fullmatch(r"run/(\d+)", form)
-    if number and int(number[1]) > int(store.FORMAT.split("/")[1]):
+    if number and int(number[1]) > int(store.RUN_FORMAT.split("/")[1]):
         by = found.get("versions", {}).get("confide", "a newer version")
         raise InputError(
-            f"{place} was written by confide {by} in format '{form}', newer than '{store.FORMAT}' of this confide "
+            f"{place} was written by confide {by} in format '{form}', newer than '{store.RUN_FORMAT}' of this confide "
             f"{__version__}; upgrade with: pip install -U confide"
         )
     return store.read_manifest(path)

@@ -1,4 +1,6 @@
-"""All samples of a layout as one table: a row each, with split, id, label, difficulty, verdict and user columns."""
+"""All samples of a layout as one table: split, id, label, difficulty, verdict and user columns; and what a model
+predicts at a stage for every row, with single rows of logits.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from confide.core import arrow_files
-from confide.core.door import InputError
-from confide.explorer.layout import Layout
+from confide.checks import InputError
+from confide.explorer.layout import RAW, Layout
+from confide.files import formats
+from confide.predictions import Predictions, predictions_from_columns
+
+if TYPE_CHECKING:
+    from confide.calibrators import Calibrator
+
+
+# All samples of a layout as one table: a row each, with split, id, label, difficulty, verdict and user columns.
 
 LABELS = ("label", "labels", "true_label", "y_true")
 IDS = ("id", "ids")
-OF_MODEL = re.compile(r"logits|probs|probabilities|p\d+|pred_label|prediction|confidence|trust")
+MODEL_COLUMN = re.compile(r"logits|probs|probabilities|p\d+|pred_label|prediction|confidence|trust")
 """Columns of a predictions file that speak of the model; the rest belongs to the user."""
-MOST_VALUES = 1000
+MAX_CATEGORIES = 1000
 """A column of words with more values than this is searched, not listed."""
-FEW_NUMBERS = 12
+MAX_LISTED_NUMBERS = 12
 """Whole numbers of at most so many values are listed, not drawn."""
 
 
@@ -45,7 +54,7 @@ class Column:
 
 
 @dataclass(eq=False)
-class Samples:
+class SampleTable:
     """The table, its columns by key, and how it was scored; names of classes may come later, with the dataset."""
 
     table: pa.Table
@@ -68,7 +77,7 @@ class Samples:
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
 
-def gather_samples(layout: Layout) -> Samples:
+def gather_samples(layout: Layout) -> SampleTable:
     """Read everything but logits: what filters and sorting need."""
     parts: dict[str, dict[str, pa.Array]] = {}
     about: dict[str, str] = {}
@@ -89,7 +98,7 @@ def gather_samples(layout: Layout) -> Samples:
     whole["split"] = pa.array(np.repeat(np.arange(len(sizes), dtype=np.int16), list(sizes.values())))
     table, columns = _stored(whole, tuple(sizes))
     highest = pc.max(whole["label"]).as_py() if "label" in whole else None
-    return Samples(
+    return SampleTable(
         table,
         columns,
         {split: part["id"] for split, part in parts.items()},
@@ -113,7 +122,7 @@ def _split(layout: Layout, split: str) -> tuple[dict[str, pa.Array], dict[str, s
     for files in layout.predictions.values():
         if split in files:
             columns, metadata = _flat(files[split])
-            sources.append({k: v for k, v in columns.items() if not OF_MODEL.fullmatch(k)})
+            sources.append({k: v for k, v in columns.items() if not MODEL_COLUMN.fullmatch(k)})
             told |= {k: v for k, v in metadata.items() if k == "class_names"}
             break
     sources.sort(key=lambda columns: -len(columns["id"]))
@@ -126,8 +135,8 @@ def _split(layout: Layout, split: str) -> tuple[dict[str, pa.Array], dict[str, s
 
 def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
     """Columns of one value a row, with `id` as words and `label` as a number under their usual names."""
-    table, metadata = arrow_files.read_arrow(path)
-    columns = {name: _joined(table.column(name)) for name in table.column_names}
+    table, metadata = formats.read_arrow(path)
+    columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
     label = next((columns.pop(name) for name in LABELS if name in columns), None)
     ids = next((columns.pop(name) for name in IDS if name in columns), None)
     if ids is None:
@@ -143,7 +152,7 @@ def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
     return known | columns, metadata
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     joined = column.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
@@ -156,7 +165,7 @@ def align(wanted: pa.Array, known: pa.Array) -> pa.Array | None:
 def _join_columns(parts: dict[str, dict[str, pa.Array]], path: Path) -> None:
     """Add the user's columns by id, within its split where the table names one."""
     columns, _ = _flat(path)
-    if "id" not in arrow_files.column_names(path):
+    if "id" not in formats.column_names(path):
         raise InputError(f"{path} must have a column 'id' to join its columns by; add it")
     ids, split = columns.pop("id"), columns.pop("split", None)
     columns.pop("label", None)
@@ -205,7 +214,7 @@ def _column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Column, p
     if pa.types.is_boolean(kind):
         values = pc.if_else(values, "yes", "no")
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        few = pa.types.is_integer(kind) and len(pc.unique(values.slice(0, 100_000)).drop_null()) <= FEW_NUMBERS
+        few = pa.types.is_integer(kind) and len(pc.unique(values.slice(0, 100_000)).drop_null()) <= MAX_LISTED_NUMBERS
         if not few or key == "difficulty":
             return number_column(key, title, sql, values)
     try:
@@ -216,7 +225,7 @@ def _column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Column, p
     coded = pc.dictionary_encode(words)
     if not len(coded.dictionary):
         return None
-    if len(coded.dictionary) > MOST_VALUES:
+    if len(coded.dictionary) > MAX_CATEGORIES:
         return Column(key, title, sql, "text"), words
     return Column(key, title, sql, "category", tuple(coded.dictionary.to_pylist())), coded.indices
 
@@ -230,3 +239,144 @@ def number_column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Col
     ends = np.asarray(pc.quantile(doubles, q=[0.0, 0.005, 0.995, 1.0]))
     low, high = (ends[0], ends[3]) if ends[2] - ends[1] <= 0 else (ends[1], ends[2])
     return Column(key, title, sql, "number", (), float(low), float(high if high > low else low + 1)), doubles
+
+
+# What a model says at a stage: prediction, confidence, loss, outcome and trust of every row; single rows of logits.
+
+WIDE = ("logits", "probs", "probabilities")
+TOP1 = ("pred_label", "prediction", "confidence")
+BLOCK_ELEMENTS = 1 << 22
+"""Logits read at once: the memory a model of any number of rows takes."""
+
+
+def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) -> pa.Table:
+    """One row per sample, in the order of the samples; null where the model said nothing."""
+    n = samples.table.num_rows
+    prediction = np.full(n, -1, dtype=np.int32)
+    confidence, loss, trust = (np.full(n, np.nan, dtype=np.float32) for _ in range(3))
+    hit = np.zeros(n, dtype=bool)
+    calibrator = load_calibrator(layout, model, stage)
+    for split, path in layout.predictions[model].items():
+        said, sure, cost, right, own = _read_facts(path, split, calibrator)
+        rows, kept = _aligned_rows(samples, split, _ids(path, len(said)))
+        prediction[rows], confidence[rows], loss[rows], hit[rows] = said[kept], sure[kept], cost[kept], right[kept]
+        if own is not None:
+            trust[rows] = own[kept]
+    for split, path in layout.trust.get(model, {}).items():
+        table, _ = formats.read_arrow(path)
+        rows, kept = _aligned_rows(samples, split, table.column("id").combine_chunks().cast(pa.string()))
+        trust[rows] = table.column("trust").to_numpy()[kept]
+    absent = prediction < 0
+    return pa.table(
+        {
+            "prediction": pa.array(prediction, mask=absent),
+            "confidence": pa.array(confidence, mask=absent),
+            "loss": pa.array(loss, mask=~np.isfinite(loss)),
+            "hit": pa.array(hit, mask=absent),
+            "trust": pa.array(trust, mask=~np.isfinite(trust)),
+        }
+    )
+
+
+def load_calibrator(layout: Layout, model: str, stage: str) -> Calibrator | None:
+    """The calibrator of a stage; none as trained. Loaded here because its room takes a second to import."""
+    if stage == RAW:
+        return None
+    from confide import calibrators
+
+    return calibrators.load(layout.calibrators[model][stage])
+
+
+def _ids(path: Path, n: int) -> pa.Array:
+    table, _ = formats.read_arrow(path)
+    name = next((c for c in IDS if c in table.column_names), None)
+    ids = pa.array(np.arange(n)) if name is None else table.column(name).combine_chunks()
+    return (pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids).cast(pa.string())
+
+
+def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any, Any]:
+    """Rows of the table that a file's samples have, and which of the file's rows they are."""
+    start, known = samples.starts[split], samples.ids[split]
+    places = align(known, ids)
+    if places is None:
+        return slice(start, start + len(known)), slice(None)
+    kept = places.is_valid().to_numpy(zero_copy_only=False)
+    return start + np.flatnonzero(kept), places.drop_null().to_numpy()
+
+
+def _read_facts(path: Path, split: str, calibrator: Calibrator | None) -> tuple[Any, Any, Any, Any, Any]:
+    """Prediction, confidence, loss, right and own trust of a file, read block by block."""
+    names = formats.column_names(path)
+    wanted = [c for c in names if c in (*LABELS, *WIDE, *TOP1, "trust") or (c[:1] == "p" and c[1:].isdigit())]
+    parts: list[tuple[Any, ...]] = []
+    for columns, metadata in formats.table_batches(path, _block_rows(path), wanted):
+        spoken = predictions_from_columns({k: v for k, v in columns.items() if k in wanted}, metadata, split, str(path))
+        facts = (spoken if calibrator is None else calibrator(spoken)).facts
+        loss = np.full(len(spoken), np.nan, dtype=np.float32) if facts.nll is None else facts.nll.float().numpy()
+        own = None if spoken.trust is None else spoken.trust.float().numpy()
+        said = facts.prediction.numpy().astype(np.int32)
+        parts.append((said, facts.confidence.float().numpy(), loss, facts.correct.numpy(), own))
+    columns_of_parts = list(zip(*parts, strict=True))
+    own_trust = None if columns_of_parts[4][0] is None else np.concatenate(columns_of_parts[4])
+    joined = [np.concatenate(c) for c in columns_of_parts[:4]]
+    return joined[0], joined[1], joined[2], joined[3], own_trust
+
+
+def _block_rows(path: Path) -> int:
+    """So many rows that their logits fit a block."""
+    if path.suffix != ".parquet":
+        return BLOCK_ELEMENTS
+    width = formats.list_width(path, WIDE)
+    return max(1, BLOCK_ELEMENTS // max(width, 1))
+
+
+class LogitsReader:
+    """Single rows of a model's logits or probabilities, straight from the parquet file by DuckDB."""
+
+    def __init__(self, layout: Layout, samples: SampleTable) -> None:
+        import duckdb
+
+        self.layout, self.samples = layout, samples
+        self._connection = duckdb.connect()
+        self._places: dict[Path, pa.Array | None] = {}
+
+    def read(self, model: str, row: int) -> Predictions | None:
+        """What a model said of one sample with all classes; None where it said nothing or only its top one."""
+        split = self.samples.split_of(row)
+        path = self.layout.predictions.get(model, {}).get(split)
+        if path is None:
+            return None
+        names = formats.column_names(path)
+        wide = next((c for c in WIDE if c in names), None)
+        if wide is None and "p0" not in names:
+            return None
+        place = self._place(path, split, row - self.samples.starts[split])
+        if place is None:
+            return None
+        label = self.samples.table.column("label")[row].as_py()
+        values, told = self._values(path, wide, place)
+        columns: dict[str, Any] = {wide or "probs": values[None, :], "label": np.array([label])}
+        return predictions_from_columns(columns, told, split, str(path))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+        del self._connection
+
+    def _place(self, path: Path, split: str, position: int) -> int | None:
+        if path not in self._places:
+            n = formats.num_rows(path)
+            self._places[path] = align(self.samples.ids[split], _ids(path, n))
+        places = self._places[path]
+        return position if places is None else places[position].as_py()
+
+    def _values(self, path: Path, wide: str | None, place: int) -> tuple[Any, Mapping[str, str]]:
+        if path.suffix != ".parquet" or wide is None:
+            columns, told = formats.read_table(path)
+            if wide is not None:
+                return columns[wide][place], told
+            order = sorted((c for c in columns if c[:1] == "p" and c[1:].isdigit()), key=lambda c: int(c[1:]))
+            return np.array([columns[c][place] for c in order]), told
+        query = f'SELECT "{wide}" FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?'
+        found = self._connection.cursor().execute(query, [str(path), place]).fetchone()
+        return np.asarray(found[0], dtype=np.float32), formats.parquet_metadata(path)

@@ -1,19 +1,214 @@
-"""The web server: the page's files and the routes, behind the guard. Nothing of a request becomes a path or SQL."""
+"""The web server: the routes and the page's files, behind the guard. Nothing of a request becomes a path or SQL."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import datetime
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
-from confide.core.door import InputError, MissingExtra
-from confide.explorer.guard import Guard
-from confide.explorer.layout import Layout
-from confide.explorer.opened import Explorer
-from confide.explorer.routes import Routes
+from confide.checks import InputError, MissingExtra
+from confide.explorer import session
+from confide.explorer.details import describe, describe_rows
+from confide.explorer.launch import Guard
+from confide.explorer.layout import Layout, Missing
+from confide.explorer.queries import Question, compare_models, parse_question
+from confide.explorer.session import Explorer
+from confide.files import formats
+
+# The routes of the server: each turns a request into a question, and an answer into JSON, a picture or a file.
+
+MOST_ROWS = 500
+LARGEST_BODY = 1 << 17
+ROUTE_PARAMETERS = {"from", "count", "row", "open", "text", "format", "what", "cell", "id", "in", "small"}
+"""Parameters of a route that are no filters."""
+MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+
+
+class Routes:
+    """Every route as a method; `table` lists them by method and path."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        self.explorer = explorer
+
+    def table(self) -> dict[str, Any]:
+        """Handlers by HTTP method and path."""
+        return {
+            "GET /api/about": self.about,
+            "GET /api/alive": self.alive,
+            "GET /api/find": self.find,
+            "GET /api/rows": self.rows,
+            "GET /api/locate": self.locate,
+            "GET /api/sample": self.sample,
+            "GET /api/neighbours": self.neighbours,
+            "GET /api/parts": self.parts,
+            "GET /api/history": self.history,
+            "GET /api/picture": self.picture,
+            "GET /api/compare": self.compare,
+            "GET /api/classes": self.classes,
+            "GET /api/export": self.export,
+            "GET /api/views": self.views,
+            "POST /api/fiftyone": self.fiftyone,
+            "PUT /api/tag": self.tag,
+            "PATCH /api/tag": self.change_tag,
+            "PUT /api/view": self.save_view,
+        }
+
+    def question(self, request: Request, left_out: tuple[str, ...] = ()) -> Question:
+        """What the query string asks, without the parameters of the route itself."""
+        pairs = request.query_params.multi_items()
+        return parse_question(
+            self.explorer.table, [(k, v) for k, v in pairs if k not in ROUTE_PARAMETERS and k not in left_out]
+        )
+
+    def row(self, request: Request) -> int:
+        """The row a route is about."""
+        return whole_number(request, "row", 0, self.explorer.samples.table.num_rows - 1)
+
+    def about(self) -> Response:
+        self.explorer.warm_up()
+        return json_response(self.explorer.about())
+
+    def alive(self) -> Response:
+        return json_response({"alive": True})
+
+    def find(self, request: Request) -> Response:
+        opened = tuple(request.query_params.getlist("open"))
+        return json_response(self.explorer.answers.find(self.question(request), opened))
+
+    def rows(self, request: Request) -> Response:
+        question = self.question(request)
+        start, count = whole_number(request, "from", 0, 1 << 31), whole_number(request, "count", 1, MOST_ROWS)
+        order = self.explorer.answers.order(question)
+        wanted = order[start : start + count].tolist()
+        cells = describe_rows(self.explorer.table, question, wanted)
+        for cell, text in zip(cells, self.explorer.pictures.texts(wanted) or [], strict=False):
+            cell["text"] = text
+        return json_response({"from": start, "total": len(order), "cells": cells})
+
+    def locate(self, request: Request, split: str, id: str) -> Response:
+        """Where a sample stands in the order of the question; its own split filter comes as `in`.
+
+        `before` counts the samples that fit and stand before it, also for one that does not fit (any more).
+        """
+        row = self.explorer.row_of(split, id)
+        pairs = [(k, v) for k, v in request.query_params.multi_items() if k not in ROUTE_PARAMETERS and k != "split"]
+        pairs += [("split", v) for v in request.query_params.getlist("in")]
+        position, before = self.explorer.answers.place(parse_question(self.explorer.table, pairs), row)
+        return json_response({"row": row, "position": position, "before": before})
+
+    def sample(self, request: Request) -> Response:
+        row, shown = self.row(request), self.explorer.pictures
+        told = describe(self.explorer.table, self.question(request), row, self.explorer.logits)
+        text = shown.content(row).text if shown.loaded and shown.kind == "text" else None
+        return json_response({**told, "text": text})
+
+    def neighbours(self, request: Request) -> Response:
+        found = self.explorer.features.nearest(self.row(request))
+        if isinstance(found, Missing):
+            return json_response({"missing": found.__dict__})
+        name = self.explorer.samples.name_of
+        return json_response({"neighbours": [{**n.__dict__, "name": name(n.label)} for n in found]})
+
+    def parts(self, request: Request) -> Response:
+        found = self.explorer.features.parts(self.row(request))
+        if isinstance(found, Missing):
+            return json_response({"missing": found.__dict__})
+        return json_response({**found, "closest_name": self.explorer.samples.name_of(found["closest"])})
+
+    def history(self, request: Request) -> Response:
+        row, voice, samples = self.row(request), self.question(request).voice, self.explorer.samples
+        if voice is None:
+            return json_response({"missing": Missing("History", "There is no model.", "confide run").__dict__})
+        found = self.explorer.history.of(voice.model, row)
+        if isinstance(found, Missing):
+            return json_response({"missing": found.__dict__})
+        label, said = samples.table.column("label")[row].as_py(), found["prediction"]
+        names = [samples.name_of(k) for k in said]
+        return json_response({**found, "names": names, "right": [k == label for k in said]})
+
+    def picture(self, request: Request) -> Response:
+        side = 96 if request.query_params.get("small") else 512
+        content = self.explorer.pictures.content(self.row(request), side)
+        if content.image is None:
+            return Response(content.reason, 404, media_type="text/plain; charset=utf-8")
+        return Response(content.image, media_type=content.media_type, headers={"Cache-Control": "private, max-age=600"})
+
+    def compare(self, request: Request) -> Response:
+        cells = tuple(request.query_params.getlist("cell"))
+        return json_response(compare_models(self.explorer.table, self.question(request), cells))
+
+    def classes(self, text: str = "") -> Response:
+        return json_response({"classes": self.explorer.classes(text)})
+
+    def export(self, request: Request) -> Response:
+        question = self.question(request)
+        what, kind = request.query_params.get("what", "selection"), request.query_params.get("format", "csv")
+        rows = self.explorer.chosen(question, what)
+        content = session.as_bytes(session.export_table(self.explorer.table, question, rows), kind)
+        name = f'attachment; filename="{self.explorer.name}-{what}.{kind}"'
+        return Response(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
+
+    def fiftyone(self, request: Request) -> Response:
+        question = self.question(request)
+        rows = self.explorer.chosen(question, request.query_params.get("what", "selection"))
+        name = f"confide-{self.explorer.name}-{datetime.now():%Y%m%d-%H%M%S}"
+        found = session.export_table(self.explorer.table, question, rows)
+        folder = self.explorer.layout.tags.with_name("fiftyone")
+        made = session.to_fiftyone(found, rows, self.explorer.pictures, folder, name)
+        return json_response({"name": name, "samples": len(made)})
+
+    # Writing waits for the disk, and where another program writes too for that one: not where all others are answered.
+    async def tag(self, request: Request) -> Response:
+        return json_response(
+            await run_in_threadpool(self.explorer.put_tag, self.row(request), await json_body(request))
+        )
+
+    async def change_tag(self, request: Request) -> Response:
+        return json_response(await run_in_threadpool(self.explorer.change_tag, await json_body(request)))
+
+    def views(self) -> Response:
+        return json_response({"views": self.explorer.tags.views()})
+
+    async def save_view(self, request: Request) -> Response:
+        given = await json_body(request)
+        name, query = str(given.get("name", "")), str(given.get("query", ""))
+        await run_in_threadpool(self.explorer.tags.save_view, name, query)
+        return json_response({"views": self.explorer.tags.views()})
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """A small JSON object."""
+    content = await request.body()
+    try:
+        found = json.loads(content) if len(content) <= LARGEST_BODY else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("the request must be a JSON object of at most 128 kB")
+    return found
+
+
+def whole_number(request: Request, name: str, low: int, high: int) -> int:
+    """A whole number of the query string, in its range."""
+    text = request.query_params.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+        raise InputError(f"'{name}' must be a whole number from {low} to {high}, got '{text}'")
+    return int(text)
+
+
+def json_response(value: Any) -> Response:
+    """A value as JSON; what is not finite becomes null."""
+    text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+# The web server: the page's files and the routes, behind the guard. Nothing of a request becomes a path or SQL.
 
 SCRIPTS = ("app", "compare", "dialogs", "dom", "drawer", "grid", "net", "outbox", "rail", "state", "tagging")
 ASSETS = {
@@ -37,13 +232,13 @@ def create_app(layout: Layout, host: str = "127.0.0.1", token: str | None = None
         app.add_api_route(where, handler, methods=[method], response_model=None)
     app.add_api_route("/", lambda: asset("index.html"), methods=["GET"], response_model=None)
     app.add_api_route("/assets/{name}", asset, methods=["GET"], response_model=None)
-    app.add_exception_handler(InputError, refused)
-    app.add_exception_handler(MissingExtra, refused)
-    app.add_exception_handler(sqlite3.Error, refused)
+    app.add_exception_handler(InputError, error_response)
+    app.add_exception_handler(MissingExtra, error_response)
+    app.add_exception_handler(sqlite3.Error, error_response)
     return Guard(app, host, token, explorer)
 
 
-def refused(request: Request, error: Exception) -> Response:
+def error_response(request: Request, error: Exception) -> Response:
     """Bad input as one line."""
     del request
     return Response(json.dumps({"error": str(error)}), 400, media_type="application/json")
@@ -53,11 +248,11 @@ def asset(name: str) -> Response:
     """A file of the page; only the names listed here exist."""
     if name not in ASSETS:
         return Response("There is no such file.", 404, media_type="text/plain; charset=utf-8")
-    return Response(_text(name), media_type=ASSETS[name], headers={"Cache-Control": "no-cache"})
+    return Response(_asset_text(name), media_type=ASSETS[name], headers={"Cache-Control": "no-cache"})
 
 
 @lru_cache(maxsize=len(ASSETS))
-def _text(name: str) -> str:
+def _asset_text(name: str) -> str:
     text = resources.files("confide.explorer").joinpath("assets", name).read_text(encoding="utf-8")
     if name != "explorer.css":
         return text

@@ -11,9 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from confide.core.door import InputError
+from confide.checks import InputError
 
-ACTIONS = ("relabel", "drop", "keep")
+TAG_ACTIONS = ("relabel", "drop", "keep")
 LONGEST_NOTE = 10_000
 FIELDS = "split, id, action, new_label, note, changed"
 SCHEMA = """
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS views (name TEXT PRIMARY KEY, query TEXT NOT NULL, ch
 
 
 @dataclass(frozen=True)
-class Tag:
+class SampleTag:
     """What someone decided about a sample: an action or none, the class to relabel to, a note."""
 
     split: str
@@ -41,7 +41,7 @@ class Tag:
         return self.action or ("note" if self.note else None)
 
 
-class Tags:
+class TagFile:
     """The file of tags; it is made with the first tag, and a folder that cannot be written is said so then."""
 
     def __init__(self, path: Path) -> None:
@@ -91,30 +91,30 @@ class Tags:
                     self.close()  # the next try opens the file as it is then
                 raise InputError(f"{self.path} must be writable, but: {error}; {_advice(error)}") from None
 
-    def all(self) -> list[Tag]:
+    def all(self) -> list[SampleTag]:
         """Every tag, oldest first."""
         with self._lock:
             connection = self._known()
             if connection is None:
                 return []
             rows = connection.execute(f"SELECT {FIELDS} FROM tags ORDER BY changed, split, id").fetchall()
-        return [Tag(*row) for row in rows]
+        return [SampleTag(*row) for row in rows]
 
-    def get(self, split: str, sample: str) -> Tag | None:
+    def get(self, split: str, sample: str) -> SampleTag | None:
         """The tag of a sample."""
         with self._lock:
             connection = self._known()
             return None if connection is None else _read(connection, split, sample)
 
-    def put(self, tag: Tag) -> Tag:
+    def put(self, tag: SampleTag) -> SampleTag:
         """Write a tag; one without action and note is removed."""
         with self._writing() as connection:
             return _write(connection, tag)
 
-    def change(self, split: str, sample: str, given: Mapping[str, Any]) -> Tag:
+    def change(self, split: str, sample: str, given: Mapping[str, Any]) -> SampleTag:
         """Write only what is given of action, new_label and note, beside what is kept; another's note stays."""
         with self._writing() as connection:
-            kept = _read(connection, split, sample) or Tag(split, sample)
+            kept = _read(connection, split, sample) or SampleTag(split, sample)
             tag = replace(kept, **given)
             if "new_label" not in given and tag.action != "relabel":
                 tag = replace(tag, new_label=None)
@@ -150,15 +150,15 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _read(connection: sqlite3.Connection, split: str, sample: str) -> Tag | None:
+def _read(connection: sqlite3.Connection, split: str, sample: str) -> SampleTag | None:
     sql = f"SELECT {FIELDS} FROM tags WHERE split = ? AND id = ?"
     row = connection.execute(sql, (split, sample)).fetchone()
-    return None if row is None else Tag(*row)
+    return None if row is None else SampleTag(*row)
 
 
-def _write(connection: sqlite3.Connection, tag: Tag) -> Tag:
-    if tag.action is not None and tag.action not in ACTIONS:
-        raise InputError(f"action must be one of {', '.join(ACTIONS)}, got {tag.action!r}")
+def _write(connection: sqlite3.Connection, tag: SampleTag) -> SampleTag:
+    if tag.action is not None and tag.action not in TAG_ACTIONS:
+        raise InputError(f"action must be one of {', '.join(TAG_ACTIONS)}, got {tag.action!r}")
     if tag.new_label is not None and tag.action != "relabel":
         raise InputError("new_label must come with the action 'relabel'")
     if len(tag.note) > LONGEST_NOTE:

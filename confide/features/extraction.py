@@ -1,10 +1,15 @@
-"""Batched extraction over a split: in memory, or to memory-mapped shards that a stopped run goes on from."""
+"""`extract`: features of a split by the word of an extractor, in memory or to shards that a stopped run goes on
+from.
+
+A factory `(name, *, options) -> Extractor` is registered per word; words with a colon (`timm:resnet50`) pass what
+stands behind it as the name. Those that need no pre-trained weights stand here: pixels, and the user's own network.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +18,179 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from confide.core import files
-from confide.core.door import InputError, check_range
-from confide.core.progress import Progress
-from confide.core.records import Dataset, Features, Split
-from confide.core.shards import MANIFEST, open_features, shard_path, write_manifest, write_shard
-from confide.features.augment import augmented
-from confide.features.family import Extractor, create, split_word
-from confide.features.model import check_rows
-from confide.features.preprocess import Preprocess
+from confide.checks import InputError, check_range, did_you_mean
+from confide.features.images import Preprocess, as_image_array, augmented
+from confide.files import formats
+from confide.progress import Progress
+from confide.records import (
+    SHARDS_MANIFEST,
+    Dataset,
+    Features,
+    Split,
+    open_features,
+    shard_path,
+    write_manifest,
+    write_shard,
+)
+from confide.registry import Method, Registry
+
+# Words -> extractors that turn inputs into feature rows: registry and door.
+#
+# A factory `(name, *, options) -> Extractor` is registered per word; words with a colon (`timm:resnet50`) pass what
+# stands behind it as the name.
+
+EXTRACTORS = Registry("extractor")
+
+
+@dataclass(frozen=True, eq=False)
+class Extractor:
+    """How one input is prepared (in decoding workers) and how a batch of prepared inputs becomes rows `n d`."""
+
+    name: str
+    kind: str  # "image", "text" or "rows": what the inputs are
+    prepare: Callable[[Any], Any]
+    encode: Callable[[Any], Tensor]
+    collate: Callable[[list[Any]], Any] = torch.stack
+    module: nn.Module | None = None
+    encode_text: Callable[[list[str]], Tensor] | None = None
+    rows_of: Callable[[Split], NDArray[Any]] | None = None
+    """Where a whole split is turned into rows at once, instead of prepare and encode."""
+
+
+def split_word(word: str) -> tuple[Method, str]:
+    """The registered method of a word and what stands behind its colon."""
+    head, _, name = word.partition(":")
+    known = {m.word: m for m in EXTRACTORS}
+    if f"{head}:" in known and name:
+        return known[f"{head}:"], name
+    if word in known:
+        return known[word], ""
+    shown = [w + "<name>" if w.endswith(":") else w for w in known]
+    raise InputError(f"no extractor named '{word}'; {did_you_mean(word, shown)}")
+
+
+def create(word: str, **options: Any) -> Extractor:
+    """The extractor of a word."""
+    method, name = split_word(word)
+    method.check_options(options)
+    extractor: Extractor = method.function(name, **options)
+    return extractor
+
+
+def usual(dataset: Dataset, split: str = "train") -> str:
+    """The extractor's word where none was chosen: what the data carries, else one that suits its kind."""
+    if "features" in dataset.split(split).columns:
+        return "cached"
+    return {"text": "minilm", "rows": "pixels"}.get(dataset.kind, "efficientnet_lite0")
+
+
+def names() -> tuple[str, ...]:
+    """All words; those that end in a colon take a name behind it."""
+    return EXTRACTORS.names()
+
+
+MOST_PIXELS, POOLED = 3072, 16
+
+
+@EXTRACTORS.add("pixels", paper="baseline: no model", kind="image")
+def pixels(name: str = "", *, size: int | None = None) -> Extractor:
+    """Pixel values / 255 as one row per image; rows of numbers pass as they are.
+
+    Args:
+        size: average-pool every image to size x size first; 0 keeps all pixels, None all up to 3,072 numbers and pools
+            larger images to 16 x 16, because the time of a covariance grows with the cube of their number.
+    """
+
+    def prepare(item: Any) -> Tensor:
+        array = np.asarray(item)
+        if array.ndim <= 1 and array.dtype.kind in "fiub":
+            return torch.from_numpy(array.astype(np.float32)).reshape(-1)
+        image = torch.from_numpy(as_image_array(item).astype(np.float32)) / 255
+        pooled = POOLED if size is None and image.numel() > MOST_PIXELS else size
+        if pooled:
+            image = torch.nn.functional.adaptive_avg_pool2d(image, pooled)
+        return image.reshape(-1)
+
+    return Extractor("pixels" if not size else f"pixels{size}", "image", prepare, lambda batch: batch)
+
+
+# Penultimate features of the user's own model: a checkpoint, or any network in memory.
+
+RowsOf = Callable[[Split], NDArray[Any]]
+_READERS: list[Callable[[Path], RowsOf]] = []
+
+
+def reads_checkpoints(reader: Callable[[Path], RowsOf]) -> None:
+    """The room that trains models tells how its checkpoints give penultimate rows of a split."""
+    _READERS.append(reader)
+
+
+@EXTRACTORS.add("model:", paper="penultimate layer of the user's own model", kind="any")
+def model(name: str) -> Extractor:
+    """Penultimate features of a trained checkpoint, prepared as in its training: `model:runs/mine`."""
+    path = Path(name)
+    if not path.exists():
+        raise InputError(f"features 'model:{name}' need a checkpoint, but {path} does not exist; check the path")
+    if not _READERS:
+        raise InputError(f"features 'model:{name}' need the room that reads checkpoints; import confide.training first")
+    rows_of = _READERS[-1](path)
+    return Extractor(f"model:{name}", "any", _identity, _identity, rows_of=rows_of)
+
+
+def _identity(item: Any) -> Any:
+    return item
+
+
+def from_module(
+    network: nn.Module, prepare: Callable[[Any], Tensor], *, layer: str | None = None, name: str = "module"
+) -> Extractor:
+    """Features of any network in memory: the input of its last linear layer, or the output of a named layer.
+
+    Args:
+        prepare: one input -> tensor; batches are stacked.
+        layer: dotted name of the module whose output is wanted; None takes what enters the last nn.Linear.
+    """
+    modules = dict(network.named_modules())
+    linear = [module for module in modules.values() if isinstance(module, nn.Linear)]
+    if layer is not None and layer not in modules:
+        raise InputError(f"layer must be a module of the network, got '{layer}'; known: {', '.join(modules)[:200]}")
+    if layer is None and not linear:
+        raise InputError("the network has no linear layer to stop before; name the layer to read")
+    target = modules[layer] if layer is not None else linear[-1]
+    kept: list[Tensor] = []
+
+    def encode(batch: Tensor) -> Tensor:
+        kept.clear()
+        if layer is None:
+            handle = target.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+        else:
+            handle = target.register_forward_hook(lambda _, __, output: kept.append(output))
+        try:
+            network(batch)
+        finally:
+            handle.remove()
+        rows = kept[-1]
+        return rows.mean(dim=tuple(range(2, rows.ndim))) if rows.ndim > 2 else rows
+
+    return Extractor(name, "any", prepare, encode, torch.stack, network)
+
+
+def check_rows(rows: NDArray[Any], n: int, name: str) -> NDArray[Any]:
+    """Rows of a reader must be n x d."""
+    if rows.ndim != 2 or len(rows) != n:
+        raise InputError(f"extractor '{name}' must give {n} rows, got shape {np.shape(rows)}")
+    return rows
+
+
+# Batched extraction over a split: in memory, or to memory-mapped shards that a stopped run goes on from.
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExtractionSettings:
     """How an extraction runs; none of it changes the numbers beyond the dtype's rounding."""
 
     batch_size: int = 64
@@ -76,11 +238,11 @@ def extract(
     check_range(shard_rows, "shard_rows", 1)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype must be 'float32' or 'float16', got {dtype!r}")
-    settings = Settings(batch_size, device, workers, amp, shard_rows, dtype)
+    settings = ExtractionSettings(batch_size, device, workers, amp, shard_rows, dtype)
     if not len(part):
         raise InputError(f"split '{split}' must have samples, got none")
     if out is None:
-        extractor = _made(word, options)
+        extractor = _extractor_of(word, options)
         rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, augment)))
         said = word if isinstance(word, str) else extractor.name
         return Features(rows.astype(dtype), part.labels, part.ids, said, split, options)
@@ -97,7 +259,7 @@ def cached(part: Split, split: str) -> Features:
     return Features(part.columns["features"], part.labels, part.ids, "cached", split)
 
 
-def _made(word: str | Extractor, options: dict[str, Any]) -> Extractor:
+def _extractor_of(word: str | Extractor, options: dict[str, Any]) -> Extractor:
     return word if isinstance(word, Extractor) else create(word, **options)
 
 
@@ -106,13 +268,13 @@ def _to_shards(
     part: Split,
     split: str,
     folder: Path,
-    settings: Settings,
+    settings: ExtractionSettings,
     augment: int | None,
     options: dict[str, Any],
 ) -> Features:
     facts: dict[str, Any] = {
         "extractor": word if isinstance(word, str) else word.name,
-        "options": files.plain(options),
+        "options": formats.plain(options),
         "split": split,
         "n": len(part),
         "samples": hashlib.sha256(json.dumps(part.ids.tolist()).encode()).hexdigest(),
@@ -122,8 +284,8 @@ def _to_shards(
     }
     _check_same(folder, facts)
     todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, facts)]
-    if todo or not (folder / MANIFEST).exists():
-        extractor = _made(word, options)
+    if todo or not (folder / SHARDS_MANIFEST).exists():
+        extractor = _extractor_of(word, options)
         dim = 0
         with Progress(f"features {extractor.name}", len(part)) as progress:
             progress.done = len(part) - sum(_rows_of(k, len(part), settings.shard_rows).size for k in todo)
@@ -146,7 +308,7 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
     plan = folder / "plan.json"
     # A plan without rows is what a failed start leaves, such as one without the extractor's package.
     if plan.exists() and any(folder.glob("rows-*.npy")):
-        found = files.read_json(plan)
+        found = formats.read_json(plan)
         for name, value in facts.items():
             if found.get(name) != value:
                 raise InputError(
@@ -154,7 +316,7 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
                     "choose another folder (--cache on the command line), or remove this one"
                 )
     else:
-        files.write_json(plan, facts)
+        formats.write_json(plan, facts)
 
 
 def _is_done(folder: Path, shard: int, facts: dict[str, Any]) -> bool:
@@ -194,7 +356,7 @@ def _encoded(
     extractor: Extractor,
     part: Split,
     rows: NDArray[np.intp],
-    settings: Settings,
+    settings: ExtractionSettings,
     augment: int | None,
     progress: Progress | None = None,
 ) -> Iterator[NDArray[Any]]:
@@ -226,7 +388,7 @@ def _prepared(
     extractor: Extractor,
     part: Split,
     rows: NDArray[np.intp],
-    settings: Settings,
+    settings: ExtractionSettings,
     augment: int | None,
     device: torch.device,
 ) -> Iterator[Any]:
@@ -244,7 +406,7 @@ def _prepared(
         collate_fn=extractor.collate,
     )
     for batch in loader:
-        yield _to(batch, device)
+        yield _to_device(batch, device)
 
 
 def _is_array(part: Split, prepare: Preprocess) -> bool:
@@ -254,7 +416,7 @@ def _is_array(part: Split, prepare: Preprocess) -> bool:
     return is_images and inputs.shape[1] in (1, 3) and prepare.takes_batches()
 
 
-def _to(batch: Any, device: torch.device) -> Any:
+def _to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, dict):
         return {name: value.to(device) for name, value in batch.items()}
     return batch.to(device) if hasattr(batch, "to") else batch

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.losses import create
 
 

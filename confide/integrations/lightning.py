@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.core.door import InputError, MissingExtra
-from confide.core.simplex import check
+from confide.checks import InputError, MissingExtra
 from confide.losses import LossModule
+from confide.simplex.statistics import check
 
 
 def loss_callback(

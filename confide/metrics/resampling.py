@@ -11,11 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from confide.core.predictions import Predictions
-from confide.core.registry import Method
-from confide.metrics.draws import bernoulli_sums
-from confide.metrics.ordering import Floats
-from confide.metrics.view import Base, BinSums, View
+from confide.metrics.view import BinSums, Floats, MetricSamples, View
+from confide.predictions import Predictions
+from confide.registry import Method
+
+
+def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator) -> Floats:
+    """Binomial draws with the mean and variance of sums of Bernoulli draws: sum p and sum p (1 - p)."""
+    expected = np.maximum(mean, 0.0)
+    chance = np.clip(1 - variance / np.maximum(expected, 1e-300), 1e-9, 1.0)
+    trials = np.maximum(np.ceil(expected), np.round(expected / chance)).clip(1)
+    return rng.binomial(trials.astype(np.int64), np.minimum(expected / trials, 1.0)).astype(np.float64)
+
+
+# Uncertainty: bootstrap intervals by weights on samples sorted once, and the test of perfect calibration.
 
 RESAMPLES = 1000
 CHUNK = 25
@@ -45,7 +54,7 @@ def threads() -> int:
 
 
 def bootstrap(
-    base: Base, statistics: Sequence[Statistic], *, resamples: int = RESAMPLES, seed: int = 0
+    base: MetricSamples, statistics: Sequence[Statistic], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Floats, float]:
     """Values of every statistic (rows) on resamples drawn within labels, and the factor of their spread.
 
@@ -55,13 +64,13 @@ def bootstrap(
     if base.n > LARGEST:
         rng = np.random.default_rng(np.random.SeedSequence([seed, base.n]))
         rows = np.sort(rng.choice(base.n, SUBSAMPLE, replace=False))
-        small = Base(base.predictions.take(rows), resampled=True, rows=rows)
+        small = MetricSamples(base.predictions.take(rows), resampled=True, rows=rows)
         return _resample(small, statistics, resamples, seed), math.sqrt(SUBSAMPLE / base.n)
-    ready = base if base.resampled else Base(base.predictions, resampled=True)
+    ready = base if base.resampled else MetricSamples(base.predictions, resampled=True)
     return _resample(ready, statistics, resamples, seed), 1.0
 
 
-def _resample(base: Base, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
+def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
     labels = base.predictions.labels.cpu().numpy()
     by_label = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
@@ -129,7 +138,7 @@ def interval_of(method: Method, predictions: Predictions, options: dict[str, Any
     """The 95 % interval of one metric."""
     if method.facts.get("whole"):
         return whole_interval(method, predictions, options, value, whole_null(method, predictions, options, value))
-    base = Base(predictions)
+    base = MetricSamples(predictions)
     draws, factor = bootstrap(base, [lambda view: method.facts["value"](view, **options)])
     null = nulls(base, [(method, options)])[0] if method.facts["kind"] == "calibration" else None
     return interval_from(method, value, len(predictions), draws[0], null, factor)
@@ -172,7 +181,7 @@ def whole_interval(
 
 
 def nulls(
-    base: Base, asked: Sequence[tuple[Method, dict[str, Any]]], *, resamples: int = RESAMPLES, seed: int = 0
+    base: MetricSamples, asked: Sequence[tuple[Method, dict[str, Any]]], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Null]:
     """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
     values = [float(method.facts["value"](View(base), **options)) for method, options in asked]
@@ -195,7 +204,7 @@ def nulls(
 class BinnedView:
     """Bins of confidence whose errors are drawn at once."""
 
-    def __init__(self, base: Base, rng: np.random.Generator) -> None:
+    def __init__(self, base: MetricSamples, rng: np.random.Generator) -> None:
         self.base, self.rng = base, rng
 
     def bins(self, binning: str = "width", bins: int = 15, closed: str = "right") -> BinSums:
@@ -208,7 +217,7 @@ class BinnedView:
         return BinSums(total, confidence, total - np.minimum(errors, total))
 
 
-def large_null(base: Base, method: Method, options: dict[str, Any], resamples: int, seed: int) -> Floats:
+def large_null(base: MetricSamples, method: Method, options: dict[str, Any], resamples: int, seed: int) -> Floats:
     """Null draws beyond 200,000 samples: per bin where the metric is binned, else from some samples, shrunk.
 
     The noise of a calibration error falls with the square root of the number of samples.
@@ -218,7 +227,7 @@ def large_null(base: Base, method: Method, options: dict[str, Any], resamples: i
         view = BinnedView(base, rng)
         return np.array([method.facts["value"](view, **options) for _ in range(resamples)])
     rows = np.sort(rng.choice(base.n, EXACT_DRAWS, replace=False))
-    part = nulls(Base(base.predictions.take(rows)), [(method, options)], resamples=resamples, seed=seed)[0]
+    part = nulls(MetricSamples(base.predictions.take(rows)), [(method, options)], resamples=resamples, seed=seed)[0]
     return part.draws * math.sqrt(EXACT_DRAWS / base.n)
 
 

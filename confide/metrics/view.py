@@ -1,6 +1,8 @@
-"""What metrics look at: samples of one prediction record with weights, sorted at most once per score.
+"""What metrics look at: samples of one prediction record with weights, sorted at most once per confidence score.
 
-A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort.
+A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort. Ties are
+one step: whoever accepts a score accepts all samples that have it. Neighbours that are not tied but alike (all correct,
+or all wrong) are one segment too, because every ranking metric has a closed form over such a run.
 """
 
 from __future__ import annotations
@@ -8,16 +10,215 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from confide.core.binning import mass_starts, width_edges
-from confide.core.door import InputError, check_choice, check_range
-from confide.core.predictions import Predictions
-from confide.metrics.ordering import Floats, Ranks, Sorted, ranks_of, sort_packed, sort_with_order
-from confide.metrics.scores import score_values
+from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
+from confide.numerics.binning import mass_starts, width_edges
+from confide.predictions import Predictions
+
+# Samples in the order of a score, and how many are accepted and wrong as the threshold falls.
+#
+# Ties are one step: whoever accepts a score accepts all samples that have it. Neighbours that are not tied but alike
+# (all correct, or all wrong) are one segment too, because every ranking metric has a closed form over such a run.
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+Values = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """Samples from the safest to the least safe, in segments: `ends` are their last positions, `tied` says which kind.
+
+    A tied segment holds all samples of one score; the others hold a run of distinct scores, all right or all wrong.
+    """
+
+    values: Values
+    wrong: Flags
+    ends: Indices
+    tied: Flags
+    order: Indices | None = None
+
+    def __len__(self) -> int:
+        return len(self.wrong)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """At every segment's end, from the safest: samples accepted so far and errors among them."""
+
+    accepted: Floats
+    errors: Floats
+    tied: Flags
+
+    @property
+    def n(self) -> float:
+        return float(self.accepted[-1])
+
+    @property
+    def wrong(self) -> float:
+        return float(self.errors[-1])
+
+    @cached_property
+    def before(self) -> Floats:
+        """Accepted before each segment."""
+        return np.concatenate(([0.0], self.accepted[:-1]))
+
+    @cached_property
+    def errors_before(self) -> Floats:
+        """Errors accepted before each segment."""
+        return np.concatenate(([0.0], self.errors[:-1]))
+
+    @cached_property
+    def size(self) -> Floats:
+        """Samples of each segment."""
+        return self.accepted - self.before
+
+    @cached_property
+    def new_errors(self) -> Floats:
+        """Errors of each segment."""
+        return self.errors - self.errors_before
+
+    @cached_property
+    def rise(self) -> Floats:
+        """Sum of 1 / k over the ranks k of each segment."""
+        return np.diff(harmonic(int(self.n))[self.accepted.astype(np.intp)], prepend=0.0)
+
+    @cached_property
+    def area(self) -> float:
+        """Mean over k of the error rate among the k safest, averaged over all orders of tied samples.
+
+        Within a tie the expected errors rise linearly, within a run they do anyway, so the risks of a segment of m
+        samples with e errors sum to e + (E - A e / m)(1 / (A + 1) + ... + 1 / (A + m)).
+        """
+        share = self.new_errors / np.maximum(self.size, 1)
+        share *= self.before
+        np.subtract(self.errors_before, share, out=share)
+        return float((self.wrong + share @ self.rise) / self.n)
+
+
+def ranks_of(ordered: Sorted, weights: Floats | None = None) -> Ranks:
+    """Running counts of sorted samples; weights are how often a resample drew each, in sorted order."""
+    if weights is None:
+        errors = np.cumsum(ordered.wrong, dtype=np.int32)[ordered.ends].astype(np.float64)
+        return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
+    accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
+    return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied)
+
+
+def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
+    """Ends and kinds of the segments; `same[i]` says that samples i and i + 1 have one score."""
+    cut = wrong[1:] != wrong[:-1]
+    if not same.any():
+        ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+        return ends, np.zeros(len(ends), dtype=bool)
+    beside = np.zeros(len(same), dtype=bool)
+    beside[1:] |= same[:-1]
+    beside[:-1] |= same[1:]
+    cut = (cut | beside) & ~same
+    ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+    tied = np.zeros(len(ends), dtype=bool)
+    tied[ends > 0] = same[ends[ends > 0] - 1]
+    return ends, tied
+
+
+def sort_with_order(values: Values, wrong: Flags) -> Sorted:
+    """Sorted samples with the permutation that sorts others alike: the reverse of a stable ascending sort."""
+    order = np.argsort(values, kind="stable")[::-1]
+    ordered, flags = values[order], wrong[order]
+    ends, tied = segments(ordered[1:] == ordered[:-1], flags)
+    return Sorted(ordered, flags, ends, tied, order)
+
+
+def sort_packed(values: Values, wrong: Flags) -> Sorted:
+    """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
+
+    The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
+    input.
+    """
+    falling = float(values.max()) <= 0
+    if not falling and float(values.min()) < 0:
+        return sort_with_order(values, wrong)  # both signs need all bits
+    kind: Any = np.uint32 if values.dtype == np.float32 else np.uint64
+    keys: NDArray[Any] = (np.negative(values) if falling else values.copy()).view(kind)
+    keys <<= kind(1)  # the sign falls off, so that -0 is 0
+    keys |= wrong.view(np.uint8)
+    keys.sort()
+    if not falling:
+        keys = keys[::-1]
+    flags = (keys & kind(1)).astype(bool)
+    keys = keys >> kind(1)
+    ends, tied = segments(keys[1:] == keys[:-1], flags)
+    ordered = keys.view(values.dtype)
+    return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, ends, tied)
+
+
+@lru_cache(maxsize=4)
+def harmonic(n: int) -> Floats:
+    """Sums of 1/1 + ... + 1/k for k = 0..n."""
+    table = np.arange(n + 1, dtype=np.float64)
+    np.divide(1.0, table[1:], out=table[1:])
+    return np.cumsum(table, out=table)
+
+
+# Which confidence score a ranking metric sorts by: a word, the trust of the predictions, or a vector.
+
+SCORE_WORDS = ("msp", "entropy", "margin", "max_logit", "energy", "trust")
+
+
+def score_name(score: Any) -> str:
+    """The name that stands in the table: the word itself, `trust:<predictor>`, or `given` for a vector."""
+    return score if isinstance(score, str) else "given"
+
+
+def score_values(predictions: Predictions, score: Any) -> Values:
+    """One value per sample, high = safe.
+
+    Args:
+        score: `msp` (largest probability), `entropy` (negated), `margin` (largest minus second largest probability),
+            `max_logit`, `energy`, `trust` or `trust:<name>` (the trust the predictions carry), or n values.
+    """
+    if not isinstance(score, str):
+        return _checked_values(score, len(predictions), "score")
+    if score == "trust" or score.startswith("trust:"):
+        if predictions.trust is None:
+            raise InputError(f"score '{score}' needs predictions with trust; pass trust= or the values as score=")
+        return _checked_values(predictions.trust, len(predictions), "trust")
+    facts = predictions.facts
+    if score in ("max_logit", "energy"):
+        if predictions.from_probabilities:
+            raise InputError(f"score '{score}' needs real logits, but these predictions came from probabilities")
+        return _as_array(facts.need(score))
+    if score == "msp":
+        return facts.sureness()
+    if score == "entropy":
+        return np.negative(_as_array(facts.need("entropy")))
+    if score == "margin":
+        return _as_array(facts.need("margin"))
+    raise InputError(f"no score named '{score}'; {did_you_mean(score, SCORE_WORDS)}")
+
+
+def _as_array(values: torch.Tensor) -> Values:
+    return np.asarray(values.detach().cpu().numpy())
+
+
+def _checked_values(score: Any, n: int, name: str) -> Values:
+    values = as_tensor(score, name)
+    if values.ndim != 1 or len(values) != n:
+        raise InputError(f"{name} must be {n} values, one per sample, got shape {tuple(values.shape)}")
+    check_finite(values, name)
+    return _as_array(values if values.dtype in (torch.float32, torch.float64) else values.double())
+
+
+# What metrics look at: samples of one prediction record with weights, sorted at most once per score.
+#
+# A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort.
 
 Key = tuple[str, int, str]
 
@@ -32,7 +233,7 @@ class BinSums:
 
 
 @dataclass(eq=False)
-class Base:
+class MetricSamples:
     """The unweighted samples: per-sample facts as arrays, and each score's order once it was asked for."""
 
     predictions: Predictions
@@ -119,7 +320,9 @@ class Base:
 class View:
     """Samples with weights; every shared quantity is computed once however many metrics ask for it."""
 
-    def __init__(self, base: Base, weights: Floats | None = None, wrong: NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self, base: MetricSamples, weights: Floats | None = None, wrong: NDArray[np.bool_] | None = None
+    ) -> None:
         """Weights in the order of the samples; `wrong` replaces the errors, from the most confident on."""
         self.base, self.weights, self.wrong = base, weights, wrong
         self.n = float(base.n if weights is None else weights.sum())
@@ -248,7 +451,7 @@ class View:
         return BinSums(total, sure, total - wrong)
 
 
-def base_of(predictions: Predictions) -> Base:
+def metric_samples(predictions: Predictions) -> MetricSamples:
     """The samples of a record, kept with it so that several metrics sort once."""
     if not isinstance(predictions, Predictions):
         raise InputError(
@@ -256,7 +459,7 @@ def base_of(predictions: Predictions) -> Base:
         )
     if not len(predictions):
         raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
-    base: Base = predictions.__dict__.setdefault("_base", Base(predictions))
+    base: MetricSamples = predictions.__dict__.setdefault("_base", MetricSamples(predictions))
     return base
 
 

@@ -1,8 +1,8 @@
 """The report: draws what an Evaluation holds as one HTML file; never calculates."""
 
 from confide.report.gather import gather, side_by_side
+from confide.report.page import notebook_view, render_report, verdict_sentence, write_report
 from confide.report.static import write_figures
-from confide.report.write import notebook_view, render_report, verdict_sentence, write_report
 
 __all__ = [
     "gather",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from confide.core.door import InputError
-from confide.core.results import Comparison, Evaluation
+from confide.checks import InputError
+from confide.results import Comparison, Evaluation
 
 WHOLE = "evaluation.json"
 PARTS = "evaluations"  # one file per model and stage, written before a run is concluded

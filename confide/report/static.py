@@ -1,19 +1,20 @@
-"""Every chart of the report as SVG and PNG for papers: the same marks, drawn again by matplotlib."""
+"""Every chart of the report as SVG and PNG for papers: the same marks in the light palette, drawn again by
+matplotlib.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from confide.core.door import MissingExtra
-from confide.core.files import atomic, write_text
-from confide.core.results import Evaluation
-from confide.report.figure import Figure
-from confide.report.palette import PALETTE, Style, style_of
+from confide.checks import MissingExtra
+from confide.files.formats import atomic, write_text
+from confide.report.draw import Figure
 from confide.report.sections.coverage import coverage_section
 from confide.report.sections.difficulty import difficulty_section
 from confide.report.sections.models import models_section
@@ -21,8 +22,94 @@ from confide.report.sections.reliability import reliability_section
 from confide.report.sections.shift import shift_section
 from confide.report.sections.training import training_section
 from confide.report.sections.trust import trust_section
-from confide.report.view import View
+from confide.report.view import EvaluationView
 from confide.report.words import plain_text
+from confide.results import Evaluation
+
+# The light palette and the meaning of the classes of a chart, for drawings outside a browser.
+
+PALETTE = {
+    "paper": "#FFFFFF",
+    "ink": "#14181C",
+    "ink2": "#48525B",
+    "ink3": "#626C76",
+    "grid": "#E6EAEC",
+    "band": "#DDE3E7",
+    "accent": "#0A6478",
+    "wrong": "#A82A06",
+    "grey": "#747E87",
+}
+SERIES = {
+    "1": "#0A6478",
+    "2": "#A67C00",
+    "3": "#35308C",
+    "4": "#3D87CB",
+    "5": "#C4647C",
+    "g": "#747E87",
+    "w": "#A82A06",
+}
+SEQUENTIAL = ("#E9F2F4", "#C6DEE4", "#95C0CB", "#5F9DAD", "#2C7A8D", "#0A5163")
+DIVERGING = ("#0A5163", "#3F8A9B", "#9CC5CF", "#EFF1F2", "#F3C3AF", "#DE7F58", "#A83210")
+ON_DIVERGING = ("#FFFFFF", "#0B0E10", "#14181C", "#14181C", "#14181C", "#14181C", "#FFFFFF")
+
+FILLS = {
+    **{f"f{k}": colour for k, colour in SERIES.items()},
+    **{f"q{k}": colour for k, colour in enumerate(SEQUENTIAL)},
+    **{f"d{k}": colour for k, colour in enumerate(DIVERGING)},
+    **{f"t{k}": colour for k, colour in enumerate(ON_DIVERGING)},
+    "fb": PALETTE["band"],
+    "ho": PALETTE["paper"],
+    "l": PALETTE["ink2"],
+    "b": PALETTE["ink"],
+}
+STROKES = {
+    **{f"k{k}": colour for k, colour in SERIES.items()},
+    "ki": PALETTE["ink"],
+    "g": PALETTE["grid"],
+    "ax": PALETTE["ink"],
+    "tk": PALETTE["ink3"],
+    "ref": PALETTE["ink3"],
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one mark is painted."""
+
+    fill: str | None
+    stroke: str | None
+    width: float
+    opacity: float
+    dashed: bool
+    size: float
+    bold: bool
+    anchor: str
+    halo: bool
+
+
+def style_of(element: ElementTree.Element) -> Style:
+    """The style of a mark by its classes, as the page's style sheet says it."""
+    classes = element.attrib.get("class", "").split()
+    is_text = element.tag == "text"
+    fill = next((FILLS[c] for c in reversed(classes) if c in FILLS), PALETTE["ink3"] if is_text else None)
+    stroke = None if is_text else next((STROKES[c] for c in classes if c in STROKES), None)
+    style = element.attrib.get("style", "")
+    width = float(style.split("stroke-width:")[1].split(";")[0]) if "stroke-width:" in style else 0.0
+    width = width or float(element.attrib.get("stroke-width", 2 if "ln" in classes else 1))
+    return Style(
+        fill=None if "ln" in classes or "ref" in classes else fill,
+        stroke=stroke,
+        width=width,
+        opacity=0.28 if "bx" in classes else 0.45 if "pale" in classes else 0.7 if "thin" in classes else 1.0,
+        dashed="ref" in classes,
+        size=12.0 if {"l", "b"} & set(classes) else 11.5,
+        bold="b" in classes,
+        anchor="center" if "m" in classes else "right" if "e" in classes else "left",
+        halo="nh" not in classes,
+    )
+
+
+# Every chart of the report as SVG and PNG for papers: the same marks, drawn again by matplotlib.
 
 PIXELS_AN_INCH = 96
 DOTS_AN_INCH = 300
@@ -41,7 +128,7 @@ def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
         "svg.hashsalt": "c",
     }
     with matplotlib.rc_context(settings):
-        for name, figure in named_figures(View(evaluation)):
+        for name, figure in named_figures(EvaluationView(evaluation)):
             source = str(figure.wide or figure.svg)
             for suffix, write in ((".svg", _write_svg), (".png", _write_png)):
                 path = Path(folder) / f"{name}{suffix}"
@@ -53,7 +140,7 @@ def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     return written
 
 
-def named_figures(view: View) -> Iterator[tuple[str, Figure]]:
+def named_figures(view: EvaluationView) -> Iterator[tuple[str, Figure]]:
     """All figures of the report with the names of their files."""
     counts: dict[str, int] = {}
     for section, figures in _sections(view):
@@ -63,7 +150,7 @@ def named_figures(view: View) -> Iterator[tuple[str, Figure]]:
             yield (name if counts[name] == 1 else f"{name}-{counts[name]}"), figure
 
 
-def _sections(view: View) -> Iterator[tuple[str, list[Figure]]]:
+def _sections(view: EvaluationView) -> Iterator[tuple[str, list[Figure]]]:
     reliability, coverage = reliability_section(view), coverage_section(view)
     trust, shift, training = trust_section(view), shift_section(view), training_section(view)
     yield "models", list(models_section(view).figures)

@@ -1,4 +1,5 @@
-"""The verdict: one sentence on what the model says and what it is right about, and at most three more.
+"""The verdict (one sentence on what the model says and what it is right about, and at most three more) and the key
+tiles under it.
 
 Direction is claimed only if the interval of confidence minus accuracy excludes 0 and the calibration test has
 p < 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
@@ -12,9 +13,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.core.results import Measurement
-from confide.report.view import View
+from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
+from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
+from confide.results import Measurement
+
+# The verdict: one sentence on what the model says and what it is right about, and at most three more.
+#
+# Direction is claimed only if the interval of confidence minus accuracy excludes 0 and the calibration test has p <
+# 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
+# paired test.
 
 LEVEL = 0.05
 
@@ -35,7 +43,7 @@ class Verdict:
         return self.before + self.direction + self.after
 
 
-def verdict(view: View) -> Verdict:
+def verdict(view: EvaluationView) -> Verdict:
     """What an evaluation allows to say about the model in focus."""
     accuracy = view.find("accuracy")
     if accuracy is None:
@@ -56,18 +64,18 @@ def verdict(view: View) -> Verdict:
     return Verdict(parts.before, parts.direction, parts.after, parts.side, lead=tuple(_lead(view)))
 
 
-def calibration_error(view: View, stage: str, model: str | None = None) -> Measurement | None:
+def calibration_error(view: EvaluationView, stage: str, model: str | None = None) -> Measurement | None:
     """The calibration error that verdict and tiles speak of: equal mass, else equal width."""
     return view.find("ece_mass", model, stage) or view.find("ece", model, stage)
 
 
-def _only_label(view: View) -> str | None:
+def _only_label(view: EvaluationView) -> str | None:
     counts = view.about.get("label_counts")
     present = [name for name, number in counts.items() if number] if isinstance(counts, dict) else []
     return str(present[0]) if len(present) == 1 else None
 
 
-def _one_class(view: View, accuracy: Measurement, label: str) -> Verdict:
+def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdict:
     who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
     if math.isfinite(accuracy.low) and math.isfinite(accuracy.high):
@@ -78,20 +86,20 @@ def _one_class(view: View, accuracy: Measurement, label: str) -> Verdict:
     )
 
 
-def _without_confidence(view: View, accuracy: Measurement) -> Verdict:
+def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
     error = calibration_error(view, view.before)
     tail = f", with a calibration error of {points(error.value)} points" if error else ""
     return Verdict(f"This model is right on {percent(accuracy.value)} of {count(accuracy.n)} {view.unit}{tail}.")
 
 
-def _side(view: View, gap: Measurement) -> str:
+def _side(view: EvaluationView, gap: Measurement) -> str:
     error = calibration_error(view, view.before)
     if error is None or error.p_value is None or not error.p_value < LEVEL:
         return ""
     return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
 
 
-def _what_calibration_did(view: View, gap: Measurement) -> str:
+def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if view.after is None:
         return "."
     name = stage_phrase(view.after)
@@ -113,7 +121,7 @@ def _what_calibration_did(view: View, gap: Measurement) -> str:
     return f", and {name} {'halves' if 0.4 < ratio < 0.6 else 'lowers'} it to {size}."
 
 
-def _no_direction(view: View, gap: Measurement) -> str:
+def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     worse = _made_worse(view)
     if worse and view.after:
         return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
@@ -133,7 +141,7 @@ def _no_direction(view: View, gap: Measurement) -> str:
     return f": well calibrated, as far as {count(gap.n)} {view.unit} can tell."
 
 
-def _made_worse(view: View) -> str:
+def _made_worse(view: EvaluationView) -> str:
     """`from 1.1 to 2.6 points` where the error rose and a paired test prefers the model as trained; else empty."""
     if view.after is None:
         return ""
@@ -149,15 +157,15 @@ def _within_chance(error: Measurement) -> bool:
     return error.chance_high is not None and error.value < error.chance_high
 
 
-def _better_likelihood(view: View) -> bool:
+def _better_likelihood(view: EvaluationView) -> bool:
     return view.beats("nll", f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
 
 
-def _lead(view: View) -> list[Markup]:
-    return [sentence for sentence in (_errors(view), _halving(view), _best_model(view)) if sentence]
+def _lead(view: EvaluationView) -> list[Markup]:
+    return [sentence for sentence in (_error_sentence(view), _halving_sentence(view), _best_model(view)) if sentence]
 
 
-def _errors(view: View) -> Markup | None:
+def _error_sentence(view: EvaluationView) -> Markup | None:
     before = calibration_error(view, view.before)
     if before is None:
         return None
@@ -178,14 +186,14 @@ def _errors(view: View) -> Markup | None:
     return Markup("{} the calibration error {} from {} to {} points{}.").format(start, moves, *sizes, tail)
 
 
-def _halving(view: View) -> Markup | None:
+def _halving_sentence(view: EvaluationView) -> Markup | None:
     share = view.find("halving_rejection", stage=view.final)
     if share is None:
         return None
     return Markup("Rejecting the least trusted {} halves the error rate.").format(percent(share.value, 1))
 
 
-def _best_model(view: View) -> Markup | None:
+def _best_model(view: EvaluationView) -> Markup | None:
     if len(view.models) < 2:
         return None
     for metric, thing in (
@@ -199,3 +207,125 @@ def _best_model(view: View) -> Markup | None:
             number = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(rows), str(len(rows)))
             return Markup("Of the {} models, {} has {}.").format(number, code(winner.rsplit("/", 1)[0]), thing)
     return None
+
+
+# Key tiles under the verdict: a figure, its interval on a strip with the chance zone, and its meaning in words.
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One key figure."""
+
+    label: str
+    figure: str
+    unit: str
+    strip: Markup
+    direction: str
+    meaning: str
+
+
+def tiles(view: EvaluationView) -> tuple[Tile, ...]:
+    """At most three tiles: the gap, the calibration error, the share to set aside."""
+    return tuple(
+        tile for tile in (_gap_tile(view), _error_tile(view), _halving_tile(view) or _accuracy_tile(view)) if tile
+    )
+
+
+def _interval_strip(
+    m: Measurement, low_end: float | None, zone: tuple[float, float] | None, signed: bool = False
+) -> Markup:
+    """A number line in points or per cent: grey chance zone, whisker, dot."""
+    known = [100 * v for v in (m.value, m.low, m.high, *(zone or ())) if v is not None and math.isfinite(v)]
+    marks = ticks(min(known) if low_end is None else min(low_end, *known), max([*known, 0.0]), 6)
+    canvas = Canvas(PHONE, 46)
+    x = Scale(marks[0], marks[-1], 8, PHONE - 8)
+    if zone:
+        canvas.bars([(x.clip(100 * zone[0]), 4, x.clip(100 * zone[1]) - x.clip(100 * zone[0]), 18)], "fb")
+    canvas.line(8, 22, PHONE - 8, 22, "ax")
+    for value in marks:
+        canvas.line(x(value), 22, x(value), 26, "ax")
+        canvas.text(x(value), 39, tick_text(value, marks, signed), "m")
+    if math.isfinite(m.low) and math.isfinite(m.high):
+        canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
+    canvas.dot(x(100 * m.value), 13, "f1", 5)
+    return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
+
+
+def _interval(m: Measurement) -> str:
+    if not (math.isfinite(m.low) and math.isfinite(m.high)):
+        return ""
+    return f"95 % interval {points(m.low)} to {points(m.high)}"
+
+
+def _gap_tile(view: EvaluationView) -> Tile | None:
+    gap, accuracy = view.find("confidence_gap"), view.find("accuracy")
+    if gap is None or accuracy is None:
+        return None
+    zone = (-gap.chance_high, gap.chance_high) if gap.chance_high is not None else None
+    grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
+    says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
+    return Tile(
+        f"Confidence minus accuracy, {when(view.before)}",
+        points(gap.value, sign=True),
+        "points",
+        _interval_strip(gap, 0.0, zone),
+        f"{_sentence(_interval(gap))}Zero is ideal{grey}.",
+        f"Of 100 predictions made with an average confidence of {says}, about {right} are right.",
+    )
+
+
+def _sentence(words: str) -> str:
+    return f"{words}. " if words else ""
+
+
+def _error_tile(view: EvaluationView) -> Tile | None:
+    error = calibration_error(view, view.final)
+    if error is None:
+        return None
+    zone = (0.0, error.chance_high) if error.chance_high is not None else None
+    meaning = "The average gap between confidence and accuracy over bins."
+    if error.chance is not None and error.chance_high is not None:
+        meaning = (
+            f"A perfectly calibrated model tested on {count(error.n)} {view.unit} shows {points(error.chance)} "
+            f"by chance, up to {points(error.chance_high)} (grey)."
+        )
+        inside = error.value <= error.chance_high * (1 + 1e-9)  # of a single sample both are the same number
+        meaning += " What is left cannot be told from chance." if inside else " The error is more than chance explains."
+    return Tile(
+        f"Calibration error {when(view.final)}",
+        points(error.value),
+        "points",
+        _interval_strip(error, 0.0, zone),
+        f"{_sentence(_interval(error))}Lower is better.",
+        meaning,
+    )
+
+
+def _halving_tile(view: EvaluationView) -> Tile | None:
+    share, accuracy = view.find("halving_rejection", stage=view.final), view.find("accuracy", stage=view.final)
+    if share is None or accuracy is None:
+        return None
+    aside = share.value * share.n
+    return Tile(
+        "Share to set aside to halve the error rate",
+        fixed(100 * share.value, 1),
+        "%",
+        _interval_strip(share, 0.0, None),
+        f"{_sentence(_interval(share))}Lower is better.",
+        f"Hand the {count(aside)} least trusted {view.unit} to a person: the other {count(share.n - aside)} are "
+        f"wrong half as often as the {percent(1 - accuracy.value, 1)} of all.",
+    )
+
+
+def _accuracy_tile(view: EvaluationView) -> Tile | None:
+    accuracy = view.find("accuracy", stage=view.final) or view.find("accuracy")
+    if accuracy is None:
+        return None
+    return Tile(
+        "Accuracy",
+        fixed(100 * accuracy.value, 1),
+        "%",
+        _interval_strip(accuracy, None, None),
+        f"{_sentence(_interval(accuracy))}Higher is better.",
+        f"{count(accuracy.value * accuracy.n)} of {count(accuracy.n)} {view.unit} are predicted right.",
+    )

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from confide.core.door import InputError
-from confide.core.results import Comparison, Curve, Evaluation, Measurement, Sample
+from confide.checks import InputError
+from confide.results import Comparison, Curve, Evaluation, Measurement, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
 PLAIN_SCORES = (None, "msp")
 
 
 @dataclass(frozen=True)
-class View:
+class EvaluationView:
     """Look-ups over an evaluation; numbers are found here, never made."""
 
     evaluation: Evaluation

@@ -1,17 +1,13 @@
 """Training: one readable loop, exactly resumable; prediction; ensembles; presets."""
 
-from confide.training.bands import band_scores, bands_of
-from confide.training.cross_fit import cross_fit
+from confide.training.checkpoint import Trained
 from confide.training.ensemble import fit_members, member_folders, predict_members
-from confide.training.extractor import read_checkpoint
-from confide.training.history import SampleHistory
 from confide.training.loop import fit
-from confide.training.oracle import fit_oracle
-from confide.training.oracle_network import Oracle, OracleSettings
-from confide.training.predict import penultimate, predict
-from confide.training.presets import PRESETS, preset
-from confide.training.settings import Settings
-from confide.training.trained import Trained
+from confide.training.objective import group_scores, group_scores_kind
+from confide.training.oracle import Oracle, OracleSettings, cross_fit, fit_oracle
+from confide.training.prediction import penultimate, predict, read_checkpoint
+from confide.training.settings import PRESETS, Settings, preset
+from confide.training.trackers import SampleHistory
 
 __all__ = [
     "PRESETS",
@@ -19,12 +15,12 @@ __all__ = [
     "OracleSettings",
     "Settings",
     "Trained",
-    "band_scores",
-    "bands_of",
     "cross_fit",
     "fit",
     "fit_members",
     "fit_oracle",
+    "group_scores",
+    "group_scores_kind",
     "member_folders",
     "penultimate",
     "predict",

@@ -1,23 +1,271 @@
-"""Ensembles: members that differ in their seed, and what they say together."""
+"""Ensembles: members that differ in their seed, trained one after another or as one stacked model, and what they
+predict together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
 
-from confide.core.door import InputError, check_range
-from confide.core.predictions import SMALLEST_PROBABILITY, Predictions
-from confide.core.records import Dataset, Scores, Split
-from confide.training.loop import Recorder, fit
-from confide.training.predict import predict
-from confide.training.settings import Settings
-from confide.training.stacked import begins_as_stack, fit_stacked, reason_against_stacking, small_on_gpu
-from confide.training.trained import Trained
+from confide import models
+from confide.checks import InputError, check_range
+from confide.models.preparation import input_shape
+from confide.predictions import SMALLEST_PROBABILITY, Predictions
+from confide.progress import Progress
+from confide.records import Dataset, Scores, Split
+from confide.training.checkpoint import Trained, build_model, checkpoint_paths
+from confide.training.device import Device, World
+from confide.training.feed import Feed
+from confide.training.loop import PredictionRecorder, add_row, check_finite, diverged, finished_before, fit
+from confide.training.prediction import log_metrics, predict, rows_in_batches
+from confide.training.settings import Settings, cycled_momenta, learning_rates
+from confide.training.state import make_optimizer
+from confide.training.steps import Run, note_non_finite, set_rate, start_run
+
+# Members of an ensemble as one stacked model: every weight has one more dimension, and one pass trains them all.
+
+OF_A_STACK = "of a stack of"
+STACKING_LIMIT = 2_000_000
+"""Parameters of a model that gains from stacking: beyond, one member alone keeps a GPU busy."""
+
+
+def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
+    """Why members cannot be stacked, or None."""
+    if settings.clip_norm is not None:
+        return "clip_norm is of each member's own gradient"
+    if settings.choose != "last":
+        return "each member chooses its own epoch"
+    if settings.average or settings.mirror:
+        return "averages of weights and mirror images are made in single trainings"
+    if settings.compile:
+        return "networks are compiled in single trainings"
+    if settings.precision == "float16":
+        return "float16 scales each member's loss on its own"
+    if settings.label_noise or "val" not in dataset.splits:
+        return "noise and validation split are drawn by each member's seed"
+    word = models.method(settings.model)[0].word
+    if word in ("timm", "hf", "text_cnn"):
+        return f"model '{settings.model}' is not made of stackable layers"
+    return None
+
+
+def small_on_gpu(dataset: Dataset, settings: Settings) -> bool:
+    """Whether stacking gains: one process on a GPU, and a model that would leave it idle."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or not Device.of(settings).on_gpu:
+        return False
+    with torch.device("meta"):
+        # Sizes alone: no memory is taken and no random number drawn.
+        model = models.create(
+            settings.model, input_shape(dataset.train), dataset.num_classes, **dict(settings.model_options)
+        )
+    return models.parameter_count(model) <= STACKING_LIMIT
+
+
+def begins_as_stack(homes: Sequence[Path | None]) -> bool:
+    """Whether no member was trained or begun on its own: such folders go on as they were."""
+    for home in homes:
+        if home is None:
+            continue
+        if checkpoint_paths(home):
+            return False
+        if (home / "model.safetensors").exists() and not any(OF_A_STACK in note for note in Trained.load(home).notes):
+            return False
+    return True
+
+
+class Stack:
+    """The members' runs (data order, feeds, objectives are each one's own) over one set of stacked weights."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        members = [run.state.model for run in runs]
+        parameters, buffers = stack_module_state(members)
+        self.parameters: dict[str, Tensor] = {k: nn.Parameter(v.detach()) for k, v in parameters.items()}
+        self.buffers = {k: v.detach() for k, v in buffers.items()}
+        self.shell = members[0]
+        self.device = runs[0].state.device
+
+    def forward(self, inputs: Tensor, *, training: bool) -> Tensor:
+        """Logits of every member on its own inputs, members x n x c."""
+        self.shell.train(training)
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Tensor:
+            logits: Tensor = functional_call(self.shell, (parameters, buffers), (batch,))
+            return logits
+
+        with self.device.autocast(), _norms_without_cudnn(self.shell):
+            logits: Tensor = torch.func.vmap(one, randomness="different")(self.parameters, self.buffers, inputs)
+        return logits.float()
+
+    def weights(self, number: int) -> dict[str, Tensor]:
+        """The weights of one member."""
+        joined = {**self.parameters, **self.buffers}
+        return {k: v[number].detach().cpu().clone() for k, v in joined.items()}
+
+
+@contextmanager
+def _norms_without_cudnn(model: nn.Module) -> Iterator[None]:
+    """cuDNN's batch norm asks its input for a memory format, which vmap cannot answer; torch's own does not ask."""
+
+    def alone(forward: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            # Its backward wants one dtype for the batch and the statistics, which autocast leaves in float32.
+            return forward(batch.float()).to(batch.dtype)
+
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.forward = partial(alone, norm.forward)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del norm.forward
+
+
+def fit_stacked(
+    dataset: Dataset,
+    settings: Settings,
+    members: int,
+    scores: Scores | None,
+    folders: Sequence[Path | None],
+    recorder: PredictionRecorder | None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    if_other: str = "refuse",
+) -> tuple[Trained, ...] | None:
+    """Train all members at once; None where their data do not fit into memory together."""
+    device = Device.of(settings)
+    runs = [
+        _start_member(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device)
+        for k in range(members)
+    ]
+    done = [finished_before(run, if_other) for run in runs]
+    if all(done):
+        return tuple(one for one in done if one is not None)
+    if not all(run.feed.resident for run in runs):
+        return None
+    stack = Stack(runs)
+    optimizer = _stack_optimizer(stack, settings, device)
+    steps = runs[0].order.steps
+    rates, momenta = learning_rates(settings, steps), cycled_momenta(settings, steps)
+    with device.seeded(settings.seed, settings.deterministic), Progress("train members", settings.epochs) as progress:
+        for epoch in range(settings.epochs):
+            began = time.monotonic()
+            batches = [run.order.batches(epoch) for run in runs]
+            for run in runs:
+                run.feed.start_epoch(epoch)
+                run.state.sums.zero_()
+                run.state.epoch = epoch
+            for step in range(steps):
+                position = epoch * steps + step
+                set_rate(optimizer, rates[position], None if momenta is None else momenta[position])
+                _step(stack, optimizer, [rows[step] for rows in batches], step)
+            _end_stack_epoch(stack, dataset, epoch, float(rates[(epoch + 1) * steps - 1]), recorder)
+            for number, run in enumerate(runs):
+                if on_epoch is not None:
+                    on_epoch(number, {k: v[-1] for k, v in run.state.log.items()})
+                add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
+            progress.step(1, f"{members} members, loss {runs[0].state.log['train_loss'][-1]:.3f}")
+    return tuple(_finished_member(stack, number, dataset) for number in range(members))
+
+
+def _start_member(
+    dataset: Dataset, settings: Settings, scores: Scores | None, folder: Path | None, device: Device
+) -> Run:
+    with device.seeded(settings.seed, settings.deterministic):
+        return start_run(dataset, settings, scores, folder, device, World(), math.inf)
+
+
+def _stack_optimizer(stack: Stack, settings: Settings, device: Device) -> torch.optim.Optimizer:
+    return make_optimizer(nn.ParameterList(list(stack.parameters.values())), settings, device)
+
+
+def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], step: int) -> None:
+    at = [torch.from_numpy(own).to(stack.device.device) for own in rows]
+    inputs = torch.stack([run.feed.gather(own) for run, own in zip(stack.runs, at, strict=True)])
+    logits = stack.forward(inputs, training=True)
+    total = logits.new_zeros(())
+    for run, own, said in zip(stack.runs, at, logits, strict=True):
+        labels = run.feed.labels[own]
+        try:
+            target, mean = run.state.objective(said, labels, own)
+        except InputError:
+            if bool(torch.isfinite(said).all()):
+                raise
+            raise diverged(run, step) from None
+        note_non_finite(run.state, mean, torch.full_like(run.state.first_bad, step))
+        total = total + target
+        hits = (said.detach().argmax(dim=1) == labels).sum()
+        mean = mean.double()
+        run.state.sums += torch.stack([mean * len(own), hits.double(), torch.full_like(mean, len(own))])
+    optimizer.zero_grad(set_to_none=True)
+    total.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+
+
+def _end_stack_epoch(
+    stack: Stack, dataset: Dataset, epoch: int, rate: float, recorder: PredictionRecorder | None
+) -> None:
+    feed = stack.runs[0].val_feed
+    assert feed is not None
+    said = _stack_logits(stack, feed)
+    for run, logits in zip(stack.runs, said, strict=True):
+        check_finite(run)
+        loss, hits, count = run.state.sums.tolist()
+        if run.state.objective.learns_from_validation:
+            run.state.objective.update(logits, feed.labels)
+        row = {"epoch": epoch, "learning_rate": rate, "train_loss": loss / count, "train_accuracy": hits / count}
+        row |= {f"val_{k}": v for k, v in log_metrics(logits, feed.labels).items()}
+        add_row(run.state.log, row | run.state.objective.log())
+        run.state.objective.end_epoch()
+    if recorder is not None:
+        name = stack.runs[0].settings.record
+        if name != "val":
+            said = _stack_logits(stack, Feed(dataset.split(name), feed.preparation, stack.device.device))
+        for number, logits in enumerate(said):
+            recorder.record(epoch, dataset.split(name).ids, logits.cpu().numpy(), member=number)
+
+
+@torch.no_grad()
+def _stack_logits(stack: Stack, feed: Feed) -> Tensor:
+    parts = []
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), stack.device.forward_batch)):
+        parts.append(stack.forward(inputs.expand(len(stack.runs), *inputs.shape), training=False))
+    return torch.cat(parts, dim=1)
+
+
+def _finished_member(stack: Stack, number: int, dataset: Dataset) -> Trained:
+    run = stack.runs[number]
+    model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
+    model.load_state_dict(stack.weights(number))
+    trained = Trained(
+        model.eval(),
+        run.settings,
+        run.feed.preparation,
+        tuple(dataset.class_names),
+        {k: np.array(v) for k, v in run.state.log.items()},
+        {k: v.cpu() for k, v in run.state.objective.loss.state_dict().items()},
+        {k: np.array(v) for k, v in run.timings.items()},
+        run.settings.epochs - 1,
+        (*run.notes, f"trained as member {number} {OF_A_STACK} {len(stack.runs)}"),
+        run.identity,
+    )
+    if run.folder is not None:
+        trained.save(run.folder)
+    return trained
+
+
+# Ensembles: members that differ in their seed, and what they say together.
 
 
 def fit_members(
@@ -27,7 +275,7 @@ def fit_members(
     members: int = 3,
     scores: Scores | None = None,
     folder: str | Path | None = None,
-    recorder: Recorder | None = None,
+    recorder: PredictionRecorder | None = None,
     stack: bool | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     checkpoint_seconds: float = 30.0,
@@ -53,7 +301,7 @@ def fit_members(
         raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
     wanted = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
     if wanted and members > 1 and begins_as_stack(homes):
-        trained = _stacked(dataset, settings, members, scores, homes, recorder, on_epoch, if_other)
+        trained = _fit_stacked_or_none(dataset, settings, members, scores, homes, recorder, on_epoch, if_other)
         if trained is not None:
             return trained
         if stack:
@@ -74,7 +322,7 @@ def fit_members(
     )
 
 
-def _stacked(*given: Any) -> tuple[Trained, ...] | None:
+def _fit_stacked_or_none(*given: Any) -> tuple[Trained, ...] | None:
     """Members as one stack, or None where they do not fit into memory together."""
     with suppress(torch.OutOfMemoryError):
         return fit_stacked(*given)

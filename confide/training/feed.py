@@ -1,6 +1,5 @@
-"""Feed: the samples of one split as batches on a device, with crop and flip in one batched gather.
-
-Resident where the inputs fit into the device's memory; otherwise read ahead by threads, through pinned memory.
+"""Which samples train (validation split, label noise, order of every epoch) and how they reach the device as
+batches, with crop and flip in one batched gather.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,104 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.core import random
-from confide.core.records import Split
-from confide.training.preparation import Preparation
+from confide import random
+from confide.checks import InputError
+from confide.models.preparation import Preparation
+from confide.records import Dataset, Split
+from confide.training.settings import Settings
+
+# Which samples train: validation split, label noise and the order of every epoch, all drawn by seed and sample id.
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSamples:
+    """Training and validation samples of a run; `clean_labels` are the training labels before noise."""
+
+    train: Split
+    val: Split | None
+    clean_labels: NDArray[np.int64]
+
+
+def choose_samples(dataset: Dataset, settings: Settings) -> TrainingSamples:
+    """The dataset's own splits, or a stratified validation split held out by seed; then label noise on train."""
+    train = dataset.train
+    check_training_labels(dataset, train)
+    val = dataset.splits.get("val")
+    if val is None and settings.val_fraction:
+        train, val = hold_out(train, settings.val_fraction, settings.seed)
+    if val is not None and not len(val):
+        val = None
+    noisy = noisy_labels(train, dataset.num_classes, settings.label_noise, settings.seed)
+    return TrainingSamples(Split(train.inputs, noisy, train.ids, train.columns), val, train.labels)
+
+
+def check_training_labels(dataset: Dataset, train: Split) -> None:
+    """Training labels must be class numbers of the dataset."""
+    if not len(train):
+        raise InputError(f"dataset '{dataset.name}' must have training samples, got none")
+    wrong = (train.labels < 0) | (train.labels >= dataset.num_classes)
+    if wrong.any():
+        bad = int(wrong.nonzero()[0][0])
+        raise InputError(
+            f"labels must lie in [0, {dataset.num_classes}), got {train.labels[bad]} at training sample {bad}; "
+            "drop that sample or name its class"
+        )
+
+
+def hold_out(train: Split, fraction: float, seed: int) -> tuple[Split, Split]:
+    """(the rest, the held-out share), the same share of every class."""
+    draws = random.uniform(seed, random.sample_keys(train.ids), "validation")
+    held = np.zeros(len(train), dtype=bool)
+    for label in np.unique(train.labels):
+        rows = (train.labels == label).nonzero()[0]
+        held[rows[np.argsort(draws[rows], kind="stable")[: round(fraction * len(rows))]]] = True
+    return train.take((~held).nonzero()[0]), train.take(held.nonzero()[0])
+
+
+def noisy_labels(train: Split, num_classes: int, share: float, seed: int) -> NDArray[np.int64]:
+    """Labels of which a share is replaced by one of the other classes, each as likely."""
+    labels = np.asarray(train.labels, dtype=np.int64)
+    if not share:
+        return labels
+    draws = random.uniform(seed, random.sample_keys(train.ids), "label_noise", draws=2)
+    other = 1 + (draws[:, 1] * (num_classes - 1)).astype(np.int64)
+    return np.where(draws[:, 0] < share, (labels + other) % num_classes, labels)
+
+
+class EpochOrder:
+    """The batches of every epoch: a shuffle keyed by (seed, epoch, id), or draws that favour no group."""
+
+    def __init__(self, train: Split, settings: Settings, groups: NDArray[np.int64] | None, world: int = 1) -> None:
+        self.keys = random.sample_keys(train.ids)
+        self.seed, self.batch_size = settings.seed, settings.batch_size
+        self.groups = groups
+        whole, rest = divmod(len(train), settings.batch_size)
+        # A last batch too small for batch statistics on every process is left out.
+        self.steps = whole + (rest >= 2 * world or (rest > 0 and whole == 0))
+
+    def rows(self, epoch: int) -> NDArray[np.int64]:
+        """Rows of the training split in the order of this epoch."""
+        if self.groups is None:
+            return random.order(self.seed, self.keys, "order", counter=epoch)
+        positions = np.arange(len(self.keys), dtype=np.uint64)
+        draws = random.uniform(self.seed, positions, "groups", counter=epoch)
+        sizes = np.bincount(self.groups)
+        share = 1 / sizes[self.groups] / (sizes > 0).sum()
+        return np.minimum(np.searchsorted(np.cumsum(share), draws, side="right"), len(share) - 1).astype(np.int64)
+
+    def batches(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The rows of each batch of this epoch."""
+        rows = self.rows(epoch)
+        size = self.batch_size
+        return [rows[i * size : (i + 1) * size] for i in range(self.steps)]
+
+
+# Feed: the samples of one split as batches on a device, with crop and flip in one batched gather.
+#
+# Resident where the inputs fit into the device's memory; otherwise read ahead by threads, through pinned memory.
 
 PADDING = 4
-AHEAD = 4
+READ_AHEAD = 4
 
 
 class Feed:
@@ -126,12 +218,14 @@ class Feed:
                 at = torch.from_numpy(rows).to(self.device, non_blocking=True)
                 yield self.gather(at), at
             return
-        with ThreadPoolExecutor(min(AHEAD, os.cpu_count() or 1)) as pool:
-            waiting: deque[Future[Tensor]] = deque(pool.submit(self._read, rows) for rows in rows_of_batches[:AHEAD])
+        with ThreadPoolExecutor(min(READ_AHEAD, os.cpu_count() or 1)) as pool:
+            waiting: deque[Future[Tensor]] = deque(
+                pool.submit(self._read, rows) for rows in rows_of_batches[:READ_AHEAD]
+            )
             for i, rows in enumerate(rows_of_batches):
                 values = waiting.popleft().result()
-                if i + AHEAD < len(rows_of_batches):
-                    waiting.append(pool.submit(self._read, rows_of_batches[i + AHEAD]))
+                if i + READ_AHEAD < len(rows_of_batches):
+                    waiting.append(pool.submit(self._read, rows_of_batches[i + READ_AHEAD]))
                 at = torch.from_numpy(rows).to(self.device, non_blocking=True)
                 yield self._prepare(self._to_device(values), torch.arange(len(rows), device=self.device), at), at
 

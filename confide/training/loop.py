@@ -5,31 +5,189 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from confide.core.door import InputError, check_choice
-from confide.core.progress import Progress
-from confide.core.records import Dataset, Scores
-from confide.training import resume
-from confide.training.device import Device
-from confide.training.distributed import joined
-from confide.training.epoch import check_finite, checkpoint_if_due, train_epoch
+from confide.checks import InputError, check_choice
+from confide.progress import Progress
+from confide.records import Dataset, Scores
+from confide.simplex.statistics import check
+from confide.training import checkpoint
+from confide.training.checkpoint import Trained, build_model, first_difference, refuse_other_training
+from confide.training.device import Device, is_out_of_memory, process_group
 from confide.training.feed import Feed
-from confide.training.identity import first_difference, refuse_other
-from confide.training.run import Run, start
+from confide.training.prediction import forward_all, learn_from_validation, log_metrics, recompute_average_statistics
 from confide.training.settings import Settings
-from confide.training.trained import Trained, build_model
-from confide.training.validation import forward_all, learn_from_validation, settle_average, summary
+from confide.training.steps import GraphStep, Run, forward_backward, note_non_finite, set_rate, start_run, train_step
+
+# The steps of one epoch, eagerly or by replaying a captured graph, with checkpoints between them.
+
+STEPS_BETWEEN_CHECKS = 20
+"""Steps after which several processes ask the leading one whether a checkpoint is due."""
+
+
+def train_epoch(run: Run, progress: Progress) -> None:
+    """The steps of this epoch that are still to do."""
+    state = run.state
+    began = time.monotonic()
+    state.model.train()
+    run.feed.start_epoch(state.epoch)
+    batches = run.order.batches(state.epoch)
+    if run.graph is None:
+        run.graph = GraphStep.of(run)
+    run.graph.start_epoch(batches, state.epoch)
+    if run.feed.resident:
+        for rows in batches[state.step :]:
+            if not run.graph.replay(len(rows)):
+                with run.graph.around():
+                    at = torch.from_numpy(rows).to(state.device.device)
+                    eager_step(run, run.feed.gather(at[run.world.own(len(rows))]), at)
+            after_step(run, progress)
+    else:
+        own = [rows[run.world.own(len(rows))] for rows in batches[state.step :]]
+        for rows, (inputs, _) in zip(batches[state.step :], run.feed.batches(own), strict=True):
+            eager_step(run, inputs, torch.from_numpy(rows).to(state.device.device))
+            after_step(run, progress)
+    run.timings.setdefault("epoch", []).append(state.epoch)
+    if state.device.on_gpu:
+        torch.cuda.synchronize(state.device.device)
+    run.timings.setdefault("train_seconds", []).append(time.monotonic() - began)
+
+
+def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
+    """One step; on the CPU a loss that is not finite stops at once, on a GPU at the next look."""
+    state, position, mean = run.state, run.position(), None
+    set_rate(state.optimizer, run.rates[position], None if run.momenta is None else run.momenta[position])
+    try:
+        mean = train_step(state, run.settings, inputs, run.feed.labels[rows], rows)
+    except InputError:
+        # A loss refuses logits that are not finite; in a training that means it diverged.
+        with torch.no_grad():
+            finite = bool(torch.isfinite(state.model(inputs)).all())
+        if finite:
+            raise
+        raise diverged(run, state.step) from None
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            f"a batch of {len(rows)} is too small for this model's batch norms; use more samples"
+        ) from None
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    if mean is None:
+        # Only here: inside the handler the error's traceback still holds all that the failed step had computed.
+        raise out_of_memory(run, inputs, rows)
+    if not state.device.on_gpu:
+        if not math.isfinite(mean.item()):
+            raise diverged(run, state.step)
+    else:
+        note_non_finite(state, mean, torch.full_like(state.first_bad, state.step))
+
+
+def after_step(run: Run, progress: Progress) -> None:
+    """Count the step; let the loss adapt and write a checkpoint where they are due."""
+    state, every = run.state, run.state.objective.update_every
+    state.step += 1
+    inside = state.step < run.order.steps
+    if inside and every and state.step % every == 0 and run.val_feed is not None:
+        recompute_average_statistics(state, run.feed)
+        learn_from_validation(state, run.val_feed, adapt=True)
+    progress.step(1, _note(run))
+    if inside:
+        checkpoint_if_due(run)
+
+
+def _note(run: Run) -> str:
+    log = run.state.log
+    note = f"epoch {run.state.epoch + 1}/{run.settings.epochs}"
+    if log.get("train_loss"):
+        note += f"  loss {log['train_loss'][-1]:.3f}"
+    if log.get("val_accuracy"):
+        note += f"  val accuracy {100 * log['val_accuracy'][-1]:.1f} %  ECE {100 * log['val_ece'][-1]:.1f} %"
+    return note
+
+
+def checkpoint_if_due(run: Run) -> None:
+    """Write a checkpoint when the last is older than asked; all processes do it at the same step."""
+    if run.folder is None:
+        return
+    if run.world.size > 1 and run.checkpoint_seconds and run.state.step % STEPS_BETWEEN_CHECKS:
+        # Agreeing takes a message; not at every step.
+        return
+    due = time.monotonic() - run.saved_at >= run.checkpoint_seconds
+    if not run.world.agree(due, run.state.device.device):
+        return
+    check_finite(run)
+    checkpoint.save_checkpoint(run.state, run.folder, run.identity, run.order.steps)
+    run.saved_at = time.monotonic()
+
+
+def check_finite(run: Run) -> None:
+    """Stop where a loss of this epoch or a weight is not finite, or a row on a GPU was marked as bad."""
+    bad = int(run.state.first_bad)
+    if bad >= 0 or not math.isfinite(run.state.sums[0].item()):
+        with suppress(InputError):
+            # The mark says the same; it is read here so that it does not stop a later training.
+            check()
+        raise diverged(run, max(bad, 0))
+    if not _finite_weights(run.state.model):
+        # A finite loss may have a gradient that is not: such weights must not become the last good checkpoint.
+        raise diverged(run, max(run.state.step - 1, 0), "a weight")
+    check()
+
+
+def _finite_weights(model: nn.Module) -> bool:
+    # Of each its largest value, NaN if there is one: a single wait for the device.
+    largest = torch._foreach_norm([weights.detach() for weights in model.parameters() if weights.numel()], ord=math.inf)
+    return bool(torch.isfinite(torch.stack([value.float() for value in largest])).all())
+
+
+def diverged(run: Run, step: int, what: str = "the loss") -> InputError:
+    """The one clear line when the loss is no longer a number."""
+    rows = run.order.batches(run.state.epoch)[min(step, run.order.steps - 1)]
+    ids = ", ".join(str(i) for i in run.samples.train.ids[rows][:5])
+    kept = checkpoint.checkpoint_paths(run.folder) if run.folder is not None else []
+    last = f"; the last good checkpoint is {kept[-1]}" if kept else ""
+    return InputError(
+        f"{what} became NaN or infinite at epoch {run.state.epoch + 1}, step {step + 1}, batch with ids {ids}, ..."
+        f"{last}; lower the learning rate or set clip_norm"
+    )
+
+
+def out_of_memory(run: Run, inputs: Tensor, rows: Tensor) -> InputError:
+    """The one clear line when a batch does not fit, with the largest power of two below it that was seen to fit."""
+    where, whole = run.state.device.device, len(rows)
+    said = f"a batch of {whole} does not fit into the memory of {where}"
+    if run.world.size > 1:
+        # The other processes are not here to take part in a try.
+        return InputError(f"{said} in each of {run.world.size} processes; try a batch_size of {max(whole // 2, 1)}")
+    size = 1 << (whole - 1).bit_length() >> 1
+    while size >= 1:
+        run.state.optimizer.zero_grad(set_to_none=True)
+        if where.type == "cuda":
+            torch.cuda.empty_cache()
+        try:
+            forward_backward(run.state, inputs[:size], run.feed.labels[rows[:size]], rows[:size])
+        except RuntimeError:
+            size //= 2
+            continue
+        return InputError(f"{said}; a batch_size of {size} does")
+    return InputError(f"{said}, nor does one sample; use a smaller model")
+
+
+# fit: one readable loop that trains any model with any loss, and goes on where it was killed.
 
 BETTER_HIGH = ("accuracy",)
 
 
-class Recorder(Protocol):
+class PredictionRecorder(Protocol):
     """Receives the predictions of a fixed split after every epoch (confusion score, correctness, ...)."""
 
     def record(self, epoch: int, ids: Any, outputs: Any, *, member: int = 0) -> object: ...
@@ -41,7 +199,7 @@ def fit(
     *,
     scores: Scores | None = None,
     folder: str | Path | None = None,
-    recorder: Recorder | None = None,
+    recorder: PredictionRecorder | None = None,
     member: int = 0,
     on_epoch: Callable[[dict[str, float]], None] | None = None,
     checkpoint_seconds: float = 30.0,
@@ -61,18 +219,18 @@ def fit(
     check_choice(if_other, ("refuse", "restart"), "if_other")
     where = Path(folder) if folder is not None else None
     device = Device.of(settings)
-    with joined(device.device) as world, device.seeded(settings.seed, settings.deterministic):
-        run = start(dataset, settings, scores, where, device, world, checkpoint_seconds)
+    with process_group(device.device) as world, device.seeded(settings.seed, settings.deterministic):
+        run = start_run(dataset, settings, scores, where, device, world, checkpoint_seconds)
         # All processes must see the same files: the one that writes them must not be writing.
         world.wait()
-        done = finished(run, if_other)
+        done = finished_before(run, if_other)
         if done is not None:
             return done
         if world.rank:
             # Dropout must differ between processes; the weights were drawn before.
             torch.manual_seed(settings.seed + world.rank)
         if where is not None:
-            note = resume.restore_checkpoint(run.state, where)
+            note = checkpoint.restore_checkpoint(run.state, where)
             run.notes += [note] if note else []
         record_feed = _record_feed(dataset, run, recorder)
         steps_left = settings.epochs * run.order.steps - run.position()
@@ -83,11 +241,11 @@ def fit(
                 row = end_epoch(run, dataset, recorder, record_feed, member)
                 if on_epoch is not None and world.leads:
                     on_epoch(row)
-        return finish(run, dataset)
+        return finish_run(run, dataset)
 
 
 def end_epoch(
-    run: Run, dataset: Dataset, recorder: Recorder | None, record_feed: Feed | None, member: int
+    run: Run, dataset: Dataset, recorder: PredictionRecorder | None, record_feed: Feed | None, member: int
 ) -> dict[str, float]:
     """Validate, let loss and recorder learn of the epoch, write the log's row, choose, checkpoint."""
     state, settings = run.state, run.settings
@@ -100,11 +258,11 @@ def end_epoch(
         "train_loss": loss / count,
         "train_accuracy": hits / count,
     }
-    settle_average(state, run.feed)
+    recompute_average_statistics(state, run.feed)
     val_logits = None
     if run.val_feed is not None:
         val_logits = learn_from_validation(state, run.val_feed, adapt=not state.objective.update_every)
-        row |= {f"val_{k}": v for k, v in summary(val_logits, run.val_feed.labels).items()}
+        row |= {f"val_{k}": v for k, v in log_metrics(val_logits, run.val_feed.labels).items()}
     row |= state.objective.log()
     state.objective.end_epoch()
     if recorder is not None and record_feed is not None:
@@ -131,7 +289,7 @@ def _keep_best(run: Run, row: dict[str, float]) -> None:
         state.best = {k: v.detach().clone() for k, v in state.speaker.state_dict().items()}
 
 
-def finish(run: Run, dataset: Dataset) -> Trained:
+def finish_run(run: Run, dataset: Dataset) -> Trained:
     """The chosen weights as a record, written when there is a folder."""
     state = run.state
     weights = state.best if state.best is not None else state.speaker.state_dict()
@@ -158,7 +316,7 @@ def finish(run: Run, dataset: Dataset) -> Trained:
     return trained
 
 
-def finished(run: Run, if_other: str) -> Trained | None:
+def finished_before(run: Run, if_other: str) -> Trained | None:
     """The model that an earlier call finished in the folder; another training's leftovers go or are refused."""
     if run.folder is None:
         return None
@@ -171,14 +329,14 @@ def finished(run: Run, if_other: str) -> Trained | None:
         }
         difference = first_difference(told, run.identity)
     else:
-        difference = resume.difference(run.folder, run.identity)
+        difference = checkpoint.difference_from_checkpoint(run.folder, run.identity)
     if difference is None:
         return trained
     if if_other == "refuse":
-        refuse_other(run.folder, difference)
+        refuse_other_training(run.folder, difference)
     run.world.wait()
     if run.world.leads:
-        resume.start_over(run.folder)
+        checkpoint.remove_training(run.folder)
     run.world.wait()
     return None
 
@@ -191,13 +349,13 @@ def _read_finished(run: Run, folder: Path) -> Trained | None:
         return Trained.load(folder)
     except InputError:
         # Without checkpoints the file may be anybody's: it is not written over.
-        if not resume.checkpoint_paths(folder):
+        if not checkpoint.checkpoint_paths(folder):
             raise
         run.notes.append("the finished model was damaged and is made again")
         return None
 
 
-def _record_feed(dataset: Dataset, run: Run, recorder: Recorder | None) -> Feed | None:
+def _record_feed(dataset: Dataset, run: Run, recorder: PredictionRecorder | None) -> Feed | None:
     if recorder is None:
         return None
     name = run.settings.record

@@ -1,8 +1,11 @@
-"""Objective: the only place that weights and reduces. Per-sample losses in, one scalar to minimise out."""
+"""Objective: the only place that weights and reduces. Per-sample losses in, one scalar to minimise out; and the
+difficulty scores that make a loss's groups.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide import difficulty, losses
-from confide.core.door import InputError, check_options
-from confide.core.records import Scores, Split
-from confide.core.simplex import mean_of
+from confide.checks import InputError, check_options
+from confide.records import Features, Scores, Split
+from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
+
+# Objective: the only place that weights and reduces. Per-sample losses in, one scalar to minimise out.
 
 
 class Objective:
@@ -174,3 +179,26 @@ def _column_groups(column: str, train: Split, samples: Split, number: int) -> ND
     if values is None or not np.isin(values, names).all():
         raise InputError(f"every sample must have a value of column '{column}' that the training samples have")
     return np.searchsorted(names, values).astype(np.int64)
+
+
+# Bands of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
+
+BANDS, LABEL_BANDS = "bands", "label_bands"
+
+
+def group_scores_kind(settings: Settings) -> str:
+    """Which scores make the bands by which a loss measures the calibration of validation samples; empty: none do."""
+    if settings.group_by != "difficulty" or "groups" not in validation_needs(settings.loss):
+        return ""
+    return LABEL_BANDS if settings.label_bands else BANDS
+
+
+def group_scores(kind: str, word: str, rows: Mapping[str, Features], **options: Any) -> Scores:
+    """Difficulty of train and val to the likeliest class, or for LABEL_BANDS to the label's, fitted on train.
+
+    A difficulty that knows the label puts misread samples into the hard band, which then looks too sure even where
+    the network is calibrated; docs/findings.md tells what came of either.
+    """
+    fitted = difficulty.fit(word, rows["train"], **options)
+    labels = None if kind == LABEL_BANDS else "predicted"
+    return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])

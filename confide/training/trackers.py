@@ -1,14 +1,22 @@
-"""Trackers: the log's row of every epoch to TensorBoard or MLflow, where they are installed."""
+"""What is told or kept after every epoch: the log's row to TensorBoard or MLflow, and each sample's probability and
+prediction.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from confide.core import files
-from confide.core.door import MissingExtra, check_choice
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.checks import MissingExtra, check_choice
+from confide.files import formats
 from confide.training.settings import Settings
+
+# Trackers: the log's row of every epoch to TensorBoard or MLflow, where they are installed.
 
 TRACKERS = ("tensorboard", "mlflow")
 Row = dict[str, float]
@@ -20,7 +28,7 @@ def tracker(word: str, folder: Path, settings: Settings) -> Callable[[Row], None
     return _tensorboard(folder) if word == "tensorboard" else _mlflow(folder, settings)
 
 
-def for_members(told: Callable[[Row], None]) -> Callable[[int, Row], None]:
+def tracker_for_members(told: Callable[[Row], None]) -> Callable[[int, Row], None]:
     """The tracker for `fit_members(on_epoch=...)`: one run, each member's quantities under its own name."""
 
     def tell(member: int, row: Row) -> None:
@@ -56,8 +64,8 @@ def _mlflow(folder: Path, settings: Settings) -> Callable[[Row], None]:
         mlflow.set_tracking_uri(f"sqlite:///{(folder / 'mlflow.db').resolve()}")
     known = folder / "mlflow_run.json"
     # A training that goes on is the same run, not another one.
-    run = mlflow.start_run(run_id=files.read_json(known)["run_id"] if known.exists() else None, run_name=folder.name)
-    files.write_json(known, {"run_id": run.info.run_id})
+    run = mlflow.start_run(run_id=formats.read_json(known)["run_id"] if known.exists() else None, run_name=folder.name)
+    formats.write_json(known, {"run_id": run.info.run_id})
     mlflow.log_params({k: str(v) for k, v in settings.as_dict().items()})
 
     def write(row: Row) -> None:
@@ -65,3 +73,37 @@ def _mlflow(folder: Path, settings: Settings) -> Callable[[Row], None]:
         mlflow.log_metrics(values, step=int(row["epoch"]), run_id=run.info.run_id)
 
     return write
+
+
+class SampleHistory:
+    """A recorder that keeps the probability of the label and the predicted class, one parquet file an epoch.
+
+    Eight bytes a sample and epoch at most, whatever the number of classes; a stopped training loses no finished epoch.
+    """
+
+    def __init__(self, folder: str | Path, labels: NDArray[np.int64], split: str) -> None:
+        self.folder, self.labels, self.split = Path(folder), labels, split
+
+    def record(self, epoch: int, ids: Any, outputs: Any, *, member: int = 0) -> None:
+        """Take the logits `n c` of the whole split after training epoch `epoch`."""
+        del ids, member  # rows stand in the order of the split, as in its predictions
+        logits = np.asarray(outputs, dtype=np.float32)
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        own = shifted[np.arange(len(logits)), self.labels]
+        probability = np.exp(own - np.log(np.exp(shifted).sum(axis=1)))
+        columns: dict[str, NDArray[Any]] = {
+            "probability": probability.astype(np.float32),
+            "prediction": logits.argmax(axis=1).astype(np.int32),
+        }
+        formats.write_table(self.file(epoch), columns, {"confide": "history/1", "split": self.split})
+
+    def file(self, epoch: int) -> Path:
+        """Where an epoch is kept."""
+        return self.folder / f"epoch-{epoch:06d}.parquet"
+
+    def finish(self, epochs: int) -> list[Path]:
+        """The files of a training of so many epochs; those of a longer one before it are removed."""
+        kept = [self.file(epoch) for epoch in range(epochs)]
+        for path in set(self.folder.glob("epoch-*.parquet")) - set(kept):
+            path.unlink()
+        return [path for path in kept if path.exists()]

@@ -9,24 +9,394 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import linalg
 from scipy.special import expit
 from torch import Tensor
 
-from confide.core.door import InputError, check_choice, check_range
-from confide.core.predictions import Predictions
-from confide.core.records import Features
-from confide.core.shapes import FeatureRows, PerSample
-from confide.trust.boosting import Boosted, fit_boosted
-from confide.trust.family import TRUST, State
-from confide.trust.folds import Folds, stratified_folds
-from confide.trust.logistic import Flags, Logistic, fit_logistic
-from confide.trust.overlap import shared_samples
-from confide.trust.signals import FACTS, RESTORE, SECOND, Signals, learn_signals
+from confide.checks import InputError, check_choice, check_range
+from confide.predictions import Predictions
+from confide.records import Features, Ids
+from confide.trust.base import TRUST, Scorer, ScorerState
+from confide.trust.cross_fitting import Folds, stratified_folds
+from confide.trust.distances import (
+    NeighbourDistance,
+    class_index,
+    relative_mahalanobis,
+    restore_neighbours,
+    restore_rmd,
+    restore_trust_score,
+)
+from confide.trust.oracles import energy_of, logit_of_confidence, restore_oracle
+from confide.types import FeatureRows, PerSample
+
+# Regularised logistic regression of being right on a few signals, by Newton's method.
 
 Float64 = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """g(s) = sigmoid(w . (s - mean) / deviation + b)."""
+
+    mean: Float64
+    deviation: Float64
+    weight: Float64
+    bias: float
+
+    def contributions(self, signals: Float64) -> tuple[Float64, float]:
+        """What every signal adds to the logit, `n j`, and the logit without any."""
+        parts: Float64 = (signals - self.mean) / self.deviation * self.weight
+        return parts, self.bias
+
+    def state(self) -> dict[str, Float64]:
+        """Arrays that hold all of it."""
+        return {
+            "mean": self.mean,
+            "deviation": self.deviation,
+            "weight": self.weight,
+            "bias": np.array([self.bias]),
+        }
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Float64]) -> Logistic:
+        """The regression of a state."""
+        return cls(arrays["mean"], arrays["deviation"], arrays["weight"], float(arrays["bias"][0]))
+
+
+def platt_targets(correct: Flags) -> Float64:
+    """(N+ + 1) / (N+ + 2) for right and 1 / (N- + 2) for wrong: keeps the fit finite under separation."""
+    right = int(correct.sum())
+    return np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
+
+
+def fit_logistic(signals: Float64, correct: Flags, penalty: float = 1.0) -> Logistic:
+    """Minimise sum_i BCE(t_i, g(s_i)) + penalty/2 |w|^2 with Platt targets t; the bias is free.
+
+    Args:
+        penalty: pseudo-counts against large weights; the sum over samples makes it mean the same at any n.
+    """
+    mean, deviation = signals.mean(axis=0), signals.std(axis=0)
+    # A constant signal: divided by one it stays zero, and the penalty gives it weight zero.
+    deviation = np.where(deviation > 1e-12, deviation, 1.0)
+    columns = np.column_stack([(signals - mean) / deviation, np.ones(len(signals))])
+    targets = platt_targets(correct)
+    ridge = np.append(np.full(signals.shape[1], penalty), 0.0)
+    weight = np.zeros(columns.shape[1])
+    value = _logistic_objective(columns, targets, ridge, weight)
+    for _ in range(100):
+        probability = expit(columns @ weight)
+        gradient = columns.T @ (probability - targets) + ridge * weight
+        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns + np.diag(ridge + 1e-10)
+        step = linalg.solve(curvature, gradient, assume_a="pos")
+        if float(gradient @ step) < 1e-14 * max(1.0, value):
+            break
+        size = 1.0
+        while size > 1e-8 and (tried := _logistic_objective(columns, targets, ridge, weight - size * step)) > value:
+            size /= 2
+        weight, value = weight - size * step, tried
+    return Logistic(mean, deviation, weight[:-1], float(weight[-1]))
+
+
+def _logistic_objective(columns: Float64, targets: Float64, ridge: Float64, weight: Float64) -> float:
+    logit = columns @ weight
+    # BCE(t, sigmoid(l)) = log(1 + e^l) - t l
+    return float((np.logaddexp(0, logit) - targets * logit).sum() + (ridge * weight**2).sum() / 2)
+
+
+# Gradient-boosted trees of being right on a few signals: histograms, complete trees of one depth, logistic loss.
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Boosted:
+    """Trees as arrays `rounds nodes`: node i has children 2i+1 (signal <= threshold) and 2i+2, and each a value."""
+
+    base: float
+    signal: Indices
+    threshold: Float64
+    value: Float64
+
+    def contributions(self, signals: Float64) -> tuple[Float64, float]:
+        """What every signal adds to the logit, `n j`: the change of a node's value goes to the signal that split it."""
+        parts = np.zeros(signals.shape)
+        rows = np.arange(len(signals))
+        for signal, threshold, value in zip(self.signal, self.threshold, self.value, strict=True):
+            node = np.zeros(len(signals), dtype=np.int64)
+            for _ in range(len(value).bit_length() - 1):  # a tree of depth k has 2^(k+1) - 1 nodes
+                chosen = signal[node]
+                child = 2 * node + 1 + (signals[rows, chosen] > threshold[node])
+                parts[rows, chosen] += value[child] - value[node]
+                node = child
+        return parts, self.base
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """Arrays that hold all of it."""
+        return {
+            "base": np.array([self.base]),
+            "signal": self.signal.astype(np.float64),
+            "threshold": self.threshold,
+            "value": self.value,
+        }
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Float64]) -> Boosted:
+        """The trees of a state."""
+        return cls(float(arrays["base"][0]), arrays["signal"].astype(np.int64), arrays["threshold"], arrays["value"])
+
+
+def fit_boosted(
+    signals: Float64,
+    correct: Flags,
+    penalty: float = 1.0,
+    *,
+    rounds: int = 60,
+    rate: float = 0.1,
+    depth: int = 2,
+    bins: int = 64,
+) -> Boosted:
+    """Newton boosting of the logistic loss with Platt targets.
+
+    Args:
+        penalty: added to the curvature of every leaf: pseudo-counts against large values.
+    """
+    targets = platt_targets(correct)
+    mean = float(targets.mean())
+    base = float(np.log(mean / (1 - mean)))
+    edges = [np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1])) for column in signals.T]
+    binned = np.stack([np.searchsorted(e, c, side="left") for e, c in zip(edges, signals.T, strict=True)], axis=1)
+    nodes = 2 ** (depth + 1) - 1
+    shape = (rounds, nodes)
+    trees = Boosted(base, np.zeros(shape, np.int64), np.full(shape, np.inf), np.zeros(shape))
+    logit = np.full(len(signals), base)
+    for tree in range(rounds):
+        probability = expit(logit)
+        pull, curve = targets - probability, probability * (1 - probability)
+        leaf = _grow(trees, tree, binned, edges, pull, curve, (penalty, rate, depth, bins))
+        logit += trees.value[tree, leaf]
+    return trees
+
+
+def _grow(
+    trees: Boosted,
+    tree: int,
+    binned: Indices,
+    edges: list[Float64],
+    pull: Float64,
+    curve: Float64,
+    how: tuple[float, float, int, int],
+) -> Indices:
+    """Fill one tree level by level; the leaf of every sample."""
+    penalty, rate, depth, bins = how
+    node = np.zeros(len(binned), dtype=np.int64)
+    for level in range(depth):
+        for one in range(2**level - 1, 2 ** (level + 1) - 1):
+            rows = np.flatnonzero(node == one)
+            signal, cut = _best_split(binned[rows], pull[rows], curve[rows], penalty, bins, edges)
+            trees.signal[tree, one] = signal
+            if cut >= 0:
+                trees.threshold[tree, one] = edges[signal][cut]
+            right = binned[rows, signal] > cut if cut >= 0 else np.zeros(len(rows), dtype=bool)
+            node[rows] = 2 * one + 1 + right
+            for child, inside in ((2 * one + 1, rows[~right]), (2 * one + 2, rows[right])):
+                # A node without samples keeps its parent's value.
+                step = rate * pull[inside].sum() / (curve[inside].sum() + penalty)
+                trees.value[tree, child] = step if len(inside) else trees.value[tree, one]
+    return node
+
+
+def _best_split(
+    binned: Indices, pull: Float64, curve: Float64, penalty: float, bins: int, edges: list[Float64]
+) -> tuple[int, int]:
+    """(signal, last bin that goes left) of largest gain, bin -1 where no split helps."""
+    best, found = 1e-9, (0, -1)
+    for signal, known in enumerate(edges):
+        left_pull = np.bincount(binned[:, signal], pull, bins)[: len(known)].cumsum()
+        left_curve = np.bincount(binned[:, signal], curve, bins)[: len(known)].cumsum()
+        right_pull, right_curve = pull.sum() - left_pull, curve.sum() - left_curve
+        gain = (
+            left_pull**2 / (left_curve + penalty)
+            + right_pull**2 / (right_curve + penalty)
+            - pull.sum() ** 2 / (curve.sum() + penalty)
+        )
+        if len(gain) and gain.max() > best:
+            best, found = float(gain.max()), (signal, int(gain.argmax()))
+    return found
+
+
+COMPARED_SAMPLES = 200
+
+
+def shared_samples(ids: Ids, rows: Any, other_ids: Ids, other_rows: Any) -> int:
+    """How many samples have an id on the other side too, 0 unless most of those looked at have the same row there.
+
+    Ids alone tell little where they count places: sample 3 of one split is not sample 3 of another.
+    """
+    if ids.dtype.kind != other_ids.dtype.kind:
+        ids, other_ids = ids.astype(np.str_), other_ids.astype(np.str_)
+    shared, here, there = np.intersect1d(ids, other_ids, return_indices=True)
+    if not len(shared):
+        return 0
+    chosen = np.linspace(0, len(shared) - 1, min(COMPARED_SAMPLES, len(shared))).astype(np.intp)
+    first, second = (
+        np.asarray(values[np.sort(at[chosen])], dtype=np.float64)[np.argsort(np.argsort(at[chosen]))]
+        for values, at in ((rows, here), (other_rows, there))
+    )
+    if first.shape[1:] != second.shape[1:]:
+        return 0
+    # Files may hold rows in half precision.
+    same = np.isclose(first, second, rtol=1e-2, atol=1e-3 * max(float(np.abs(first).mean()), 1e-30)).all(axis=1)
+    return len(shared) if same.mean() > 0.5 else 0
+
+
+# The signals of the combined predictor: one column each, high = safe, with what had to be learned for them.
+
+SIGNAL_NEIGHBOURS = 10
+FACT_SIGNALS = ("confidence", "entropy", "margin", "energy")
+SECOND_PREFIX = "second_"
+"""Names of signals of the second opinion, in the space of another extractor, begin so."""
+RESTORE_SCORER: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], Scorer]] = {
+    "oracle": restore_oracle,
+    "rmd": restore_rmd,
+    "trust_score": restore_trust_score,
+    "neighbours": restore_neighbours,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """Which columns there are: facts of the softmax, learned scorers by name, and columns of the predictions."""
+
+    facts: tuple[str, ...]
+    learned: dict[str, Scorer] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.facts, *self.learned, *self.columns)
+
+    def __call__(self, predictions: Predictions, features: Tensor | None, second: Tensor | None) -> Float64:
+        """All signals of some samples, `n j`."""
+        parts = [fact_signal(name, predictions) for name in self.facts]
+        for name, scorer in self.learned.items():
+            parts.append(
+                learned_signal(name, scorer(predictions, second if name.startswith(SECOND_PREFIX) else features))
+            )
+        parts += [column_signal(name, predictions) for name in self.columns]
+        return checked_signals(np.stack(parts, axis=1), self.names)
+
+
+def fact_names(predictions: Predictions) -> tuple[str, ...]:
+    """Facts that these predictions can give: energy only from real logits, all but the first only from all classes."""
+    if predictions.top1 is not None:
+        return FACT_SIGNALS[:1]
+    return FACT_SIGNALS[:3] if predictions.from_probabilities else FACT_SIGNALS
+
+
+def fact_signal(name: str, predictions: Predictions) -> Float64:
+    """A fact of the softmax as a signal; the confidence enters as its logit."""
+    if name == "confidence":
+        return logit_of_confidence(predictions).cpu().numpy()
+    if name == "energy":
+        return energy_of(predictions).to(torch.float64).cpu().numpy()
+    values = predictions.facts.need(name).to(torch.float64).cpu().numpy()
+    return -values if name == "entropy" else values
+
+
+def learned_signal(name: str, values: Tensor) -> Float64:
+    """A learned score as a signal: TrustScore, a ratio, enters as its logarithm."""
+    column = values.to(torch.float64).cpu().numpy()
+    # Ratios beyond e^10 say no more than "on top of a training sample".
+    return (
+        np.clip(np.log(np.maximum(column, 1e-12)), -10, 10)
+        if name.removeprefix(SECOND_PREFIX) == "trust_score"
+        else column
+    )
+
+
+def column_signal(name: str, predictions: Predictions) -> Float64:
+    """A column of the predictions that is high where a sample is hard, turned round."""
+    if name not in predictions.columns:
+        raise InputError(f"the combined predictor needs the column '{name}'; add it to the predictions")
+    return -np.asarray(predictions.columns[name], dtype=np.float64)
+
+
+def checked_signals(values: Float64, names: tuple[str, ...]) -> Float64:
+    """Refuse NaN and infinity, naming the signal."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise InputError(
+            f"signal '{names[column]}' must be finite, got {values[row, column]} at sample {row}; leave it out"
+        )
+    return values
+
+
+def reference_scorers(rows: Tensor, labels: NDArray[np.int64], num_classes: int, prefix: str) -> dict[str, Scorer]:
+    """RMD of the predicted class, TrustScore and, of the classifier's own space, distance to neighbours."""
+    found: dict[str, Scorer] = {
+        f"{prefix}rmd": relative_mahalanobis(rows, labels, num_classes),
+        f"{prefix}trust_score": class_index(rows.numpy(), labels, num_classes),
+    }
+    return found if prefix else {**found, "neighbours": NeighbourDistance(rows, min(SIGNAL_NEIGHBOURS, len(rows)))}
+
+
+def learn_signals(
+    predictions: Predictions,
+    features: Tensor | None,
+    folds: Folds,
+    *,
+    oracle_word: str,
+    oracle_options: dict[str, Any],
+    reference: Features | None,
+    second: Tensor | None,
+    second_reference: Features | None,
+    columns: tuple[str, ...],
+) -> tuple[Signals, Float64]:
+    """Signals fitted on everything, and their honest values here: none was fitted with the fold it scores."""
+    learned: dict[str, Scorer] = {}
+    honest: dict[str, Float64] = {}
+    if oracle_word != "none":
+        # An oracle's member m was trained without fold m, and nothing was selected: its values there are honest.
+        fitted = TRUST.get(oracle_word).function(predictions, features, **oracle_options)
+        learned["oracle"], honest["oracle"] = fitted, learned_signal("oracle", fitted.out_of_fold)
+    for rows, labelled, prefix in ((features, reference, ""), (second, second_reference, SECOND_PREFIX)):
+        if rows is not None:
+            scorers, values = _near_signals(predictions, rows.cpu(), folds, labelled, prefix)
+            learned |= scorers
+            honest |= values
+    signals = Signals(fact_names(predictions), learned, columns)
+    parts = [fact_signal(name, predictions) for name in signals.facts]
+    parts += [honest[name] for name in learned]
+    parts += [column_signal(name, predictions) for name in columns]
+    return signals, checked_signals(np.stack(parts, axis=1), signals.names)
+
+
+def _near_signals(
+    predictions: Predictions, features: Tensor, folds: Folds, reference: Features | None, prefix: str
+) -> tuple[dict[str, Scorer], dict[str, Float64]]:
+    classes, labels = predictions.num_classes, predictions.labels.cpu().numpy()
+    if reference is not None:
+        # The reference holds other samples, so that nothing here was fitted with what it scores.
+        rows = torch.as_tensor(np.asarray(reference.values[:]), dtype=features.dtype)
+        scorers = reference_scorers(rows, np.asarray(reference.labels), classes, prefix)
+        return scorers, {name: learned_signal(name, s(predictions, features)) for name, s in scorers.items()}
+    honest: dict[str, Float64] = {}
+    for fold in np.unique(folds):
+        outside, inside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        parts = reference_scorers(features[outside], labels[outside], classes, prefix)
+        for name, scorer in parts.items():
+            column = honest.setdefault(name, np.empty(len(labels)))
+            column[inside] = learned_signal(name, scorer(predictions.take(inside), features[inside]))
+    return reference_scorers(features, labels, classes, prefix), honest
+
+
+# A calibrated probability of being right from several signals, with the contribution of each.
+
 Regression = Logistic | Boosted
-FITS: dict[str, Callable[..., Regression]] = {"logistic": fit_logistic, "boosted": fit_boosted}
-RESTORED: dict[str, Callable[[dict[str, Float64]], Regression]] = {
+REGRESSIONS: dict[str, Callable[..., Regression]] = {"logistic": fit_logistic, "boosted": fit_boosted}
+RESTORE_REGRESSION: dict[str, Callable[[dict[str, Float64]], Regression]] = {
     "logistic": Logistic.restored,
     "boosted": Boosted.restored,
 }
@@ -55,7 +425,7 @@ class Combined:
         columns = {name: torch.from_numpy(parts[:, j].copy()) for j, name in enumerate(self.signals.names)}
         return {**columns, "base": torch.full((len(parts),), base, dtype=torch.float64)}
 
-    def state(self) -> State:
+    def state(self) -> ScorerState:
         numbers: dict[str, Any] = {
             "model": self.model,
             "facts": list(self.signals.facts),
@@ -70,18 +440,21 @@ class Combined:
         return numbers, tensors
 
 
-def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
+def restore_combined(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
     """The predictor of a saved state."""
 
     def under(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
 
     for name in numbers["facts"]:
-        check_choice(name, FACTS, "facts of a combined predictor")
-    learned = {name: RESTORE[name.removeprefix(SECOND)](own, under(name)) for name, own in numbers["learned"].items()}
+        check_choice(name, FACT_SIGNALS, "facts of a combined predictor")
+    learned = {
+        name: RESTORE_SCORER[name.removeprefix(SECOND_PREFIX)](own, under(name))
+        for name, own in numbers["learned"].items()
+    }
     signals = Signals(tuple(numbers["facts"]), learned, tuple(numbers["columns"]))
     arrays = {k: v.numpy() for k, v in under("regression").items()}
-    return Combined(signals, RESTORED[numbers["model"]](arrays), numbers["model"], numbers["loss"])
+    return Combined(signals, RESTORE_REGRESSION[numbers["model"]](arrays), numbers["model"], numbers["loss"])
 
 
 @TRUST.add(
@@ -93,7 +466,7 @@ def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
     scale="probability",
     threshold=0.5,
     learns_errors=True,
-    restore=restore,
+    restore=restore_combined,
 )
 def combined(
     predictions: Predictions,
@@ -124,7 +497,7 @@ def combined(
             the predicted class in that space join the signals as `second_rmd` and `second_trust_score`.
         second_reference: that extractor's features and labels of the training split, as `reference` is.
     """
-    check_choice(model, FITS, "model")
+    check_choice(model, REGRESSIONS, "model")
     check_choice(oracle, ORACLES, "oracle")
     check_range(penalty, "penalty", 0, low_open=True)
     _check_reference(reference, features, predictions)
@@ -144,7 +517,7 @@ def combined(
     correct = predictions.facts.correct.cpu().numpy()
     honest = cross_fitted(values, correct, fold, model, penalty)
     loss = _losses(values, correct, fold, (model, penalty), honest, signals.names)
-    regression = FITS[model](values, correct, penalty)
+    regression = REGRESSIONS[model](values, correct, penalty)
     return Combined(signals, regression, model, loss, torch.from_numpy(honest))
 
 
@@ -153,7 +526,7 @@ def cross_fitted(values: Float64, correct: Flags, folds: Folds, model: str, pena
     honest = np.empty(len(values))
     for fold in np.unique(folds):
         inside = folds == fold
-        parts, base = FITS[model](values[~inside], correct[~inside], penalty).contributions(values[inside])
+        parts, base = REGRESSIONS[model](values[~inside], correct[~inside], penalty).contributions(values[inside])
         honest[inside] = expit(parts.sum(axis=1) + base)
     return honest
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from confide.bench import Cell, Method, Place, Setting
-from confide.bench.preparing import keep_scores
-from confide.bench.sources import Sources
+from benchmarks.lib.grid import Cell, Method, Setting
+from benchmarks.lib.sources import Sources, keep_scores
+from benchmarks.lib.workers import Place
 from confide.features import extract
 
 # The benchmarks are no part of the package: they are found from the checkout.

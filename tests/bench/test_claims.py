@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from confide.bench.claims import Better, Count, Limit, Trend, Untestable, verdicts
-from confide.bench.values import Value
+from benchmarks.lib.claims import Better, Count, Limit, Trend, Untestable, verdicts
+from benchmarks.lib.values import Value
 
 
 def values(differences: dict[str, list[float]]) -> list[Value]:

@@ -6,11 +6,11 @@ import math
 import re
 from xml.etree import ElementTree
 
-from confide.bench.claims import Trend
-from confide.bench.drawing import svg_of
-from confide.bench.item import Item, Outcome
-from confide.bench.values import Summary
-from confide.bench.writing import markdown, tables_of
+from benchmarks.lib.claims import Trend
+from benchmarks.lib.drawing import svg_of
+from benchmarks.lib.items import Item, Outcome
+from benchmarks.lib.tables import markdown, tables_of
+from benchmarks.lib.values import Summary
 
 ABOUT = {"hardware": "", "commit": "", "schedule": "", "seconds": 0.0}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from confide.core import files
+from confide.files import formats
 
 TOOL = Path(__file__).parents[2] / "tools" / "write_headline_table.py"
 
@@ -35,7 +35,7 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path)
     }
     numbers = {"mean": np.array([row[2] for row in rows]), "deviation": np.full(len(rows), 0.1)}
     path = tmp_path / "main.parquet"
-    files.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
+    formats.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
     page = tool.renewed(f"before\n{tool.START}\nold\n{tool.END}\nafter\n", path)
     assert page.startswith("before\n")
     assert page.endswith("after\n")

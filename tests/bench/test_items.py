@@ -11,19 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from confide.bench.claims import Better
-from confide.bench.item import Item, Outcome, reported
-from confide.bench.methods import method
-from confide.bench.results import Results
-from confide.bench.running import run_item
-from confide.bench.scales import lite_cells
-from confide.bench.values import Value, summaries
-from confide.bench.work import Place, standing
-from confide.bench.writing import escaped, markdown, write
-from confide.cli.bench import CHECKOUT, _items
-from confide.cli.main import main
-from confide.core import files
-from confide.core.door import InputError
+from benchmarks.__main__ import CHECKOUT, _items, main
+from benchmarks.lib.claims import Better
+from benchmarks.lib.grid import lite_cells, method_named
+from benchmarks.lib.items import Item, Outcome, reported
+from benchmarks.lib.results import Results
+from benchmarks.lib.run import run_item
+from benchmarks.lib.tables import escaped, markdown, write
+from benchmarks.lib.values import Value, summaries
+from benchmarks.lib.workers import Place, grid_state
+from confide.checks import InputError
+from confide.files import formats
 from confide.training import Settings
 
 WANTED = {
@@ -48,7 +46,7 @@ def test_an_item_can_be_run_at_every_scale(item: Item):
     assert item.here
     assert item.claims
     for name in (*item.methods, *item.smoke):
-        assert method(name).name == name
+        assert method_named(name).name == name
     for scale in ("smoke", "lite", "paper"):
         for cell in item.cells(scale):
             if not cell.method.optional:
@@ -119,7 +117,7 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     assert "| here | d_1 | new | 1.010 ± 0.010* |  |" in page
     assert "| paper | CIFAR-10 | old | 3 | 93.5 |" in page
     assert "Not there (1 cells): cell-a" in page
-    table, about = files.read_table(paths[0])
+    table, about = formats.read_table(paths[0])
     assert about["scale"] == "lite"
     at = table["method"] == "new"
     assert table["difference"][at] == pytest.approx(-2.02)
@@ -146,7 +144,7 @@ def test_what_is_no_percentage_is_told_apart():
 def test_cells_of_different_schedules_are_not_mixed(tmp_path):
     for seed, epochs in enumerate((16, 10)):
         cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": {"epochs": epochs}}
-        files.write_json(
+        formats.write_json(
             tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
         )
     with pytest.raises(InputError, match="trained alike"):
@@ -158,7 +156,7 @@ def test_compiled_cells_stand_beside_others(tmp_path):
         ({"epochs": 16}, {"epochs": 16, "compile": True}, {"epochs": 16, "compile": False})
     ):
         cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": settings}
-        files.write_json(
+        formats.write_json(
             tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
         )
     Results((tmp_path,), tmp_path).check_alike()
@@ -167,7 +165,9 @@ def test_compiled_cells_stand_beside_others(tmp_path):
 def test_a_second_network_does_not_replace_the_first_in_a_table(tmp_path):
     for model in ("resnet18", "resnet34"):
         cell = {"dataset": "d", "model": model, "seed": 0, "method": {"name": "a"}, "settings": {}}
-        files.write_json(tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell})
+        formats.write_json(
+            tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell}
+        )
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a")[0]["name"] == "resnet18"
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a", "resnet34")[0]["name"] == "resnet34"
 
@@ -177,7 +177,7 @@ def test_a_cell_of_a_method_that_changed_since_is_not_there(tmp_path):
     short = replace(cell, settings={**cell.settings, "epochs": 8})
     for one, there in ((cell, True), (short, True), (replace(cell, method=replace(cell.method, options={})), False)):
         result = {"format": "bench-cell/1", "name": one.name, "key": one.key, "cell": one.as_dict()}
-        files.write_json(tmp_path / "cells" / "one.json", result)
+        formats.write_json(tmp_path / "cells" / "one.json", result)
         assert (cell.name in Results((tmp_path,), tmp_path).cells) == there
 
 
@@ -211,23 +211,18 @@ def test_a_figure_shows_some_points_and_keeps_all(tmp_path):
     item, outcome = an_item(rows)
     paths = write(item, outcome, tmp_path, "lite")
     assert len(re.findall(r"\| here \|", paths[1].read_text(encoding="utf-8"))) == 12
-    assert len(files.read_table(paths[0])[0]["x"]) == 100
+    assert len(formats.read_table(paths[0])[0]["x"]) == 100
 
 
-def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
-    assert main(["bench"]) == 0
+def test_bench_lists_and_refuses_in_one_line(capsys):
+    assert main([]) == 0
     assert "p5-table1" in capsys.readouterr().out
-    assert main(["bench", "p5-tabel1"]) == 1
+    assert main(["p5-tabel1"]) == 1
     assert "did you mean 'p5-table1'" in capsys.readouterr().err
-    assert main(["bench", "grid", "--data", "cifar10"]) == 1
+    assert main(["grid", "--data", "cifar10"]) == 1
     assert "--data must be NAME=VALUE" in capsys.readouterr().err
-    assert main(["bench", "unpack"]) == 1
+    assert main(["unpack"]) == 1
     assert "at least one archive" in capsys.readouterr().err
-    monkeypatch.setattr("confide.cli.bench.CHECKOUT", tmp_path)
-    assert main(["bench"]) == 1
-    said = capsys.readouterr().err
-    assert "needs a checkout" in said
-    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -259,7 +254,7 @@ def test_bench_lists_and_refuses_in_one_line(capsys, monkeypatch, tmp_path):
     ],
 )
 def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_path, capsys):
-    assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 1
+    assert main([*words, "--out", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
@@ -268,7 +263,9 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
 
 def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys, monkeypatch):
     ran = []
-    monkeypatch.setattr("confide.bench.run_grid", lambda cells, place: ran.extend(cells) or standing(cells, place.out))
+    monkeypatch.setattr(
+        "benchmarks.lib.workers.run_grid", lambda cells, place: ran.extend(cells) or grid_state(cells, place.out)
+    )
     words = [
         "grid",
         "--data",
@@ -280,28 +277,27 @@ def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys,
         "--out",
         str(tmp_path / "o"),
     ]
-    assert main(["bench", *words]) == 0
+    assert main([*words]) == 0
     assert [cell.name for cell in ran] == ["cifar10-resnet18-focal-s0"]
     assert "cells of tiny32 are left out: name its data by --data tiny32=PATH" in capsys.readouterr().err
 
 
 def test_tables_leave_out_what_needs_predictions_and_go_on(tmp_path, capsys):
     shutil.copytree(CHECKOUT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "cells")
-    assert main(["bench", "tables", "--out", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 0
+    assert main(["tables", "--out", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 0
     assert "p2-table4 left as it is: predictions of" in capsys.readouterr().err
     assert (tmp_path / "tables" / "p1-table2.md").exists()
     assert (tmp_path / "tables" / "verdicts.md").exists()
 
 
 def test_the_command_that_is_kept_names_no_folder_of_this_machine(monkeypatch, tmp_path):
-    monkeypatch.setattr("sys.argv", ["confide", "bench", "grid", "--data", "cifar10=/home/me/cifar", "--out", "/x/y/z"])
     monkeypatch.setenv("CONFIDE_COMMAND", "")
-    assert main(["bench"]) == 0
-    assert os.environ["CONFIDE_COMMAND"] == "confide bench grid --data cifar10=cifar --out z"
+    assert main(["grid", "--data", "cifar10=/home/me/cifar", "--out", "/x/y/z"]) == 1
+    assert os.environ["CONFIDE_COMMAND"] == "python -m benchmarks grid --data cifar10=cifar --out z"
 
 
 def test_lite_without_cells_says_what_is_missing(tmp_path, capsys):
-    assert main(["bench", "p5-table2", "--scale", "lite", "--out", str(tmp_path)]) == 0
+    assert main(["p5-table2", "--scale", "lite", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "not testable here" in said
     assert "cifar10-resnet18-cross_entropy-s0" in said
@@ -316,7 +312,7 @@ def test_every_papers_settings_can_be_built(item: Item):
 
 def test_the_papers_settings_run_dry_up_to_the_data(tmp_path, monkeypatch):
     item = ITEMS["p2-figure6"]
-    monkeypatch.setattr("confide.bench.running.data.load_dataset", _refuse)
+    monkeypatch.setattr("benchmarks.lib.run.data.load_dataset", _refuse)
     found = run_item(item, "paper", Place(tmp_path), tmp_path)
     assert found.outcome is None
     assert any("preresnet56 on cifar10, 200 epochs, batch 128, 3 seeds of 8 methods" in note for note in found.notes)
@@ -333,7 +329,7 @@ def _refuse(source, **options):
 
 @pytest.mark.slow
 def test_one_table_at_smoke_scale(tmp_path, capsys):
-    assert main(["bench", "p5-table2", "--out", str(tmp_path), "--quiet"]) == 0
+    assert main(["p5-table2", "--out", str(tmp_path), "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "Here (smoke scale): a small network, 3 epochs on 300 embedded images" in said
     assert "| here | Fashion-MNIST sample | adafocal |" in said

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from confide.bench.values import Value, paired, spread_of, summaries
+from benchmarks.lib.values import Value, paired, spread_of, summaries
 
 
 def test_the_paired_test_is_students():

@@ -14,16 +14,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from confide.bench import Method, lite_cells, run_grid, standing
-from confide.bench.cell import read_predictions, run_cell
-from confide.bench.measuring import calibrator_of, numbers
-from confide.bench.packing import pack, unpack
-from confide.bench.plan import Cell
-from confide.bench.preparing import keep_corrupted, prepare
-from confide.bench.results import CALIBRATED, Results, measured
-from confide.bench.sources import Sources
-from confide.bench.work import _expected, work
-from confide.core.door import InputError
+from benchmarks.lib.cells import calibrator_of, numbers, read_predictions, run_cell
+from benchmarks.lib.grid import Cell, Method, lite_cells
+from benchmarks.lib.results import CALIBRATED, Results, measured, pack, unpack
+from benchmarks.lib.sources import Sources, keep_corrupted, prepare
+from benchmarks.lib.workers import _expected, grid_state, run_grid, work
+from confide.checks import InputError
 from confide.data import load_dataset
 from confide.features import extract
 from confide.training import fit
@@ -65,7 +61,7 @@ def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images
     grid = cells(PLAIN, banded)
     assert grid[0].key != grid[1].key
     run_grid(grid, place)
-    assert "corrupted_bands of 'fashion-sample' must lie at" in standing(grid, place.out).failed[grid[1].name]
+    assert "corrupted_bands of 'fashion-sample' must lie at" in grid_state(grid, place.out).failed[grid[1].name]
     sources = Sources({}, place.prepared, place.limit)
     keep_corrupted(sources, "fashion-sample", extract("pixels", sources.dataset("fashion-sample"), "train"), "pixels")
     run_grid(grid, place)
@@ -89,13 +85,13 @@ def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images
 
 def test_corrupted_images_are_scored_where_a_calibrator_goes_by_it_and_nothing_is_made_twice(tmp_path, monkeypatch):
     sources = Sources({}, tmp_path, limit=60)
-    monkeypatch.setattr("confide.bench.preparing.METHODS", (PLAIN,))
+    monkeypatch.setattr("benchmarks.lib.sources.METHODS", (PLAIN,))
     prepare(sources, "fashion-sample", extractor="pixels")
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.parquet")}
     assert "fashion-sample-bands.parquet" in before
     assert "fashion-sample-corrupted_bands.parquet" not in before
     banded = replace(PLAIN, calibrator="banded", calibrated={"word": "temperature", "by": "difficulty", "bands": 2})
-    monkeypatch.setattr("confide.bench.preparing.METHODS", (banded,))
+    monkeypatch.setattr("benchmarks.lib.sources.METHODS", (banded,))
     prepare(sources, "fashion-sample", extractor="pixels")
     scores = sources.scores("fashion-sample", "corrupted_bands")
     assert len(scores) == 16 * 5 * 60
@@ -127,13 +123,13 @@ def test_a_training_that_diverged_is_repeated_with_clipped_gradients(place, monk
             raise InputError("the loss became NaN or infinite at epoch 7, step 6, batch with ids a, b, ...")
         return fit(dataset, settings, **given)
 
-    monkeypatch.setattr("confide.bench.cell.fit", diverges_unclipped)
+    monkeypatch.setattr("benchmarks.lib.cells.fit", diverges_unclipped)
     grid = cells(PLAIN)
     run_grid(grid, place)
     found = result(place, grid[0])
     assert found["rescued"] == "the loss became NaN or infinite at epoch 7; repeated with clip_norm 1"
     assert found["settings"]["clip_norm"] == 1.0
-    assert standing(grid, place.out).done == (grid[0].name,)
+    assert grid_state(grid, place.out).done == (grid[0].name,)
 
 
 def test_a_whole_cell_is_not_made_again_but_a_changed_one_is(place):
@@ -144,9 +140,9 @@ def test_a_whole_cell_is_not_made_again_but_a_changed_one_is(place):
     run_grid(grid, place)
     assert path.stat().st_mtime_ns == before
     compiled = [replace(grid[0], settings={**grid[0].settings, "compile": True})]
-    assert standing(compiled, place.out).done == (grid[0].name,)
+    assert grid_state(compiled, place.out).done == (grid[0].name,)
     changed = [replace(grid[0], settings={**grid[0].settings, "learning_rate": 0.01})]
-    assert standing(changed, place.out).left == (grid[0].name,)
+    assert grid_state(changed, place.out).left == (grid[0].name,)
     run_grid(changed, place)
     assert path.stat().st_mtime_ns > before
 
@@ -168,7 +164,7 @@ def test_what_a_next_cell_may_take_leaves_the_first_out():
 def test_the_first_process_to_read_a_dataset_leaves_a_copy_for_the_others(tmp_path, monkeypatch):
     source = load_dataset("fashion-sample")
     asked = []
-    monkeypatch.setattr("confide.bench.sources.data.load_dataset", lambda *a, **k: asked.append(a) or source)
+    monkeypatch.setattr("benchmarks.lib.sources.data.load_dataset", lambda *a, **k: asked.append(a) or source)
     paths = {"cifar10": "somewhere"}
     first = Sources(paths, tmp_path / "prepared", 100, shared=True).dataset("cifar10")
     second = Sources(paths, tmp_path / "prepared", 100, shared=True).dataset("cifar10")
@@ -183,7 +179,7 @@ def test_the_first_process_to_read_a_dataset_leaves_a_copy_for_the_others(tmp_pa
 
 def test_tiny32_tests_on_held_out_training_images_and_measures_the_official_ones_beside(tmp_path, monkeypatch):
     source = load_dataset("fashion-sample")
-    monkeypatch.setattr("confide.bench.sources.data.load_dataset", lambda *a, **k: source)
+    monkeypatch.setattr("benchmarks.lib.sources.data.load_dataset", lambda *a, **k: source)
     sources = Sources({"tiny32": "somewhere"}, tmp_path / "prepared", shared=True)
     found = sources.dataset("tiny32")
     assert np.array_equal(found.split("resampled").ids, source.test.ids)
@@ -198,7 +194,7 @@ def test_tiny32_tests_on_held_out_training_images_and_measures_the_official_ones
     measured = run_cell(cell, sources, tmp_path)
     assert measured["resampled"]["raw"]["accuracy"] != measured["measured"]["raw"]["accuracy"]
     assert set(measured["resampled"]) == set(measured["measured"])
-    monkeypatch.setattr("confide.bench.plan.DRAWN_ANEW", {})
+    monkeypatch.setattr("benchmarks.lib.grid.DRAWN_ANEW", {})
     assert cell.key != measured["key"]  # cells of the official split do not count
 
 
@@ -216,7 +212,7 @@ def test_a_cell_that_takes_its_process_down_is_not_tried_for_ever(place):
         "limit": 150,
     }
     assert work({**payload, "resumable": False})["made"] == 0
-    assert "died 2 times" in standing(grid, place.out).failed[grid[0].name]
+    assert "died 2 times" in grid_state(grid, place.out).failed[grid[0].name]
 
 
 def test_results_travel_in_an_archive(place, tmp_path):
@@ -226,7 +222,7 @@ def test_results_travel_in_an_archive(place, tmp_path):
     assert len(archives) > 1
     for archive in archives:
         unpack(archive, tmp_path / "there")
-    assert standing(grid, tmp_path / "there").done == tuple(cell.name for cell in grid)
+    assert grid_state(grid, tmp_path / "there").done == tuple(cell.name for cell in grid)
     assert (tmp_path / "there" / "prepared-150" / "fashion-sample-difficulty.parquet").exists()
 
 
@@ -261,7 +257,7 @@ def test_a_killed_grid_goes_on_where_it_was(place):
     """Two workers, killed with no warning in the middle; the second start makes only what is missing."""
     grid = cells(PLAIN, HARD, seeds=4)
     script = (
-        "import json, sys; from pathlib import Path; from confide.bench import Cell, Place, run_grid\n"
+        "import json, sys; from pathlib import Path; from benchmarks.lib import Cell, Place, run_grid\n"
         "if __name__ == '__main__':\n"
         f"    place = Place(Path({str(place.out)!r}), workers=2, limit=150)\n"
         "    run_grid([Cell.from_dict(one) for one in json.loads(sys.argv[1])], place)\n"

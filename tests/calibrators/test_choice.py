@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from confide import Predictions, calibrators
-from confide.calibrators.choice import USUAL
-from confide.calibrators.groups import folds_of
-from confide.core.door import InputError
+from confide.calibrators.fitting import DEFAULT_CANDIDATES
+from confide.calibrators.groups import label_folds
+from confide.checks import InputError
 
 
 def test_an_overconfident_model_is_calibrated(made):
@@ -22,7 +22,7 @@ def test_an_overconfident_model_is_calibrated(made):
 
 def test_a_calibrated_model_is_left_alone_or_warned_about(made):
     logits, labels = made(1500, 4, seed=1)
-    choice = calibrators.choose(Predictions(logits, labels, split="val"), USUAL)
+    choice = calibrators.choose(Predictions(logits, labels, split="val"), DEFAULT_CANDIDATES)
     assert any("does not help for certain" in w or "no calibrator improves" in w for w in choice.warnings)
 
 
@@ -55,9 +55,9 @@ def test_brier_chooses_too(made):
 def test_folds_follow_the_ids_and_balance_the_labels(made):
     logits, labels = made(500, 4, seed=5)
     predictions = Predictions(logits, labels, ids=[f"sample {k}" for k in range(500)])
-    fold = folds_of(predictions, 5, seed=0)
+    fold = label_folds(predictions, 5, seed=0)
     turned = predictions.take(range(499, -1, -1))
-    assert (folds_of(turned, 5, seed=0)[::-1] == fold).all()
+    assert (label_folds(turned, 5, seed=0)[::-1] == fold).all()
     for k in range(4):
         counts = [int((fold[labels == k] == f).sum()) for f in range(5)]
         assert max(counts) - min(counts) <= 1

@@ -68,7 +68,7 @@ def test_float32_passes_reach_the_minimum_of_loss_and_pull(made, monkeypatch, od
     logits, labels = made(1500, 40, seed=9)
     pull = {"reg_lambda": 0.01, "reference_row": False, **({"reg_mu": 0.01} if odir else {})}
     wide = calibrators.fit("dirichlet", Predictions(logits, labels), **pull)
-    monkeypatch.setattr("confide.calibrators.linear.WIDE_WORK", 0)
+    monkeypatch.setattr("confide.calibrators.linear_maps.WIDE_WORK", 0)
     narrow = calibrators.fit("dirichlet", Predictions(logits.float(), labels), **pull)
     log_probs = torch.log_softmax(logits, dim=1)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 @pytest.mark.parametrize(("vector", "inputs", "atol"), [("ets", "inputs_D", 2e-4), ("ets_interior", "inputs_D2", 5e-4)])

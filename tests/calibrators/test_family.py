@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 
 
 def test_a_split_called_test_is_refused(test):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def two_sites(made, sizes=(3000, 3000), temperatures=(1.0, 3.0), seed=0):

@@ -8,7 +8,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression
 
 from confide import Predictions, calibrators
-from confide.calibrators.curve import isotonic_nodes
+from confide.calibrators.probability_maps import isotonic_nodes
 
 
 @pytest.mark.parametrize(

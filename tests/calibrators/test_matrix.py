@@ -51,6 +51,6 @@ def test_more_numbers_than_samples_are_noted(made):
 def test_many_classes_share_one_basis(made, monkeypatch):
     logits, labels = made(600, 6, seed=4)
     blocks = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=1.0)
-    monkeypatch.setattr("confide.calibrators.linear.MANY_CLASSES", 2)
+    monkeypatch.setattr("confide.calibrators.linear_maps.MANY_CLASSES", 2)
     shared = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=1.0)
     torch.testing.assert_close(shared.weights, blocks.weights, atol=1e-5, rtol=0)

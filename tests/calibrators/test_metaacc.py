@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from confide import calibrators
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def test_golden_vector(val, test, golden):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
-from confide.calibrators.spline import fitted_spline
-from confide.core.door import InputError
+from confide.calibrators.probability_maps import fitted_spline
+from confide.checks import InputError
 
 
 def test_golden_vector(val, test, golden):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
-from confide.calibrators.strength import FOLDS, PATH, folds_of
+from confide.calibrators.linear_maps import STRENGTH_FOLDS, STRENGTHS, feature_folds
 
 
 def test_a_plain_temperature_gets_a_strong_pull(made):
@@ -30,11 +30,11 @@ def test_a_map_with_strong_pairs_gets_a_weak_pull_and_predicts_better(made):
 def test_the_chosen_strength_is_the_best_of_a_full_search(made):
     logits, labels = made(900, 5, seed=4, spread=1.0)
     labels[:200] = (labels[:200] + 1) % 5
-    fold = folds_of(labels, logits)
+    fold = feature_folds(labels, logits)
 
     def held_out(strength: float) -> float:
         total = 0.0
-        for k in range(FOLDS):
+        for k in range(STRENGTH_FOLDS):
             pull = strength / int((fold != k).sum())
             train, held = (Predictions(logits[m], labels[m]) for m in (fold != k, fold == k))
             fitted = calibrators.fit("dirichlet", train, reg_lambda=pull, reg_mu=pull, reference_row=False)
@@ -42,15 +42,15 @@ def test_the_chosen_strength_is_the_best_of_a_full_search(made):
         return total
 
     chosen = calibrators.fit("dirichlet", Predictions(logits, labels)).strength
-    assert held_out(chosen) <= min(map(held_out, PATH)) * (1 + 2e-4)
+    assert held_out(chosen) <= min(map(held_out, STRENGTHS)) * (1 + 2e-4)
 
 
 def test_folds_are_balanced_and_do_not_depend_on_the_order(made):
     logits, labels = made(500, 6, seed=5)
-    fold, turn = folds_of(labels, logits), torch.randperm(500, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(folds_of(labels[turn], logits[turn]), fold[turn])
+    fold, turn = feature_folds(labels, logits), torch.randperm(500, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(feature_folds(labels[turn], logits[turn]), fold[turn])
     for label in range(6):
-        counts = torch.bincount(fold[labels == label], minlength=FOLDS)
+        counts = torch.bincount(fold[labels == label], minlength=STRENGTH_FOLDS)
         assert int(counts.max() - counts.min()) <= 1
 
 

@@ -35,7 +35,7 @@ def test_recovers_the_map_that_made_the_data(made):
 def test_float32_at_size_gives_the_answer_of_float64(made, monkeypatch):
     logits, labels = made(3000, 30, seed=3)
     wide = calibrators.fit("vector", Predictions(logits, labels))
-    monkeypatch.setattr(import_module("confide.calibrators.vector"), "WIDE_ELEMENTS", 0)
+    monkeypatch.setattr(import_module("confide.calibrators.linear_maps"), "VECTOR_FLOAT64_ELEMENTS", 0)
     narrow = calibrators.fit("vector", Predictions(logits.float(), labels))
     torch.testing.assert_close(narrow.weights, wide.weights, atol=2e-3, rtol=0)
 
@@ -53,7 +53,7 @@ def test_a_class_without_samples_keeps_its_temperature_scaled_logit(made):
 def test_few_samples_a_class_converge_in_float32(made, monkeypatch):
     logits, labels = made(1500, 300, seed=4)
     wide = calibrators.fit("vector", Predictions(logits, labels))
-    monkeypatch.setattr(import_module("confide.calibrators.vector"), "WIDE_ELEMENTS", 0)
+    monkeypatch.setattr(import_module("confide.calibrators.linear_maps"), "VECTOR_FLOAT64_ELEMENTS", 0)
     narrow = calibrators.fit("vector", Predictions(logits.float(), labels))
     assert not any("stopped at its last iteration" in note for note in wide.notes + narrow.notes)
     losses = [float(c(Predictions(logits, labels)).facts.need("nll").mean()) for c in (wide, narrow)]

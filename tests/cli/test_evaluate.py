@@ -8,8 +8,8 @@ import torch
 
 from confide import Predictions
 from confide.cli.main import main
-from confide.core.records import Scores
-from confide.core.results import Evaluation
+from confide.records import Scores
+from confide.results import Evaluation
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from confide.checks import InputError
 from confide.cli.doctor import EXTRAS
 from confide.cli.main import VERBS, main
-from confide.cli.tables import text_table
-from confide.core.door import InputError
+from confide.cli.shared import text_table
 
 
 def test_help_is_quick_and_loads_no_torch():
@@ -127,9 +127,9 @@ def test_every_option_is_explained(verb):
 @pytest.mark.parametrize(
     ("read", "given", "found"),
     [
-        ("confide.cli.score_sources:plain_options", ["ridge=1e-3"], {"ridge": 1e-3}),
+        ("confide.cli.score_data:parse_options", ["ridge=1e-3"], {"ridge": 1e-3}),
         (
-            "confide.cli.trust_evidence:read_options",
+            "confide.cli.trust_data:read_options",
             ["steep_slope.alpha_neg=1e1"],
             {"steep_slope": {"alpha_neg": 10.0}},
         ),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from confide.cli.main import main
-from confide.core.results import Evaluation, Measurement
+from confide.results import Evaluation, Measurement
 
 
 @pytest.fixture

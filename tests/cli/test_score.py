@@ -6,10 +6,10 @@ import pytest
 from PIL import Image
 
 from confide.cli.main import main
-from confide.core import files
-from confide.core.predictions import Predictions
-from confide.core.records import Scores
 from confide.data import load_dataset
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Scores
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_label_errors_are_exported_ranked(made, capsys):
     arguments = ["score", "features.npz", "-o", "s.parquet", "--gallery", "none", "--find-label-errors", "e.csv"]
     assert main([*arguments, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
-    suspects, _ = files.read_table(where / "e.csv")
+    suspects, _ = formats.read_table(where / "e.csv")
     assert summary["label_errors"]["suspects"] == len(suspects["id"])
     assert set(range(8)) <= set(suspects["id"].tolist())
     assert (np.diff(suspects["suspicion"]) <= 0).all()
@@ -139,7 +139,7 @@ def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
     arguments = ["harden", "fashion-sample", "--split", "val", "--scores", "s.parquet", "--fraction", "0.02"]
     assert main([*arguments, "--stratify", "-o", "hard"]) == 0
     assert "near-duplicates: 0 left out" in capsys.readouterr().out  # by the features the data carries
-    table, _ = files.read_table(tmp_path / "hard" / "about" / "samples.csv")
+    table, _ = formats.read_table(tmp_path / "hard" / "about" / "samples.csv")
     assert len(table["id"]) == 40
     again = load_dataset(tmp_path / "hard")
     assert again.class_names[:2] == ("0000-T-shirt_top", "0001-Trouser")
@@ -154,7 +154,7 @@ def test_harden_exports_pictures_with_a_card(tmp_path, monkeypatch, capsys):
     assert "must be a new folder or an earlier hard benchmark" in capsys.readouterr().err
     assert len(list((tmp_path / "hard").rglob("*.png"))) == 21
     assert main([*arguments, "-o", "hard.parquet"]) == 0
-    columns, _ = files.read_table(tmp_path / "hard.parquet")
+    columns, _ = formats.read_table(tmp_path / "hard.parquet")
     assert columns["image"][0][:4] == b"\x89PNG"
     assert (tmp_path / "hard.md").exists()
 
@@ -182,7 +182,7 @@ def test_one_class_is_scored_without_a_verdict(tmp_path, capsys):
 def test_hard_texts_and_classes_without_a_hard_sample_load_again(tmp_path, capsys):
     texts = np.array([f"query {i}" for i in range(30)], dtype=object)
     np.savez(tmp_path / "pictures.npz", images=np.zeros((30, 8, 8), dtype=np.uint8), labels=np.arange(30) % 3)
-    files.write_table(tmp_path / "texts.csv", {"text": texts, "label": np.array(list("abc"))[np.arange(30) % 3]})
+    formats.write_table(tmp_path / "texts.csv", {"text": texts, "label": np.array(list("abc"))[np.arange(30) % 3]})
     for name in ("texts.csv", "pictures.npz"):
         dataset = load_dataset(tmp_path / name)
         values = np.where(dataset.train.labels == 1, -1.0, 1.0)
@@ -244,7 +244,7 @@ def test_a_folder_of_ones_own_is_scored_whole_when_asked(photos, capsys):
     assert main([*command, "--split", "all", "--find-label-errors", "suspects.csv", "-o", "all.parquet"]) == 0
     assert "samples were scored" not in capsys.readouterr().out
     assert len(Scores.load(photos / "all.parquet")) == 60
-    suspects, _ = files.read_table(photos / "suspects.csv")
+    suspects, _ = formats.read_table(photos / "suspects.csv")
     assert {str(one) for one in suspects["id"]} == {"left/my picture 7.png", "right/my picture 20.png"}
     assert main(["harden", "photos", "--scores", "all.parquet", "--fraction", "0.5", "-o", "hard"]) == 1
     assert "hard samples are not in the split 'train'" in capsys.readouterr().err

@@ -8,9 +8,9 @@ from PIL import Image
 
 from confide import difficulty
 from confide.cli.main import main
-from confide.core import files
-from confide.core.records import Scores
-from confide.core.tensor_files import notes_of
+from confide.files import formats
+from confide.files.formats import tensor_metadata
+from confide.records import Scores
 
 PLAIN = ["--gallery", "none", "--no-verdicts"]
 
@@ -158,7 +158,7 @@ def photos(tmp_path, monkeypatch):
 
 def test_pictures_by_the_extractor_that_the_file_names(photos, capsys):
     """The extractor and its options come from the file, classes are told apart by name, one or more of them."""
-    source = json.loads(notes_of(photos / "fit.safetensors")["source"])
+    source = json.loads(tensor_metadata(photos / "fit.safetensors")["source"])
     options = {"extractor": "pixels", "options": {"size": 3}, "split": "all"}
     assert source == {**options, "class_names": ["a", "b", "c"]}
     old = Scores.load(photos / "old.parquet")
@@ -223,7 +223,7 @@ def test_other_classes_other_words_and_splits_are_told(photos, capsys):
 def test_features_of_another_extractor_are_noted(photos, capsys):
     rows = np.random.default_rng(0).normal(size=(5, 27)).astype(np.float32)
     columns = {"features": rows, "label": np.arange(5) % 3}
-    files.write_table(photos / "clip.npz", columns, {"extractor": "clip"})
+    formats.write_table(photos / "clip.npz", columns, {"extractor": "clip"})
     capsys.readouterr()
     assert main(["score", "clip.npz", "--fitted", "fit.safetensors", *PLAIN]) == 0
     assert "note: the fit is of features by 'pixels', these are by 'clip'" in capsys.readouterr().out

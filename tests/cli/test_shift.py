@@ -210,16 +210,16 @@ def test_evaluate_asks_for_the_data(folder, capsys):
 
 
 def test_a_word_finds_the_entry_of_its_name_in_the_data_folder(tmp_path):
-    from confide.cli.foreign_data import _in_data_folder
+    from confide.robustness import find_in_data_folder
 
     for name in ("dtd10_64.npz", "mnist-extra.npz", "cifar100.npz"):
         (tmp_path / name).touch()
     (tmp_path / "photos" / "images").mkdir(parents=True)
     (tmp_path / "photos" / "labels").mkdir()
-    assert _in_data_folder("dtd10_64.npz", tmp_path) == str(tmp_path / "dtd10_64.npz")
-    assert _in_data_folder("photos/", tmp_path) == str(tmp_path / "photos" / "images")
-    assert _in_data_folder("dtd", tmp_path) == str(tmp_path / "dtd10_64.npz")
-    assert _in_data_folder("photos", tmp_path) == str(tmp_path / "photos" / "images")
-    assert _in_data_folder("mnist", tmp_path) == "mnist"  # another name is another set
-    assert _in_data_folder("cifar10", tmp_path) == "cifar10"
-    assert _in_data_folder("svhn", tmp_path / "nowhere") == "svhn"
+    assert find_in_data_folder("dtd10_64.npz", tmp_path) == str(tmp_path / "dtd10_64.npz")
+    assert find_in_data_folder("photos/", tmp_path) == str(tmp_path / "photos" / "images")
+    assert find_in_data_folder("dtd", tmp_path) == str(tmp_path / "dtd10_64.npz")
+    assert find_in_data_folder("photos", tmp_path) == str(tmp_path / "photos" / "images")
+    assert find_in_data_folder("mnist", tmp_path) == "mnist"  # another name is another set
+    assert find_in_data_folder("cifar10", tmp_path) == "cifar10"
+    assert find_in_data_folder("svhn", tmp_path / "nowhere") == "svhn"

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import confide
+from confide.checks import InputError
 from confide.cli import train
 from confide.cli.main import main
 from confide.config import load_config
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.records import Scores
+from confide.predictions import Predictions
+from confide.records import Scores
 from confide.shift import corrupt
 from confide.training import Trained, predict, predict_members
 
@@ -262,7 +262,7 @@ def test_shifted_images_are_predicted(images: str, tmp_path: Path, capsys: pytes
 def planned(words: list[str]) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser()
     train.configure(parser)
-    return [job["settings"] for job in train.plan(parser.parse_args(["data", *words]))]
+    return [job["settings"] for job in train.training_jobs(parser.parse_args(["data", *words]))]
 
 
 def test_numbers_with_an_exponent_are_numbers() -> None:
@@ -334,14 +334,14 @@ def test_cells_of_a_grid_have_folders_of_their_own() -> None:
     parser = argparse.ArgumentParser()
     train.configure(parser)
     words = ["data", "--out", "grid", "--loss", "focal", "--grid", "loss_options.gamma=0.5,1.5", "--grid", "seed=0"]
-    folders = [job["out"] for job in train.plan(parser.parse_args([*words, "--grid", "model=hf:a/x,hf:b/x"]))]
+    folders = [job["out"] for job in train.training_jobs(parser.parse_args([*words, "--grid", "model=hf:a/x,hf:b/x"]))]
     assert folders[0] == "grid/gamma=0.5_seed=0_model=hf:a-x"
     assert len({Path(folder).name for folder in folders}) == 4
 
 
 def test_the_help_tells_the_values_of_the_settings() -> None:
     from confide.cli.train import FLAGS
-    from confide.training.presets import preset
+    from confide.training.settings import preset
 
     usual = preset("quick")
     for field, kind, meaning in FLAGS.values():

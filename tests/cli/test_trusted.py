@@ -9,8 +9,8 @@ import torch
 
 import confide
 from confide.cli.main import main
-from confide.core.records import Split
 from confide.features import extract
+from confide.records import Split
 from confide.training import Settings, fit, penultimate, predict
 
 

@@ -1,15 +1,14 @@
 """Every word of the difficulty family, one way of testing."""
 
-import importlib
 import inspect
 
 import numpy as np
 import pytest
 
 from confide import difficulty
-from confide.core.door import OptionError
-from confide.core.records import Scores
+from confide.checks import OptionError
 from confide.difficulty import DIFFICULTY
+from confide.records import Scores
 
 WORDS = ("rmd", "md", "kmeans", "prototype", "confusion", "loss", "correctness", "entropy")
 CASES = [(m.word, dict(corner)) for m in DIFFICULTY for corner in ({}, *m.corners)]
@@ -28,10 +27,9 @@ def test_the_words_are_those_of_the_public_surface():
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_word_file_function_and_test_share_one_name(word):
+def test_word_is_a_function_of_the_package_and_is_explained(word):
     method = DIFFICULTY.get(word)
-    module = importlib.import_module(f"confide.difficulty.{word}")
-    assert getattr(module, word) is method.function is getattr(difficulty, word)
+    assert method.function is getattr(difficulty, word)
     assert method.paper
     assert method.summary.endswith(".")
     documented = inspect.getdoc(method.function) or ""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from confide import losses, penalties
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 from confide.penalties import PENALTIES
 from confide.trust import losses as trust_losses
 from confide.trust.losses import TRUST_LOSSES

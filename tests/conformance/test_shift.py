@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from confide import shift
-from confide.core.door import InputError
+from confide.checks import InputError
 
 WORDS = shift.names()
 CORRUPTIONS = shift.names("corruptions19")

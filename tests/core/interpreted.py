@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from confide import losses
-from confide.core import simplex, simplex_cuda
+from confide.simplex import gpu
+from confide.simplex import statistics as simplex
 
 CASES = ((torch.float32, 24, 10, 1e-4), (torch.float32, 7, 3, 1e-4), (torch.bfloat16, 16, 37, 2e-2))
 """Type, rows, classes, and how far the gradient may be off."""
@@ -26,10 +27,10 @@ def on_the_kernels(modules: list[Any]) -> list[tuple[Any, str, Any]]:
 
     def statistics(logits: Tensor, labels: Tensor | None, request: Any) -> Any:
         plain = (labels is not None and labels.ndim == 2) or request.order not in (1.0, 2.0)
-        return outputs(logits, labels, request) if plain else simplex_cuda.statistics(logits, labels, request)
+        return outputs(logits, labels, request) if plain else gpu.statistics(logits, labels, request)
 
     def whole(logits: Tensor, labels: Tensor, name: str, vector: Any = None, table: Any = None, **numbers: Any) -> Any:
-        return None if labels.ndim == 2 else simplex_cuda.fused(logits, labels, name, vector, table, **numbers)
+        return None if labels.ndim == 2 else gpu.fused(logits, labels, name, vector, table, **numbers)
 
     before = [(simplex, "_outputs", outputs)]
     before += [(one, "fused", fused) for one in modules if getattr(one, "fused", None) is fused]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from confide.core.binning import bin_of, mass_bin_of_rank, mass_starts, split_edges, width_bin_of, width_edges
+from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, split_edges, width_bin_of, width_edges
 
 
 def test_edges_belong_to_the_lower_bin_and_zero_to_the_first():

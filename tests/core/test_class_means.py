@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from confide import losses, penalties
-from confide.core.class_means import log_p_and_class_means
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.simplex.statistics import log_p_and_class_means
 
 
 @pytest.mark.parametrize(("n", "num_classes"), [(1, 2), (7, 3), (700, 1000)])

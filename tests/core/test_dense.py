@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from confide.core.dense import cholesky, eigh, solve_lower
-from confide.core.door import InputError
-from confide.core.gaussians import fit_gaussians, gaussians_from
-from confide.core.moments import moments_of
+from confide.checks import InputError
+from confide.numerics.blocks import cholesky, eigh, solve_lower
+from confide.numerics.gaussians import fit_gaussians, gaussians_from, moments_of
 
 DEVICES = ("cpu", "cpu:0")
 DRAW = np.random.default_rng(0)

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.distances import class_fit, distance_tables, own_distances
-from confide.core.gaussians import fit_gaussians
+from confide.numerics.gaussians import class_fit, distance_tables, fit_gaussians, own_distances
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
-from confide.core.feature_files import load_features
-from confide.core.files import write_table
+from confide.checks import InputError
+from confide.files.formats import write_table
+from confide.records import load_features
 
 ROWS = np.arange(12.0).reshape(4, 3).astype(np.float32)
 

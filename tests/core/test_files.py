@@ -3,16 +3,16 @@ import os
 import numpy as np
 import pytest
 
-from confide.core import files
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.files import formats
 
 
 def test_a_failed_write_leaves_the_earlier_file_and_no_rest(tmp_path):
     target = tmp_path / "result.txt"
-    files.write_text(target, "first")
+    formats.write_text(target, "first")
 
     def fail():
-        with files.atomic(target) as temporary:
+        with formats.atomic(target) as temporary:
             temporary.write_text("half")
             raise OSError(28, "No space left on device")
 
@@ -30,8 +30,8 @@ def test_a_table_comes_back_as_it_went(tmp_path, suffix):
         "logits": np.arange(6, dtype=np.float32).reshape(3, 2),
     }
     path = tmp_path / f"table{suffix}"
-    files.write_table(path, columns, {"split": "val"})
-    back, metadata = files.read_table(path)
+    formats.write_table(path, columns, {"split": "val"})
+    back, metadata = formats.read_table(path)
     assert metadata == {"split": "val"}
     for name, values in columns.items():
         np.testing.assert_array_equal(back[name], values)
@@ -40,8 +40,8 @@ def test_a_table_comes_back_as_it_went(tmp_path, suffix):
 
 def test_a_csv_spreads_vectors_over_columns(tmp_path):
     path = tmp_path / "table.csv"
-    files.write_table(path, {"label": np.array([1, 0]), "p": np.array([[0.25, 0.75], [0.5, 0.5]])})
-    back, _ = files.read_table(path)
+    formats.write_table(path, {"label": np.array([1, 0]), "p": np.array([[0.25, 0.75], [0.5, 0.5]])})
+    back, _ = formats.read_table(path)
     np.testing.assert_array_equal(back["p1"], [0.75, 0.5])
 
 
@@ -49,31 +49,31 @@ def test_a_damaged_file_gets_one_line(tmp_path):
     path = tmp_path / "predictions.parquet"
     path.write_bytes(b"not a parquet file at all")
     with pytest.raises(InputError, match="must be a readable parquet file"):
-        files.read_table(path)
+        formats.read_table(path)
 
 
 def test_an_unknown_suffix_and_a_missing_file_are_said(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        files.read_table(tmp_path / "gone.npz")
+        formats.read_table(tmp_path / "gone.npz")
     (tmp_path / "data.txt").write_text("x")
     with pytest.raises(InputError, match="must end in"):
-        files.read_table(tmp_path / "data.txt")
+        formats.read_table(tmp_path / "data.txt")
 
 
 def test_pickled_arrays_are_refused(tmp_path):
     path = tmp_path / "evil.npz"
     np.savez(path, labels=np.array([{"a": 1}], dtype=object))
     with pytest.raises(InputError, match="must be a readable npz file"):
-        files.read_table(path)
+        formats.read_table(path)
 
 
 def test_json_has_no_nan(tmp_path):
-    files.write_json(tmp_path / "x.json", {"value": float("nan"), "array": np.array([1.0, np.inf])})
-    assert files.read_json(tmp_path / "x.json") == {"value": None, "array": [1.0, None]}
+    formats.write_json(tmp_path / "x.json", {"value": float("nan"), "array": np.array([1.0, np.inf])})
+    assert formats.read_json(tmp_path / "x.json") == {"value": None, "array": [1.0, None]}
 
 
 def test_a_written_file_has_ordinary_rights(tmp_path):
-    files.write_text(tmp_path / "x.txt", "x")
+    formats.write_text(tmp_path / "x.txt", "x")
     mask = os.umask(0)
     os.umask(mask)
     assert (tmp_path / "x.txt").stat().st_mode & 0o777 == 0o666 & ~mask

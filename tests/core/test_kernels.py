@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from confide.core.kernels import dirichlet_calibration_error, laplacian_form, mmce_of, mmce_weighted_of
+from confide.numerics.kernels import dirichlet_calibration_error, laplacian_form, mmce_of, mmce_weighted_of
 
 
 def naive(confidence: Tensor, residual: Tensor, width: float) -> Tensor:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.door import InputError
-from confide.core.moments import class_means, fourth_moment, moments_of
+from confide.checks import InputError
+from confide.numerics.gaussians import class_means, fourth_moment, moments_of
 
 
 def sample(n=900, dim=6, classes=4, seed=0, dtype=np.float64):

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from confide import difficulty
-from confide.core.distances import class_fit
-from confide.core.gaussians import fit_gaussians
+from confide.numerics.gaussians import class_fit, fit_gaussians
 
 pytestmark = pytest.mark.gpu
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from confide.core import neighbours
-from confide.core.door import InputError
-from confide.core.neighbours import nearest, smallest_of_rows
+from confide.checks import InputError
+from confide.numerics import neighbours
+from confide.numerics.neighbours import nearest_neighbours, smallest_of_rows
 
 
 def brute(queries, points, k):
@@ -18,7 +18,7 @@ def test_matches_all_distances(k, dtype, monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK_BYTES", 1 << 10)
     draw = np.random.default_rng(0)
     queries, points = draw.normal(size=(70, 5)).astype(dtype) + 100, draw.normal(size=(50, 5)).astype(dtype) + 100
-    distances, indices = nearest(queries, points, k)
+    distances, indices = nearest_neighbours(queries, points, k)
     expected, order = brute(queries.astype(np.float64), points.astype(np.float64), k)
     np.testing.assert_allclose(distances, expected, rtol=1e-5)
     assert (indices == order).mean() > 0.99
@@ -26,19 +26,19 @@ def test_matches_all_distances(k, dtype, monkeypatch):
 
 def test_a_sample_is_no_neighbour_of_itself():
     points = np.random.default_rng(0).normal(size=(40, 3))
-    distances, indices = nearest(points, points, 1, exclude_self=True)
+    distances, indices = nearest_neighbours(points, points, 1, exclude_self=True)
     assert (indices[:, 0] != np.arange(40)).all()
     assert (distances > 0).all()
 
 
 def test_duplicates_are_at_distance_zero():
     points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32) + 1000
-    assert nearest(points[:5], points, 1)[0].max() == 0.0
+    assert nearest_neighbours(points[:5], points, 1)[0].max() == 0.0
 
 
 def test_more_neighbours_than_points_are_refused():
     with pytest.raises(InputError, match="at most the 3 points"):
-        nearest(np.eye(3), np.eye(3), 4)
+        nearest_neighbours(np.eye(3), np.eye(3), 4)
 
 
 def test_smallest_columns_of_every_row():
@@ -51,7 +51,7 @@ def test_tight_clusters_far_apart_keep_their_neighbours(exclude_self):
     draw = np.random.default_rng(0)
     centres = 1000 * draw.normal(size=(5, 16))
     points = (centres[draw.integers(0, 5, 400)] + draw.normal(size=(400, 16))).astype(np.float32)
-    distances, indices = nearest(points, points, 4, exclude_self=exclude_self)
+    distances, indices = nearest_neighbours(points, points, 4, exclude_self=exclude_self)
     expected, order = brute(points.astype(np.float64), points.astype(np.float64), 5)
     own = int(exclude_self)
     np.testing.assert_allclose(distances, expected[:, own : own + 4], rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, evaluate
-from confide.core.door import InputError
+from confide.checks import InputError
 
 NAMES = ("cat", "dog", "fox")
 DRAW = np.random.default_rng(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from confide.core import random
+from confide import random
 
 
 def test_a_draw_depends_on_its_own_id_and_not_on_the_others() -> None:

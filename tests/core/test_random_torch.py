@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from confide.core.random import sample_keys
-from confide.core.random_torch import Draws
+from confide.random import Draws, sample_keys
 
 
 def draws(n=200, purpose="test", seed=0):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
-from confide.core.records import Dataset, Features, Scores, Split, check_ids, rows_of
+from confide.checks import InputError
+from confide.records import Dataset, Features, Scores, Split, check_ids, rows_of
 
 
 def test_rows_are_found_by_id_in_the_order_asked():

@@ -1,7 +1,7 @@
 import pytest
 
-from confide.core.door import InputError, OptionError
-from confide.core.registry import Registry
+from confide.checks import InputError, OptionError
+from confide.registry import Registry
 
 
 def make() -> Registry:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from confide.core.gaussians import fit_gaussians
-from confide.core.shrinkage import ledoit_wolf_intensity, oas_intensity, shrunk
+from confide.numerics.gaussians import fit_gaussians, ledoit_wolf_intensity, oas_intensity, shrunk
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import confide
-from confide.core.door import InputError
-from confide.core.simplex import STATISTICS, one_minus_p, simplex_statistics
-from confide.core.simplex_plain import BAD_LABEL, Request, plain_statistics, set_flag
+from confide.checks import InputError
+from confide.simplex.reference import BAD_LABEL, STATISTICS, Request, plain_statistics, set_flag
+from confide.simplex.statistics import one_minus_p, simplex_statistics
 
 FLOATING = tuple(name for name in STATISTICS if name != "prediction")
 
@@ -58,8 +58,8 @@ def test_many_row_blocks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) ->
     logits, labels = batch(50, 40)
     results = []
     for elements in (1 << 19, 120):
-        monkeypatch.setattr("confide.core.simplex_cpu.BLOCK_ELEMENTS", elements)
-        monkeypatch.setattr("confide.core.simplex_backward.BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr("confide.simplex.gradient.BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr("confide.simplex.gradient.BLOCK_ELEMENTS", elements)
         leaf = logits.clone().requires_grad_()
         found = simplex_statistics(leaf, labels, FLOATING, margin=1.0)
         sum(found.values[name].sum() for name in FLOATING).backward()  # type: ignore[union-attr]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import confide
 from confide import losses
-from confide.core.door import InputError
-from confide.core.simplex import STATISTICS, mean_of, simplex_statistics
-from confide.core.simplex_plain import Request, plain_statistics
+from confide.checks import InputError
+from confide.simplex.reference import STATISTICS, Request, plain_statistics
+from confide.simplex.statistics import mean_of, simplex_statistics
 
 pytestmark = pytest.mark.gpu
 

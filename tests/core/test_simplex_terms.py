@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from confide.core.simplex_backward import Layout, RowTerms, packed, row_terms
-from confide.core.simplex_plain import Request, plain_statistics
+from confide.simplex.gradient import GradientLayout, RowTerms, packed, row_terms
+from confide.simplex.reference import Request, plain_statistics
 
 SMOOTH = ("log_p_true", "p_true", "p_max", "p_second", "p_other", "entropy", "sum_squares", "mean_log_p", "norm")
 
 
-def as_the_kernel(logits: Tensor, rows: Tensor, at: Tensor | None, layout: Layout, peak: Tensor | None) -> Tensor:
+def as_the_kernel(
+    logits: Tensor, rows: Tensor, at: Tensor | None, layout: GradientLayout, peak: Tensor | None
+) -> Tensor:
     """What `backward_kernel` makes of its arguments, one line for each of its terms."""
 
     def row(name: str) -> Tensor:
@@ -79,4 +81,4 @@ def test_every_term_has_its_row() -> None:
     assert at.shape == (2, 4)
     assert peak is not None
     assert peak.shape == (4,)
-    assert packed(RowTerms(scale=one), torch.zeros(2, 4))[1:] == (None, Layout(scale=2, first_point=3), None)
+    assert packed(RowTerms(scale=one), torch.zeros(2, 4))[1:] == (None, GradientLayout(scale=2, first_point=3), None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from confide.core.door import InputError
-from confide.core.yaml_text import read_yaml
+from confide.checks import InputError
+from confide.files.formats import read_yaml
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 from confide.data import load_dataset
 
 

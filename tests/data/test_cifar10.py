@@ -9,10 +9,10 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
-MODULE = import_module("confide.data.cifar10")
+MODULE = import_module("confide.data.datasets")
 
 
 def binary(n, begin=0):
@@ -98,14 +98,14 @@ def test_an_archive_in_the_data_folder_is_unpacked_and_writes_nowhere_else(tmp_p
 
 def test_it_is_downloaded_with_a_checksum(site, archive, tmp_path, monkeypatch):
     md5 = hashlib.md5(archive).hexdigest()
-    monkeypatch.setattr(MODULE, "ARCHIVE", replace(MODULE.ARCHIVE, url=site, md5=md5))
+    monkeypatch.setattr(MODULE, "CIFAR10_ARCHIVE", replace(MODULE.CIFAR10_ARCHIVE, url=site, md5=md5))
     check(load_dataset("cifar10", folder=tmp_path / "home"))
-    monkeypatch.setattr(MODULE, "ARCHIVE", replace(MODULE.ARCHIVE, url="http://127.0.0.1:9/none"))
+    monkeypatch.setattr(MODULE, "CIFAR10_ARCHIVE", replace(MODULE.CIFAR10_ARCHIVE, url="http://127.0.0.1:9/none"))
     check(load_dataset("cifar10", folder=tmp_path / "home"))  # a second time nothing is fetched
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_kept(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(MODULE, "ARCHIVE", replace(MODULE.ARCHIVE, url=site))
+    monkeypatch.setattr(MODULE, "CIFAR10_ARCHIVE", replace(MODULE.CIFAR10_ARCHIVE, url=site))
     with pytest.raises(InputError, match="must have the checksum c32a1d4ab5d03f1284b67883e8d87530, got"):
         load_dataset("cifar10", folder=tmp_path / "home")
     assert list((tmp_path / "home").iterdir()) == []
@@ -113,7 +113,7 @@ def test_a_wrong_checksum_is_refused_and_nothing_kept(site, tmp_path, monkeypatc
 
 def test_without_internet_the_line_says_what_to_do(tmp_path, monkeypatch, site):
     for url in ("http://127.0.0.1:9/cifar-10-binary.tar.gz", site + ".gone"):
-        monkeypatch.setattr(MODULE, "ARCHIVE", replace(MODULE.ARCHIVE, url=url))
+        monkeypatch.setattr(MODULE, "CIFAR10_ARCHIVE", replace(MODULE.CIFAR10_ARCHIVE, url=url))
         with pytest.raises(
             InputError, match=r"could not be downloaded \(.*\); put cifar-10-binary.tar.gz.* from http"
         ) as caught:
@@ -139,5 +139,5 @@ def test_damaged_files_get_one_line(folder, tmp_path):
 
 
 def test_the_archive_is_the_official_one():
-    assert MODULE.ARCHIVE.url == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-    assert MODULE.ARCHIVE.md5 == "c32a1d4ab5d03f1284b67883e8d87530"
+    assert MODULE.CIFAR10_ARCHIVE.url == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+    assert MODULE.CIFAR10_ARCHIVE.md5 == "c32a1d4ab5d03f1284b67883e8d87530"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 

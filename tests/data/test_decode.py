@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.data.decode import PixelFormat, decode, examine, in_threads, reason
+from confide.data.images import PixelFormat, decode, in_threads, inspect_image, reason_of
 
 
 def encoded(image, kind="PNG", **options):
@@ -54,15 +54,15 @@ def test_a_photo_decoded_small_looks_like_one_decoded_whole():
 
 def test_a_truncated_image_passes_the_header_but_not_the_deep_look():
     content = encoded(Image.effect_noise((200, 200), 50), "JPEG").getvalue()
-    assert examine(io.BytesIO(content), deep=True) == (200, 200, True)
-    assert examine(io.BytesIO(content[:-500]), deep=False) == (200, 200, True)
+    assert inspect_image(io.BytesIO(content), deep=True) == (200, 200, True)
+    assert inspect_image(io.BytesIO(content[:-500]), deep=False) == (200, 200, True)
     with pytest.raises(OSError, match="truncated"):
-        examine(io.BytesIO(content[:-500]), deep=True)
+        inspect_image(io.BytesIO(content[:-500]), deep=True)
 
 
 def test_floating_point_pixels_are_refused():
     with pytest.raises(ValueError, match="floating-point pixels"):
-        examine(encoded(Image.new("F", (3, 3)), "TIFF"), deep=False)
+        inspect_image(encoded(Image.new("F", (3, 3)), "TIFF"), deep=False)
 
 
 def test_threads_keep_the_order_and_do_not_run_ahead():
@@ -74,11 +74,11 @@ def test_threads_keep_the_order_and_do_not_run_ahead():
 
 
 def test_reasons_are_one_line():
-    assert reason(OSError("cannot identify image file <_io.BytesIO object at 0x7f>")) == (
+    assert reason_of(OSError("cannot identify image file <_io.BytesIO object at 0x7f>")) == (
         "not an image that can be identified"
     )
-    assert reason(ValueError("two\n  lines")) == "two lines"
-    assert reason(ZeroDivisionError()) == "ZeroDivisionError"
+    assert reason_of(ValueError("two\n  lines")) == "two lines"
+    assert reason_of(ZeroDivisionError()) == "ZeroDivisionError"
 
 
 def _decode_in_child(queue):

@@ -1,7 +1,7 @@
 import pytest
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import DATASETS, data_folder, load_dataset, names
 
 
@@ -61,5 +61,4 @@ def test_every_source_tells_what_it_takes(method):
     assert method.facts["takes"] in ("word", "path", "name", "memory")
     assert method.summary.endswith(".")
     assert method.paper
-    assert method.function.__module__ == f"confide.data.{method.word.replace('-', '_')}"
     assert method.function.__name__ == method.word.replace("-", "_")

@@ -4,15 +4,15 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import fashion_sample, load_dataset
-from confide.data.family import DATASETS
+from confide.data.base import DATASETS
 
 MODULE = import_module(fashion_sample.__module__)
 
 
 def test_layout_of_the_file(monkeypatch, fashion_file):
-    monkeypatch.setattr(MODULE, "FILE", fashion_file)
+    monkeypatch.setattr(MODULE, "FASHION_SAMPLE_FILE", fashion_file)
     dataset = load_dataset("fashion-sample")
     assert (dataset.name, dataset.kind, dataset.class_names) == ("fashion-sample", "image", ("shirt", "bag"))
     assert dataset.train.inputs.shape == (40, 1, 28, 28)
@@ -24,7 +24,7 @@ def test_layout_of_the_file(monkeypatch, fashion_file):
 
 
 def test_a_missing_file_says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(MODULE, "FILE", tmp_path / "none.npz")
+    monkeypatch.setattr(MODULE, "FASHION_SAMPLE_FILE", tmp_path / "none.npz")
     with pytest.raises(
         InputError, match=r"install the package again, or rebuild it with tools/build_fashion_sample.py"
     ):
@@ -32,7 +32,7 @@ def test_a_missing_file_says_how_to_get_it(monkeypatch, tmp_path):
 
 
 def test_the_embedded_sample_is_what_it_says():
-    assert MODULE.FILE.stat().st_size <= 10e6
+    assert MODULE.FASHION_SAMPLE_FILE.stat().st_size <= 10e6
     dataset = load_dataset("fashion-sample")
     assert dataset.num_classes == 10
     assert "Ankle boot" in dataset.class_names

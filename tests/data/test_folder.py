@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import LazyImages, load_dataset
-from confide.data.encoded import Files
+from confide.data.images import ImageFiles
 
 
 def shades(split):
@@ -122,8 +122,8 @@ def test_the_list_of_checked_images_saves_the_second_check(tmp_path, save_image,
             save_image(tmp_path / "pets" / split / "ab"[i % 2] / f"{i}.png", i)
     load_dataset(tmp_path / "pets", memory_gb=0)
     opened = []
-    original = Files.open
-    monkeypatch.setattr(Files, "open", lambda self, i: opened.append(self.names[i]) or original(self, i))
+    original = ImageFiles.open
+    monkeypatch.setattr(ImageFiles, "open", lambda self, i: opened.append(self.names[i]) or original(self, i))
     again = load_dataset(tmp_path / "pets", memory_gb=0)
     assert opened == []
     assert len(again.set_aside) == 0

@@ -6,7 +6,7 @@ import types
 import pyarrow as pa
 import pytest
 
-from confide.core.door import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra
 from confide.data import load_dataset
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 
@@ -32,7 +32,7 @@ def test_it_behaves_like_an_array(images_later):
 
 def test_take_chooses_without_decoding(images_later, monkeypatch):
     array = np.asarray(images_later.inputs)
-    monkeypatch.setattr("confide.data.lazy.decode", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr("confide.data.images.decode", lambda *_: pytest.fail("decoded"))
     part = images_later.take(np.array([7, 2, 2]))
     assert part.ids.tolist() == images_later.ids[[7, 2, 2]].tolist()
     monkeypatch.undo()

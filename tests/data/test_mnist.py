@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 

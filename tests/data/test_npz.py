@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import LazyImages, load_dataset
 
 

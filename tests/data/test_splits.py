@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from confide.core.records import Split
-from confide.data.splits import class_shares, cut, draw_order, stratified_rows
+from confide.data.base import class_shares, cut, draw_order, stratified_rows
+from confide.records import Split
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.floats(0, 1))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 

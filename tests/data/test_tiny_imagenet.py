@@ -1,6 +1,6 @@
 import pytest
 
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset
 
 WNIDS = ("n003", "n001", "n002")

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from confide.core import files
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.data import load_dataset, load_unlabelled
+from confide.files import formats
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (7, 6, 5, 3), dtype=np.uint8)
 TEXTS = ["to be", "or not", "to be, or"]
@@ -59,7 +59,7 @@ def test_files_of_images(tmp_path):
 
 
 def test_files_of_texts(tmp_path):
-    files.write_table(tmp_path / "a.csv", {"text": np.array(TEXTS), "id": np.array(["x", "y", "z"])})
+    formats.write_table(tmp_path / "a.csv", {"text": np.array(TEXTS), "id": np.array(["x", "y", "z"])})
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"query": text}) + "\n" for text in TEXTS))
     for name in ("a.csv", "a.jsonl"):
         dataset = load_unlabelled(tmp_path / name)
@@ -74,7 +74,7 @@ def test_what_has_labels_or_cannot_be_read_is_for_the_other_door(tmp_path, monke
     write(tmp_path / "classes", ["2.png"])
     np.savez(tmp_path / "a.npz", images=IMAGES, Labels=np.arange(7))
     np.savez(tmp_path / "b.npz", images_train=IMAGES, y_train=np.arange(7), images_test=IMAGES)
-    files.write_table(tmp_path / "a.csv", {"text": np.array(TEXTS), "intent": np.array(["x", "y", "z"])})
+    formats.write_table(tmp_path / "a.csv", {"text": np.array(TEXTS), "intent": np.array(["x", "y", "z"])})
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "bad.jsonl").write_text("{")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")

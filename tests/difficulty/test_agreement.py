@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from confide.core.records import Scores
-from confide.difficulty.agreement import agreement, kendall_tau, pearson
+from confide.difficulty.weights import agreement, kendall_tau, pearson
+from confide.records import Scores
 
 
 def test_golden_vector(golden):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from confide import difficulty
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def test_golden_vector(golden):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from confide import difficulty
-from confide.core.door import InputError
-from confide.core.records import Features, Scores
+from confide.checks import InputError
+from confide.records import Features, Scores
 
 
 @pytest.fixture

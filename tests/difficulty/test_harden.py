@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from confide import difficulty
-from confide.core.door import InputError
-from confide.core.records import Features, Scores
-from confide.difficulty.duplicates import distinct_rows
+from confide.checks import InputError
+from confide.difficulty.harden import distinct_rows
+from confide.records import Features, Scores
 
 
 @pytest.fixture

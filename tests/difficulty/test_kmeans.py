@@ -3,9 +3,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from confide import difficulty
-from confide.core.centres import nearest_centre
-from confide.core.door import InputError
-from confide.difficulty.kmeans import Centres
+from confide.checks import InputError
+from confide.difficulty.from_features import Centres
+from confide.numerics.neighbours import nearest_centre
 
 
 def test_golden_distances_to_given_centroids(golden):

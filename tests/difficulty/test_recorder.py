@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from confide import difficulty
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def feed(recorder, probs, *, members_first=False, batch=16):

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from confide import difficulty
-from confide.core.door import InputError, OptionError
-from confide.core.records import Features
+from confide.checks import InputError, OptionError
+from confide.records import Features
 
 
 def test_golden_vector(golden):

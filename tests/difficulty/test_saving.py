@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from confide import difficulty
-from confide.core import files
-from confide.core.door import InputError
-from confide.core.records import Features
-from confide.core.tensor_files import notes_of
+from confide.checks import InputError
+from confide.files import formats
+from confide.files.formats import tensor_metadata
+from confide.records import Features
 
 CASES = [
     ("rmd", {}),
@@ -123,7 +123,7 @@ def test_augmented_runs_and_a_loaded_fit_saved_again(tmp_path, clusters):
     loaded = again(fitted, tmp_path / "a.safetensors")
     assert loaded.options["augmented"] == "2 given"
     assert_same(fitted, again(loaded, tmp_path / "b.safetensors"), rows, labels)
-    assert notes_of(tmp_path / "a.safetensors") == notes_of(tmp_path / "b.safetensors")  # digest and all
+    assert tensor_metadata(tmp_path / "a.safetensors") == tensor_metadata(tmp_path / "b.safetensors")  # digest and all
 
 
 def test_the_file_is_small(tmp_path, clusters):
@@ -150,7 +150,7 @@ def test_where_the_features_came_from_is_kept(tmp_path, clusters):
     source = {"extractor": "pixels", "options": {"size": 4, "deep": [1, None, "µ"]}}
     loaded = again(replace(fitted, source=source), tmp_path / "fit.safetensors")
     assert loaded.source == source
-    assert notes_of(tmp_path / "fit.safetensors")["format"] == "difficulty/1"
+    assert tensor_metadata(tmp_path / "fit.safetensors")["format"] == "difficulty/1"
     with pytest.raises(InputError, match="must be plain JSON values to be saved"):
         replace(fitted, source={"model": object()}).save(tmp_path / "fit.safetensors")
     assert difficulty.load(tmp_path / "fit.safetensors").source == source  # the earlier file is whole
@@ -206,7 +206,7 @@ def saved(tmp_path, clusters):
         rows, labels, _ = clusters()
         path = tmp_path / f"{word}.safetensors"
         difficulty.fit(word, rows, labels).save(path)
-        return path, notes_of(path), load_file(path)
+        return path, tensor_metadata(path), load_file(path)
 
     return make
 
@@ -266,7 +266,7 @@ def test_torn_and_foreign_files_are_one_line(tmp_path, saved):
 def test_words_that_do_not_fit_are_one_line(saved, change, message):
     path, notes, tensors = saved()
     notes = {name: value for name, value in (notes | change).items() if value is not None}
-    files.write_checkpoint(path, tensors, {name: value for name, value in notes.items() if name != "digest"})
+    formats.write_checkpoint(path, tensors, {name: value for name, value in notes.items() if name != "digest"})
     assert message in refused(path)
 
 
@@ -308,7 +308,7 @@ def test_numbers_that_do_not_fit_are_one_line(saved, word, name, change, message
     else:
         tensors[name] = change(tensors.get(name))
     del notes["digest"]
-    files.write_checkpoint(path, tensors, notes)
+    formats.write_checkpoint(path, tensors, notes)
     assert message in refused(path)
 
 
@@ -317,7 +317,7 @@ def test_another_distance_is_one_line(saved, word):
     path, notes, tensors = saved(word)
     numbers = json.loads(notes["numbers"]) | {"distance": "l3"}
     del notes["digest"]
-    files.write_checkpoint(path, tensors, notes | {"numbers": json.dumps(numbers)})
+    formats.write_checkpoint(path, tensors, notes | {"numbers": json.dumps(numbers)})
     assert "distance must be one of 'l2', 'cosine', got 'l3'" in refused(path)
 
 

@@ -3,10 +3,9 @@ import pytest
 import torch
 
 from confide import Predictions, difficulty
-from confide.core.door import InputError
-from confide.core.records import Scores
-from confide.difficulty.label_fit import label_fit
-from confide.difficulty.quality import quality_flags
+from confide.checks import InputError
+from confide.difficulty.label_errors import label_fit, quality_flags
+from confide.records import Scores
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from confide import difficulty
-from confide.core.door import InputError
-from confide.core.records import Scores
+from confide.checks import InputError
+from confide.records import Scores
 
 
 @pytest.mark.parametrize("temperature", ["0.7", "5", "20"])

@@ -21,16 +21,18 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 
 def commands_of(text):
-    """Lines that begin with `confide VERB`, continued lines joined, without what is said about them beside."""
+    """Lines that begin with `confide VERB` or `python -m benchmarks`, without what is said about them beside."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
-        if found := re.match(r"\s*confide ([a-z-]+)(.*)", line):
-            verb, rest = found.groups()
+        if found := re.match(r"\s*(?:confide |python -m (benchmarks)(?![.\w]))([a-z-]*)(.*)", line):
+            bench, verb, rest = found.groups()
+            verb = bench or verb
             yield verb, re.split(r"\s#|\s{3,}(?=\S+ \S+ )", rest)[0]
 
 
 def understood(verb, rest):
-    assert verb in VERBS
-    module = import_module(f"confide.cli.{verb.replace('-', '_')}")
+    assert verb in (*VERBS, "benchmarks")
+    place = "benchmarks.__main__" if verb == "benchmarks" else f"confide.cli.{verb.replace('-', '_')}"
+    module = import_module(place)
     parser = argparse.ArgumentParser(exit_on_error=False)
     module.configure(parser)
     for flag in ("--json", "--quiet"):

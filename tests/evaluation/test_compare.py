@@ -8,10 +8,10 @@ import torch
 
 import confide
 from confide import Predictions, metrics
-from confide.core.door import InputError
-from confide.evaluation.compare import holm, permutation_p_values, tail
-from confide.evaluation.measuring import Asked
-from confide.metrics.family import METRICS
+from confide.checks import InputError
+from confide.evaluation.compare import holm, permutation_p_values, tail_p_value
+from confide.evaluation.evaluate import MetricRequest
+from confide.metrics.base import METRICS
 
 
 def pair(n=500, seed=0, sharp=2.5):
@@ -45,7 +45,7 @@ def test_holm_is_over_all_metrics_and_pairs():
 
 def test_the_permutation_test_keeps_its_level():
     """Two networks that differ only by noise: swapping their predictions changes nothing on average."""
-    asked = [Asked(METRICS.get("aurc"), {"score": "msp"}), Asked(METRICS.get("brier"), {})]
+    asked = [MetricRequest(METRICS.get("aurc"), {"score": "msp"}), MetricRequest(METRICS.get("brier"), {})]
     rejected = np.zeros(2)
     for seed in range(100):
         generator = torch.Generator().manual_seed(seed)
@@ -61,9 +61,9 @@ def test_the_permutation_test_keeps_its_level():
 
 def test_p_values_below_the_number_of_permutations_come_from_the_normal_tail():
     null = np.abs(np.random.default_rng(0).standard_normal(200))
-    assert tail(0.5, null) == (1 + (null >= 0.5).sum()) / 201
-    assert tail(6.0, null) == pytest.approx(math.erfc(6 / math.sqrt(2)), rel=5)
-    assert tail(6.0, null) < 1e-6
+    assert tail_p_value(0.5, null) == (1 + (null >= 0.5).sum()) / 201
+    assert tail_p_value(6.0, null) == pytest.approx(math.erfc(6 / math.sqrt(2)), rel=5)
+    assert tail_p_value(6.0, null) < 1e-6
 
 
 def test_other_ids_are_refused_and_another_order_is_not():
@@ -90,7 +90,7 @@ def test_classwise_error_is_compared_by_swapping_rows():
     same = confide.compare(a, a, metrics=["classwise_ece"])[0]
     assert same.p_value == 1.0
     # swapping by hand: every second row from the other
-    from confide.metrics.classwise import cell_sums, errors_of
+    from confide.metrics.classwise_calibration import cell_sums, errors_of
 
     odd = (np.arange(300) % 2).astype(np.float32)[None]
     cells = cell_sums(a, 1 - odd, 15, "right") + cell_sums(b, odd, 15, "right")

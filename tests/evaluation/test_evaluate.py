@@ -9,9 +9,9 @@ import torch
 
 import confide
 from confide import Evaluation, Predictions, Scores, metrics
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.evaluation import join
-from confide.metrics.family import CORE
+from confide.metrics.base import CORE
 
 
 def simulated(n=400, classes=4, seed=0, sharp=1.0, **more):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.core.predictions import Predictions
-from confide.core.records import Scores, Split
 from confide.evaluation import gallery, suspects
 from confide.evaluation.gallery import picture
+from confide.predictions import Predictions
+from confide.records import Scores, Split
 
 NAMES = ("cat", "dog")
 

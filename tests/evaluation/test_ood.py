@@ -6,10 +6,10 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from confide import report, trust
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.records import Features
+from confide.checks import InputError
 from confide.evaluation.ood import Side, ood
+from confide.predictions import Predictions
+from confide.records import Features
 
 
 def predictions(n, strength, prefix, seed):

@@ -8,9 +8,9 @@ import torch
 
 import confide
 from confide import Predictions
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.evaluation import OperatingPoint, observed
-from confide.evaluation.operating import candidates, risk_bound
+from confide.evaluation.operating_points import candidates, risk_bound
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from confide import report, shift
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.records import Split
+from confide.checks import InputError
 from confide.evaluation import Subject, label_noise_curve, shift_grid
+from confide.predictions import Predictions
+from confide.records import Split
 
 
 @pytest.fixture(scope="module")

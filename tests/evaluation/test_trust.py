@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import confide
-from confide.core.door import InputError
-from confide.core.results import Comparison, Evaluation
+from confide.checks import InputError
 from confide.evaluation.compare import compare
 from confide.evaluation.trust import (
     RANKING,
@@ -16,10 +15,11 @@ from confide.evaluation.trust import (
     TrustValues,
     compare_trust,
     decision_tests,
-    rate_at_same,
+    rates_at_same_tpr,
     standardised,
-    verdict,
+    trust_verdict,
 )
+from confide.results import Comparison, Evaluation
 
 
 def made(n=800, seed=0):
@@ -54,7 +54,7 @@ def test_a_better_predictor_is_found_and_a_guess_is_not():
 
 def test_a_name_with_a_comma_is_quoted_in_the_verdict():
     one = Comparison("auroc", "mcp", "rmd, second", 0.1, 0.05, 0.15, 0.01, 0.01, "b")
-    assert verdict([one]).endswith("p < 0.05): 'rmd, second'.")
+    assert trust_verdict([one]).endswith("p < 0.05): 'rmd, second'.")
 
 
 def test_it_says_plainly_that_nothing_is_better(tmp_path):
@@ -116,7 +116,7 @@ def test_the_baseline_must_be_there_and_values_alone_are_quick():
         compare_trust(predictions, {"knows": scores["knows"]})
     found = compare_trust(predictions, scores, intervals=False)
     assert not found.comparisons
-    assert verdict(()) == "Nothing was compared with max-softmax."
+    assert trust_verdict(()) == "Nothing was compared with max-softmax."
 
 
 def test_mcnemar_by_hand():
@@ -129,9 +129,9 @@ def test_mcnemar_by_hand():
     assert positive.p_value == 1.0
     assert negative.difference == 1.0
     assert negative.p_value == pytest.approx(2 / 16)
-    assert rate_at_same(confide.Predictions(torch.eye(2)[(~correct).astype(int)], [0] * 10), b, a) == pytest.approx(
-        (5 / 6, 1.0, 0.0)
-    )
+    assert rates_at_same_tpr(
+        confide.Predictions(torch.eye(2)[(~correct).astype(int)], [0] * 10), b, a
+    ) == pytest.approx((5 / 6, 1.0, 0.0))
 
 
 def test_outcomes_of_the_histogram_add_up_to_all_samples():
@@ -175,7 +175,7 @@ def test_the_baseline_is_held_to_exactly_the_same_rate():
     baseline = TrustValues(np.concatenate([np.arange(100, 0, -1.0), np.full(100, 93.5)]), 0.0)
     for kept, caught in ((7, 1.0), (8, 0.0), (0, 1.0), (100, 0.0)):
         values = np.concatenate([np.arange(100) < kept, np.zeros(100, bool)]).astype(float)
-        assert rate_at_same(predictions, TrustValues(values, 0.5), baseline) == (kept / 100, 1.0, caught)
+        assert rates_at_same_tpr(predictions, TrustValues(values, 0.5), baseline) == (kept / 100, 1.0, caught)
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -185,7 +185,7 @@ def test_predictions_all_right_or_all_wrong_are_no_contest(right):
     plain = confide.Predictions(predictions.logits, labels)
     found = compare_trust(plain, scores)
     assert "the test predictions are all right, or all wrong" in found.about["verdict"]
-    rates = rate_at_same(plain, scores["knows"], scores["mcp"])
+    rates = rates_at_same_tpr(plain, scores["knows"], scores["mcp"])
     assert [np.isnan(one) for one in rates] == [not right, right, True]
 
 

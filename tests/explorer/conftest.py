@@ -20,10 +20,10 @@ import pytest
 import torch
 
 from confide import calibrators
-from confide.core import files
-from confide.core.predictions import Predictions
-from confide.core.records import Features, Scores
-from confide.explorer.tags import Tag, Tags
+from confide.explorer.tags import SampleTag, TagFile
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Features, Scores
 from confide.training import SampleHistory
 
 CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
@@ -83,7 +83,7 @@ def save_model(folder: Path, model: str, place: int, rows: dict[str, Features], 
         said[split].save(folder / "predictions" / f"{model}-{split}.parquet")
     calibrators.fit("temperature", said["val"]).save(folder / "calibrators" / f"{model}-temperature.json")
     trust = {"id": rows["test"].ids, "trust": draws.random(len(rows["test"].ids))}
-    files.write_table(folder / "trust" / f"{model}-mcp-test.parquet", trust)
+    formats.write_table(folder / "trust" / f"{model}-mcp-test.parquet", trust)
     history = SampleHistory(folder / "models" / model / "history", rows["test"].labels, "test")
     for epoch in range(EPOCHS):
         history.record(epoch, None, said["test"].logits.numpy() * (epoch + 1) / EPOCHS)
@@ -99,9 +99,9 @@ def save_notes(folder: Path, sizes: dict[str, int], title: str) -> None:
         "seed": 0,
         "title": title,
     }
-    files.write_json(folder / "data.json", {"name": "made", "class_names": list(CLASSES), "sizes": sizes})
+    formats.write_json(folder / "data.json", {"name": "made", "class_names": list(CLASSES), "sizes": sizes})
     versions = {"confide": "0.1.0"}
-    files.write_json(
+    formats.write_json(
         folder / "manifest.json", {"format": "run/1", "config": config, "versions": versions, "stages": {}}
     )
 
@@ -275,9 +275,9 @@ def wait_for_actions(page: Any, place: Path, wanted: dict[str, str | None]) -> N
     _wait(page, place, wanted, lambda all: {t.id: t.action for t in all})
 
 
-def _wait(page: Any, place: Path, wanted: Any, read: Callable[[list[Tag]], Any]) -> None:
+def _wait(page: Any, place: Path, wanted: Any, read: Callable[[list[SampleTag]], Any]) -> None:
     for _ in range(200):
-        tags = Tags(place if place.suffix == ".sqlite" else place / "tags.sqlite")
+        tags = TagFile(place if place.suffix == ".sqlite" else place / "tags.sqlite")
         kept = read(tags.all())
         tags.close()
         if kept == wanted:

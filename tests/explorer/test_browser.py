@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from confide.core.records import Scores
+from confide.records import Scores
 from tests.explorer.conftest import count, open_first, wait_for_count, wait_for_tags
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.predictions import Predictions
+from confide.predictions import Predictions
 from tests.explorer.conftest import (
     CELL,
     ids,

@@ -103,7 +103,7 @@ def test_the_database_reaches_no_file(serve, run_folder):
     import duckdb
 
     from confide.explorer import open_layout
-    from confide.explorer.opened import Explorer
+    from confide.explorer.session import Explorer
 
     explorer = Explorer(open_layout(run_folder))
     with pytest.raises(duckdb.PermissionException):
@@ -146,7 +146,7 @@ def test_another_address_needs_the_token(serve, run_folder):
 
 
 def test_only_other_addresses_get_a_token():
-    from confide.explorer.guard import is_local, new_token
+    from confide.explorer.launch import is_local, new_token
 
     assert all(map(is_local, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
     assert not any(map(is_local, ("0.0.0.0", "192.168.1.4", "::", "example.org")))

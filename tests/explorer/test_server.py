@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from confide import calibrators
-from confide.core.predictions import Predictions
+from confide.predictions import Predictions
 
 CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
 
@@ -147,7 +147,7 @@ def test_the_nearest_are_the_nearest(client, run_folder):
 
 def test_the_parts_make_up_the_score(client, run_folder):
     from confide import difficulty
-    from confide.core.records import Features
+    from confide.records import Features
 
     train, test = (Features.load(run_folder / "features" / f"{s}.npz") for s in ("train", "test"))
     scores = difficulty.fit("rmd", train).score(test)

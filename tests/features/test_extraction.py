@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 
 from confide import features
-from confide.cli.trusted import write_features
-from confide.core import files
-from confide.core.door import InputError, OptionError
-from confide.core.feature_files import load_features
-from confide.core.records import Dataset, Features, Split
+from confide.checks import InputError, OptionError
+from confide.cli.recipe import write_features
+from confide.files import formats
+from confide.records import Dataset, Features, Split, load_features
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def test_unknown_words_and_options_get_one_line(images):
 def test_half_precision_rows_take_half_the_room(images, tmp_path):
     rows = features.extract("pixels", images, "train", out=tmp_path / "f", dtype="float16").values
     assert rows[:].dtype == np.float16
-    assert files.read_json(tmp_path / "f" / "manifest.json")["dim"] == 36
+    assert formats.read_json(tmp_path / "f" / "manifest.json")["dim"] == 36
 
 
 @pytest.mark.gpu
@@ -111,7 +110,7 @@ def test_arrays_resized_on_the_gpu_give_the_rows_of_the_cpu(monkeypatch):
     import torch
     from torch import nn
 
-    from confide.features.preprocess import from_processor
+    from confide.features.images import from_processor
 
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     torch.manual_seed(0)
@@ -153,5 +152,5 @@ def test_features_know_the_word_and_options_they_were_made_by(images, tmp_path):
         ("pixels", "train", (("size", 4),))
     }
     for foreign in ("no json", "[1]"):
-        files.write_table(tmp_path / "c.parquet", {"features": made.values}, {"options": foreign})
+        formats.write_table(tmp_path / "c.parquet", {"features": made.values}, {"options": foreign})
         assert load_features(tmp_path / "c.parquet").options == {}

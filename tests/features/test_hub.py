@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from confide import features
-from confide.core.door import MissingExtra
-from confide.core.records import Split
+from confide.checks import MissingExtra
+from confide.records import Split
 
 transformers = pytest.importorskip("transformers", reason="these extractors come with transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -140,7 +140,7 @@ def test_half_precision_changes_little(split, tmp_path):
 
 def test_hard_samples_are_explained_in_words_of_a_tiny_clip(split, tmp_path):
     from confide import difficulty
-    from confide.core.records import Scores
+    from confide.records import Scores
 
     tiny_clip(tmp_path)
     rows = features.extract("clip", split, model=str(tmp_path), device="cpu")

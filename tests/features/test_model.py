@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from confide import features
-from confide.core.door import InputError
-from confide.core.records import Split
+from confide.checks import InputError
+from confide.records import Split
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_unknown_layers_are_refused(network):
 
 
 def test_a_checkpoint_is_read_by_the_room_that_trains(split, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("confide.features.model"), "_READERS", [])
+    monkeypatch.setattr(importlib.import_module("confide.features.extraction"), "_READERS", [])
     with pytest.raises(InputError, match=r"import confide\.training first"):
         features.extract(f"model:{tmp_path}", split)
     features.reads_checkpoints(lambda path: lambda part: part.inputs.reshape(len(part), -1))
@@ -60,7 +60,7 @@ def test_a_missing_checkpoint_gets_one_line(split, tmp_path):
 
 def test_penultimate_rows_of_a_trained_checkpoint(tmp_path):
     from confide import training
-    from confide.core.records import Dataset
+    from confide.records import Dataset
 
     draw = np.random.default_rng(0)
     labels = np.arange(60) % 3

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from confide.features.preprocess import from_processor
+from confide.features.images import from_processor
 
 
 @pytest.fixture(params=[(300, 400), (431, 200), (224, 224), (30, 50)], ids=str)

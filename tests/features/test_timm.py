@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from confide import features
-from confide.core.door import MissingExtra
-from confide.core.records import Split
+from confide.checks import MissingExtra
+from confide.records import Split
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from confide import losses
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.integrations.huggingface import compute_loss_func
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from confide import losses
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.integrations.lightning import loss_callback, predictions_of
 
 pytestmark = pytest.mark.slow

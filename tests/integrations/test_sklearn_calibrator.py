@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from confide import Predictions, calibrators
-from confide.core.door import InputError
-from confide.integrations.sklearn_calibrator import CalibratorTransformer, as_transformer
+from confide.checks import InputError
+from confide.integrations.sklearn import CalibratorTransformer, as_transformer
 
 
 @pytest.fixture

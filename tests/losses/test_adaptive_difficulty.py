@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from confide import losses
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def predictions(confidence, accuracy, n=2000, num_classes=4):

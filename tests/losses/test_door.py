@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from confide import losses, penalties
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 
 NEEDS = {
     "difficulty_entropy": {"weights": torch.rand(4)},

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from confide import losses
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def overconfident(n=400, num_classes=4, accuracy=0.5, seed=0):

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from confide import losses, penalties
-from confide.core.door import InputError
+from confide.checks import InputError
 
 LOGITS = torch.randn((30, 6), generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
 LABELS = torch.randint(0, 6, (30,), generator=torch.Generator().manual_seed(1))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from confide import Predictions, metrics
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def data(n=230, classes=5):

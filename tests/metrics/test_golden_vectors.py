@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from confide import Predictions, metrics
-from confide.core.binning import interpolated_edges, split_edges
-from confide.core.door import InputError
-from confide.metrics.view import View, base_of
+from confide.checks import InputError
+from confide.metrics.view import View, metric_samples
+from confide.numerics.binning import interpolated_edges, split_edges
 
-most_bins = import_module("confide.metrics.sweep_ece").most_bins
+most_bins = import_module("confide.metrics.calibration").most_bins
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -184,7 +184,7 @@ def test_scores_of_a_trust_predictor():
     close(metrics.aupr_error(predictions, score=score, form="released"), wanted["aupr_error_released_bug"])
     close(metrics.separability_kl(predictions, score=score, form="released"), wanted["avg_kl_released_bug"])
     close(metrics.fpr95(predictions, score=score, form="scan"), wanted["fpr95_released"])
-    (mean, variance), (other_mean, other_variance) = View(base_of(predictions)).moments(score)
+    (mean, variance), (other_mean, other_variance) = View(metric_samples(predictions)).moments(score)
     for found, key in ((mean, "mu_pos"), (variance**0.5, "std_pos"), (other_mean, "mu_neg")):
         close(found, wanted[key])
     close(other_variance**0.5, wanted["std_neg"])
@@ -209,7 +209,7 @@ def test_sweep_errors(case):
     for norm in (1, 2):
         close(metrics.sweep_ece(predictions, norm=norm), wanted[f"em_norm{norm}"])
         close(metrics.sweep_ece(predictions, binning="width", norm=norm), wanted[f"ew_norm{norm}"])
-    sure, hit = View(base_of(predictions)).top()
+    sure, hit = View(metric_samples(predictions)).top()
     for binning, key in (("mass", "em_nbins"), ("width", "ew_nbins")):
         assert most_bins(sure, hit, binning) == int(wanted[key])
 

@@ -7,10 +7,10 @@ import pytest
 from test_golden_vectors import load
 
 from confide import Predictions, metrics
-from confide.metrics import calibration_test
-from confide.metrics.family import METRICS, value_of
+from confide.metrics import calibration_test, classwise_calibration
+from confide.metrics.base import METRICS, value_of
 from confide.metrics.resampling import EXACT_DRAWS, bootstrap, large_null, nulls, wilson_interval
-from confide.metrics.view import Base, View
+from confide.metrics.view import MetricSamples, View
 
 
 def calibrated(n, seed, gap=0.0):
@@ -53,7 +53,7 @@ def test_a_gap_is_found():
 
 
 def test_resamples_are_the_same_for_the_same_seed_and_differ_for_another():
-    base = Base(calibrated(200, 0))
+    base = MetricSamples(calibrated(200, 0))
     first, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
     again, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
     other, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=2)
@@ -65,20 +65,20 @@ def test_resamples_are_the_same_for_the_same_seed_and_differ_for_another():
 def test_a_resample_has_the_value_of_its_copies(word):
     """Weights on sorted samples give what the metric says of the drawn rows themselves."""
     predictions = calibrated(60, 4)
-    base = Base(predictions, resampled=True)
+    base = MetricSamples(predictions, resampled=True)
     rng = np.random.default_rng(0)
     weights = np.bincount(rng.integers(0, 60, 60), minlength=60).astype(float)
     rows = np.repeat(np.arange(60), weights.astype(int))
     copied = predictions.take(np.arange(60))
     copies = Predictions.from_top1(copied.labels[rows], copied.facts.prediction[rows], copied.facts.confidence[rows])
     if word == "nll_free":
-        assert View(base, weights).mean("correct") == pytest.approx(View(Base(copies)).mean("correct"))
+        assert View(base, weights).mean("correct") == pytest.approx(View(MetricSamples(copies)).mean("correct"))
         return
-    from confide.metrics.family import parse, value_of
+    from confide.metrics.base import parse_metric, value_of
 
-    method, options = parse(word)
+    method, options = parse_metric(word)
     assert value_of(method, View(base, weights), options) == pytest.approx(
-        value_of(method, View(Base(copies)), options), abs=1e-9
+        value_of(method, View(MetricSamples(copies)), options), abs=1e-9
     )
 
 
@@ -93,7 +93,10 @@ def test_intervals_cover_the_true_value(word, truth):
 
         method = METRICS.get(word)
         draws, _ = bootstrap(
-            Base(calibrated(300, seed)), [lambda view, m=method: m.facts["value"](view)], resamples=200, seed=seed
+            MetricSamples(calibrated(300, seed)),
+            [lambda view, m=method: m.facts["value"](view)],
+            resamples=200,
+            seed=seed,
         )
         low, high = percentile_interval(float(found), draws[0])
         covered += low <= true <= high
@@ -111,7 +114,7 @@ def test_calibration_intervals_cover_small_and_large_errors(gap):
     method, options = METRICS.get("ece"), {"binning": "mass"}
     for seed in range(40):
         predictions = calibrated(400, seed, gap)
-        base = Base(predictions)
+        base = MetricSamples(predictions)
         draws, _ = bootstrap(base, [lambda v: method.facts["value"](v, **options)], resamples=150, seed=seed)
         null = nulls(base, [(method, options)], resamples=150, seed=seed)[0]
         low, high = calibration_interval(float(metrics.ece(predictions, **options)), draws[0], null)
@@ -128,7 +131,7 @@ def test_all_correct_has_an_interval_of_some_width():
 
 def test_binned_draws_agree_with_single_draws():
     """Beyond 200,000 samples the errors of a bin are drawn at once."""
-    base = Base(calibrated(3000, 5))
+    base = MetricSamples(calibrated(3000, 5))
     for options in ({"binning": "width"}, {"binning": "mass"}):
         exact = nulls(base, [(METRICS.get("ece"), options)], resamples=400)[0]
         quick = large_null(base, METRICS.get("ece"), options, 400, 0)
@@ -157,11 +160,11 @@ def test_classwise_null_and_interval():
     labels = np.array([rng.choice(4, p=p) for p in probs])
     good = metrics.classwise_ece(Predictions(logits, labels))
     sharp = metrics.classwise_ece(Predictions(3 * logits, labels))
-    test = metrics.classwise.null_draws(Predictions(logits, labels), {}, 0)
+    test = classwise_calibration.null_draws(Predictions(logits, labels), {}, 0)
     assert float(good) < np.quantile(test, 0.99)
     assert good.low == 0.0
     assert sharp.low > 0.03
-    large = metrics.classwise.cell_draws(
+    large = classwise_calibration.cell_draws(
         Predictions(logits, labels),
         Predictions(logits, labels).class_table().confidence,
         np.linspace(0, 1, 16),
@@ -182,6 +185,6 @@ def test_undefined_values_have_undefined_intervals():
 def test_a_resample_that_leaves_nothing_behind_a_tie_is_no_division_by_zero():
     # The two least sure samples tie; weight 0 on both leaves no sample there.
     said = Predictions.from_top1([0, 0, 0, 0], [0, 1, 1, 0], [0.9, 0.8, 0.4, 0.4])
-    view = View(Base(said, resampled=True), np.array([1.0, 1.0, 0.0, 0.0]))
+    view = View(MetricSamples(said, resampled=True), np.array([1.0, 1.0, 0.0, 0.0]))
     # One error, ranked first of the two left: average precision 1.
     assert value_of(METRICS.get("aupr_error"), view, {}) == pytest.approx(1.0)

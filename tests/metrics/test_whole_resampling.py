@@ -8,8 +8,8 @@ import torch
 
 import confide
 from confide import Predictions, metrics
-from confide.metrics import calibration_test, classwise_mass, kernel
-from confide.metrics.family import METRICS
+from confide.metrics import calibration_test, classwise_calibration, kernel_calibration
+from confide.metrics.base import METRICS
 
 FORMS = [
     ("kde_ece", {"of": "all"}),
@@ -36,10 +36,10 @@ def test_whole_weights_of_one_give_the_value_itself(word, options):
     predictions = simulated(90)
     value = float(getattr(metrics, word)(predictions, **options))
     if word == "kde_ece":
-        rows = kernel.Rows.of(predictions, options["of"])
-        found = kernel.errors_of(rows, rows.truth[None], np.ones((1, 90)), options)
+        rows = kernel_calibration.KernelInputs.of(predictions, options["of"])
+        found = kernel_calibration.errors_of(rows, rows.truth[None], np.ones((1, 90)), options)
     else:
-        found = classwise_mass.weighted_errors([predictions], np.ones((1, 90), dtype=np.float32), options)
+        found = classwise_calibration.weighted_errors([predictions], np.ones((1, 90), dtype=np.float32), options)
     assert found[0] == pytest.approx(value, rel=1e-9)
 
 
@@ -49,16 +49,16 @@ def test_a_resample_in_equal_mass_bins_has_the_value_of_its_copies():
     rows = np.repeat(np.arange(61), weights)
     copies = Predictions(predictions.logits[rows], predictions.labels[rows])
     # Copies of one sample are equal but for their label, which is equal too: no tie is cut otherwise.
-    found = classwise_mass.weighted_errors([predictions], weights[None].astype(np.float32), {})
+    found = classwise_calibration.weighted_errors([predictions], weights[None].astype(np.float32), {})
     assert found[0] == pytest.approx(float(metrics.classwise_ece(copies, binning="mass")), abs=1e-9)
 
 
 def test_copies_of_a_row_are_no_neighbours_of_it():
-    rows = kernel.Rows(np.array([0.3, 0.3, 0.8]), np.array([1, 0, 1]))
-    twice = kernel.errors_of(rows, rows.truth[None], np.array([[2.0, 1.0, 0.0]]), {})
+    rows = kernel_calibration.KernelInputs(np.array([0.3, 0.3, 0.8]), np.array([1, 0, 1]))
+    twice = kernel_calibration.errors_of(rows, rows.truth[None], np.array([[2.0, 1.0, 0.0]]), {})
     # Row 0 sees only row 1 (a miss), row 1 only row 0 (a hit): gaps 0.3 (twice) and 0.7.
     assert twice[0] == pytest.approx((2 * 0.3 + 0.7) / 3)
-    alone = kernel.errors_of(rows, rows.truth[None], np.array([[3.0, 0.0, 0.0]]), {})
+    alone = kernel_calibration.errors_of(rows, rows.truth[None], np.array([[3.0, 0.0, 0.0]]), {})
     assert alone[0] == 0.0
 
 
@@ -100,7 +100,7 @@ def test_beyond_the_largest_size_a_part_is_resampled_and_the_note_says_so(monkey
     whole = metrics.kde_ece(predictions, of="top")
     assert "interval" not in whole.note
     wide = whole.high - whole.low
-    monkeypatch.setattr(kernel, "LARGEST", 300)
+    monkeypatch.setattr(kernel_calibration, "LARGEST", 300)
     monkeypatch.setitem(METRICS.get("kde_ece").facts, "resampled_rows", 300)
     part = metrics.kde_ece(predictions, of="top")
     assert part.note == "of top, interval from resamples of 300 of 600 rows"
@@ -113,14 +113,14 @@ def test_beyond_the_largest_size_the_probabilities_resampled_in_mass_bins_are_bo
     predictions = simulated(600, sharpness=2.0)
     whole = metrics.classwise_ece(predictions, binning="mass")
     wide = whole.high - whole.low
-    monkeypatch.setattr(classwise_mass, "ELEMENTS", 900)
-    _, factor = classwise_mass.bootstrap_draws(predictions, {"binning": "mass"}, 0)
+    monkeypatch.setattr(classwise_calibration, "MASS_ELEMENTS", 900)
+    _, factor = classwise_calibration.bootstrap_draws(predictions, {"binning": "mass"}, 0)
     assert factor == pytest.approx(math.sqrt(0.5))
     part = metrics.classwise_ece(predictions, binning="mass")
     assert part.high - part.low == pytest.approx(wide, rel=0.5)
-    exact = classwise_mass.null_draws(predictions, {"binning": "mass"}, 0)
-    monkeypatch.setattr(classwise_mass.classwise, "LARGEST", 500)
-    quick = classwise_mass.null_draws(predictions, {"binning": "mass"}, 0)
+    exact = classwise_calibration.null_draws(predictions, {"binning": "mass"}, 0)
+    monkeypatch.setattr(classwise_calibration, "LARGEST", 500)
+    quick = classwise_calibration.null_draws(predictions, {"binning": "mass"}, 0)
     assert quick.mean() == pytest.approx(exact.mean(), rel=0.1)
 
 
@@ -145,15 +145,15 @@ def test_paired_tests(word):
 @pytest.mark.parametrize("options", [{"of": "top"}, {"of": "classes"}, {"of": "all"}])
 def test_the_permutation_test_sees_the_difference_itself(options):
     a, b = simulated(120), simulated(120, sharpness=2.0)
-    seen, draws = kernel.permutation_draws(a, b, options, 0)
+    seen, draws = kernel_calibration.permutation_draws(a, b, options, 0)
     assert seen == pytest.approx(abs(float(metrics.kde_ece(b, **options)) - float(metrics.kde_ece(a, **options))))
-    assert len(draws) == kernel.RESAMPLES
+    assert len(draws) == kernel_calibration.RESAMPLES
 
 
 def test_one_sample_has_an_error_of_zero_and_no_spread():
     found = metrics.kde_ece(simulated(1))
     assert (float(found), found.low, found.high) == (0.0, 0.0, 0.0)
-    seen, draws = kernel.permutation_draws(simulated(1), simulated(1), {}, 0)
+    seen, draws = kernel_calibration.permutation_draws(simulated(1), simulated(1), {}, 0)
     assert seen == 0.0
     assert not draws.any()
 
@@ -181,6 +181,6 @@ def test_classes_left_out_are_left_out_of_intervals_and_chance(options, classes)
     assert found.low < mean
     assert metrics.calibration_test(predictions, "classwise_ece", **options).p_value == 1 / 201
     other = Predictions(0.1 * logits, labels)
-    observed, draws = classwise_mass.permutation_draws(predictions, other, options, 0)
+    observed, draws = classwise_calibration.permutation_draws(predictions, other, options, 0)
     assert observed == pytest.approx(abs(mean - float(metrics.classwise_ece(other, **options))), abs=1e-6)
     assert draws.max() < observed

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from confide import models
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 
 CIFAR, IMAGENET = (3, 32, 32), (3, 224, 224)
 PUBLISHED = [

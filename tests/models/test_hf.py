@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from confide import models
-from confide.core.door import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra
 
 try:
     import transformers

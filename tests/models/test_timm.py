@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from confide import models
-from confide.core.door import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra
 
 
 def stand_in(calls: list[dict[str, Any]], fixed_size: bool) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.core.results import Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import Comparison, Curve, Evaluation, Measurement, Sample
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "<script>")
 MODELS = {"cross_entropy": 1.42, "difficulty_entropy": 1.06, "adafocal": 0.85}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from confide.report import write_report
-from confide.report.write import CONTENTS
+from confide.report.page import CONTENTS
 
 pytestmark = pytest.mark.slow
 

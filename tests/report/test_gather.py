@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from confide.core.door import InputError
-from confide.core.results import Comparison, Evaluation, Measurement
+from confide.checks import InputError
 from confide.report import gather, render_report
-from confide.report.view import View
+from confide.report.view import EvaluationView
+from confide.results import Comparison, Evaluation, Measurement
 
 
 def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Evaluation:
@@ -28,7 +28,7 @@ def test_an_unfinished_run_shows_what_is_there_and_how_to_finish_it(tmp_path):
     small("focal").save(tmp_path / "evaluations" / "focal-raw.json")
     small("focal", stage="temperature").save(tmp_path / "evaluations" / "focal-temperature.json")
     found = gather([tmp_path])
-    assert View(found).stages == ("raw", "temperature")
+    assert EvaluationView(found).stages == ("raw", "temperature")
     assert "not finished" in found.warnings[0]
     assert "confide run" in found.warnings[0]
     assert "not finished" in render_report(found)
@@ -65,7 +65,7 @@ def test_several_runs_keep_their_models_apart(tmp_path):
     for name in ("first", "second"):
         small("focal", stages={"focal/temperature": f"T of {name}"}).save(tmp_path / name / "evaluation.json")
     found = gather([tmp_path / "first", tmp_path / "second" / "evaluation.json"])
-    assert View(found).models == ("focal (first)", "focal (second)")
+    assert EvaluationView(found).models == ("focal (first)", "focal (second)")
     assert {c.a for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
     assert {p["model"] for p in found.operating_points} == {"focal (first)", "focal (second)"}
     assert found.about["stages"]["focal (second)/temperature"] == "T of second"
@@ -76,7 +76,7 @@ def test_several_runs_keep_their_models_apart(tmp_path):
 def test_models_of_different_names_keep_them(tmp_path):
     small("focal").save(tmp_path / "a.json")
     small("brier").save(tmp_path / "b.json")
-    assert View(gather([tmp_path / "a.json", tmp_path / "b.json"])).models == ("focal", "brier")
+    assert EvaluationView(gather([tmp_path / "a.json", tmp_path / "b.json"])).models == ("focal", "brier")
 
 
 def test_runs_on_different_samples_are_said_not_to_compare(tmp_path):

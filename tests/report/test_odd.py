@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from confide.core.results import Curve, Evaluation, Measurement, Sample
 from confide.report import render_report
-from confide.report.sections.diagram import bins_of, finding
-from confide.report.sections.made import made_section
-from confide.report.view import View
+from confide.report.sections.provenance import provenance_section
+from confide.report.sections.reliability import bins_of, finding
+from confide.report.view import EvaluationView
 from confide.report.words import share_words
+from confide.results import Curve, Evaluation, Measurement, Sample
 
 
 def words(html: str) -> str:
@@ -82,7 +82,7 @@ def test_seven_models_keep_their_rows(evaluation):
     )
     text = check(many)
     assert all(name in text for name in names)
-    assert View(many).colour(names[5]) == "g"
+    assert EvaluationView(many).colour(names[5]) == "g"
 
 
 def test_texts_are_shown_as_text():
@@ -170,13 +170,16 @@ def test_several_calibrators_are_all_in_the_table(evaluation):
     more = tuple(replace(m, stage="isotonic") for m in evaluation.measurements if m.stage == "temperature")
     text = check(replace(evaluation, measurements=evaluation.measurements + more))
     assert "After isotonic calibration" in text
-    assert View(replace(evaluation, about={**evaluation.about, "chosen_stage": "temperature"})).after == "temperature"
+    assert (
+        EvaluationView(replace(evaluation, about={**evaluation.about, "chosen_stage": "temperature"})).after
+        == "temperature"
+    )
     chosen = replace(
         evaluation,
         measurements=evaluation.measurements + more,
         about={**evaluation.about, "chosen_stage": "isotonic", "focus": "adafocal"},
     )
-    assert (View(chosen).after, View(chosen).focus) == ("isotonic", "adafocal")
+    assert (EvaluationView(chosen).after, EvaluationView(chosen).focus) == ("isotonic", "adafocal")
 
 
 def test_a_single_sample_claims_nothing():
@@ -205,8 +208,10 @@ def test_data_are_told_by_name_sizes_and_origin():
         "metadata": {"source": "my camera", "script": "tool.py"},
         "fingerprint": "2f4b",
     }
-    facts = dict(made_section(View(Evaluation((), about={"data": data}))).facts)
+    facts = dict(provenance_section(EvaluationView(Evaluation((), about={"data": data}))).facts)
     assert facts["Data"] == (
         "photos; my/photos; 8,000 train, 1,000 val; val cut from 'train', stratified, fraction 0.1; my camera; 2f4b"
     )
-    assert dict(made_section(View(Evaluation((), about={"data": "cifar10"}))).facts)["Data"] == "cifar10"
+    assert (
+        dict(provenance_section(EvaluationView(Evaluation((), about={"data": "cifar10"}))).facts)["Data"] == "cifar10"
+    )

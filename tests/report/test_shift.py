@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from confide.core.results import Curve, Evaluation, Measurement
 from confide.report import render_report
-from confide.report.sections.severity import calibration_boxes, first_boxes
-from confide.report.sections.shift import shift_section
-from confide.report.view import View
+from confide.report.sections.shift import calibration_boxes, first_boxes, shift_section
+from confide.report.view import EvaluationView
+from confide.results import Curve, Evaluation, Measurement
 
 STEPS = (0.0, 1.0, 3.0, 5.0)
 
@@ -59,7 +58,7 @@ def found() -> Evaluation:
 
 
 def test_calibration_is_drawn_as_trained_after_calibrators_and_of_trust_on_one_scale(found):
-    before, after, trust = calibration_boxes(View(found))
+    before, after, trust = calibration_boxes(EvaluationView(found))
     assert (before.name, after.name, trust.name) == ("severity-ece-before", "severity-ece", "severity-ece-trust")
     assert "as trained" in before.subtitle
     assert "after temperature scaling on clean data" in after.subtitle
@@ -74,7 +73,7 @@ def test_calibration_is_drawn_as_trained_after_calibrators_and_of_trust_on_one_s
 
 def test_several_trust_predictors_are_those_of_the_model_in_focus(found):
     more = boxes("shift_trust_ece_boxes", 0.25, "first", score="trust:other")
-    drawn = calibration_boxes(View(replace(found, curves=(*found.curves, more))))[-1]
+    drawn = calibration_boxes(EvaluationView(replace(found, curves=(*found.curves, more))))[-1]
     assert {row[0] for row in drawn.table.rows} == {"steep_slope", "other"}
     assert drawn.table.header[0] == "Trust predictor"
     assert "predictors of first" in drawn.subtitle
@@ -83,12 +82,12 @@ def test_several_trust_predictors_are_those_of_the_model_in_focus(found):
 def test_one_stage_alone_is_drawn_once(found):
     raw = [c for c in found.curves if c.stage == "raw" and "trust" not in c.kind]
     alone = replace(found, curves=tuple(raw))
-    assert [f.name for f in calibration_boxes(View(alone))] == ["severity-ece"]
+    assert [f.name for f in calibration_boxes(EvaluationView(alone))] == ["severity-ece"]
 
 
 def test_without_gaps_the_error_as_trained_stands_first_and_in_the_heat_map(found):
     curves = [c for c in found.curves if c.kind not in ("shift_boxes", "shift_cells")]
-    view = View(replace(found, curves=(*curves, *cells("first", "ece"), *cells("second", "ece"))))
+    view = EvaluationView(replace(found, curves=(*curves, *cells("first", "ece"), *cells("second", "ece"))))
     first = first_boxes(view)
     assert first is not None
     assert "ECE over the corruptions, as trained" in first.subtitle
@@ -101,13 +100,13 @@ def test_without_gaps_the_error_as_trained_stands_first_and_in_the_heat_map(foun
 
 
 def test_every_model_has_its_heat_map(found):
-    section = shift_section(View(found))
+    section = shift_section(EvaluationView(found))
     assert [f.name for f in section.others] == ["corruptions-second"]
     assert ("snow", "5", "+24.0") in section.others[0].table.rows
 
 
 def test_every_foreign_set_has_all_scores_models_and_measures(found):
-    digits, textures = shift_section(View(found)).areas
+    digits, textures = shift_section(EvaluationView(found)).areas
     assert digits.name == "foreign-areas-digits"
     assert [row[:2] for row in textures.table.rows] == [
         ("first", "confidence"),
@@ -123,7 +122,7 @@ def test_every_foreign_set_has_all_scores_models_and_measures(found):
 def test_of_more_than_five_models_the_first_are_drawn_and_it_is_said(found):
     curves = [replace(c, model=f"model {k}") for c in found.curves for k in range(7) if c.model == "first"]
     rows = [replace(m, model=f"model {k}") for m in found.measurements for k in range(7) if m.model == "first"]
-    section = shift_section(View(replace(found, measurements=tuple(rows), curves=tuple(curves))))
+    section = shift_section(EvaluationView(replace(found, measurements=tuple(rows), curves=tuple(curves))))
     for figure in (section.corruptions[0], *section.calibration, *section.areas):
         assert figure.note == "The first 5 of 7 models."
         assert {row[0] for row in figure.table.rows} == {f"model {k}" for k in range(5)}

@@ -7,16 +7,15 @@ import sys
 import pytest
 from PIL import Image
 
-from confide.core.door import MissingExtra
-from confide.core.results import Curve, Evaluation, Measurement
+from confide.checks import MissingExtra
 from confide.report import write_figures
-from confide.report.palette import FILLS, STROKES
-from confide.report.static import _path, named_figures
-from confide.report.view import View
+from confide.report.static import FILLS, STROKES, _path, named_figures
+from confide.report.view import EvaluationView
+from confide.results import Curve, Evaluation, Measurement
 
 
 def test_every_chart_has_a_name_of_its_own_that_does_not_follow_the_data(evaluation):
-    names = [name for name, _ in named_figures(View(evaluation))]
+    names = [name for name, _ in named_figures(EvaluationView(evaluation))]
     assert len(names) == len(set(names))
     for expected in (
         "models-nll",
@@ -50,7 +49,7 @@ def test_every_class_of_a_chart_is_known_outside_the_browser(evaluation):
     import re
 
     plain = {"m", "e", "l", "b", "nh", "ln", "pale", "thin", "bx", "op"}
-    for _, figure in named_figures(View(evaluation)):
+    for _, figure in named_figures(EvaluationView(evaluation)):
         for words in re.findall(r'<(?:path|circle|text)[^>]* class="([^"]*)"', str(figure.wide or figure.svg)):
             assert set(words.split()) <= plain | set(FILLS) | set(STROKES), words
 

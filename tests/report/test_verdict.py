@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from confide.core.results import Comparison, Evaluation, Measurement
 from confide.report.verdict import verdict
-from confide.report.view import View
+from confide.report.view import EvaluationView
+from confide.results import Comparison, Evaluation, Measurement
 
 THIN = "\u202f"
 
@@ -22,7 +22,7 @@ def build(
     after: dict[str, float] | None = None,
     better: str | None = None,
     **about: Any,
-) -> View:
+) -> EvaluationView:
     """An evaluation of one model; `gap` is value, low, high; `after` has gap, ece; `better` is raw or after."""
     rows = [
         Measurement("accuracy", accuracy, n, "test", bounds=(accuracy - 0.02, accuracy + 0.02)),
@@ -47,7 +47,7 @@ def build(
         ]
     word = {"after": "b", "raw": "a", None: None}[better]
     tests = [Comparison("nll", "model/raw", f"model/{stage}", -0.02, -0.03, -0.01, 0.001, 0.001, word)]
-    return View(Evaluation(tuple(rows), comparisons=tuple(tests), about={"unit": "images", **about}))
+    return EvaluationView(Evaluation(tuple(rows), comparisons=tuple(tests), about={"unit": "images", **about}))
 
 
 def test_well_calibrated():
@@ -135,7 +135,7 @@ def test_a_test_that_is_not_significant_after_holm_claims_nothing():
     view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": 0.002, "ece": 0.014}, better="after")
     weak = Comparison("nll", "model/raw", "model/temperature", -0.02, -0.03, 0.01, 0.02, 0.08, "b")
     evaluation = Evaluation(view.measurements, comparisons=(weak,), about=view.about)
-    assert "repairs" not in verdict(View(evaluation)).sentence
+    assert "repairs" not in verdict(EvaluationView(evaluation)).sentence
 
 
 def test_an_asymmetric_interval_is_written_with_both_ends():
@@ -150,11 +150,11 @@ def test_overshooting_is_said():
 
 
 def test_an_evaluation_without_accuracy_says_so():
-    assert "no accuracy" in verdict(View(Evaluation(()))).sentence
+    assert "no accuracy" in verdict(EvaluationView(Evaluation(()))).sentence
 
 
 def test_lead_says_error_before_after_chance_then_halving_then_best_model(evaluation):
-    lead = [str(sentence) for sentence in verdict(View(evaluation)).lead]
+    lead = [str(sentence) for sentence in verdict(EvaluationView(evaluation)).lead]
     assert len(lead) == 3
     assert lead[0].startswith("After temperature scaling (T = ")
     assert "would show 1.1" in lead[0]

@@ -13,11 +13,11 @@ from itertools import pairwise
 import pytest
 
 import confide
+from confide.checks import InputError
 from confide.cli.main import VERBS
-from confide.core.door import InputError
-from confide.core.results import Comparison, Evaluation, Measurement, Sample
 from confide.report import notebook_view, render_report, write_report
-from confide.report.write import CONTENTS
+from confide.report.page import CONTENTS
+from confide.results import Comparison, Evaluation, Measurement, Sample
 
 NASTY = '</script><script>alert("x")</script>'
 

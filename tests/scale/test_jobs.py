@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from confide.core.door import InputError
-from confide.scale import Job, run_jobs
-from confide.scale.jobs import call
+from confide.checks import InputError
+from confide.scale import Job, call_job, run_jobs
 
 HERE = "tests.scale.test_jobs"
 
@@ -34,7 +33,7 @@ def refuses(payload: dict[str, Any]) -> None:
 
 
 def test_a_job_is_called_by_name() -> None:
-    assert call(Job("one", "tests.scale.test_jobs:square", {"x": 5})) == 25
+    assert call_job(Job("one", "tests.scale.test_jobs:square", {"x": 5})) == 25
 
 
 def test_names_must_differ() -> None:

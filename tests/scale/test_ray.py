@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from confide.core.door import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra
 from confide.scale import Job, run_jobs, train_workers
 from confide.training import Trained
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from confide import shift
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,9 @@ from PIL import Image
 from scipy import ndimage, stats
 
 from confide import shift
-from confide.core.random import sample_keys
-from confide.core.random_torch import Draws
-from confide.shift.defocus_blur import disk_kernel
-from confide.shift.fog import plasma
-from confide.shift.glass_blur import wave_fronts
-from confide.shift.zoom_blur import zoom_factors
+from confide.random import Draws, sample_keys
+from confide.shift.noise_and_blur import disk_kernel, wave_fronts, zoom_factors
+from confide.shift.weather import plasma
 
 FLAT = np.full((40, 3, 32, 32), 0.5, np.float32)
 

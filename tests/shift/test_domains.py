@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from confide import shift
-from confide.core.door import InputError
+from confide.checks import InputError
 
 
 def test_grey_at_severity_five_has_no_colour(small):

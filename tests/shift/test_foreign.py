@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
-from confide.core.records import Dataset, Split
-from confide.shift.foreign import PAIRS, foreign_split, pair_of, to_shape
+from confide.checks import InputError
+from confide.records import Dataset, Split
+from confide.shift.ood import OOD_PAIRS, ood_pair, ood_split, to_shape
 
 
 def dataset(classes, side=64, channels=3, split="test", name="tinyimagenet32"):
@@ -17,25 +17,25 @@ def dataset(classes, side=64, channels=3, split="test", name="tinyimagenet32"):
 
 def test_overlapping_classes_are_dropped():
     data = dataset(["goldfish", "tabby", "school bus", "teapot"])
-    kept = foreign_split(data, pair_of("cifar10", "tinyimagenet32"), (3, 32, 32))
+    kept = ood_split(data, ood_pair("cifar10", "tinyimagenet32"), (3, 32, 32))
     assert set(kept.labels) == {0, 3}
     assert kept.inputs.shape == (6, 3, 32, 32)
     assert kept.ids[0] == "tinyimagenet32/0"
-    assert pair_of("cifar10", "tinyimagenet32").distance == "near"
-    assert pair_of("cifar10", "dtd10_64").distance == "far"
-    assert pair_of("cifar10", "my-folder").overlapping == ()
+    assert ood_pair("cifar10", "tinyimagenet32").distance == "near"
+    assert ood_pair("cifar10", "dtd10_64").distance == "far"
+    assert ood_pair("cifar10", "my-folder").overlapping == ()
 
 
 def test_a_dataset_of_overlapping_classes_alone_is_refused():
     with pytest.raises(InputError, match="all classes of 'tinyimagenet32' overlap with 'cifar10'"):
-        foreign_split(dataset(["tabby", "ox"]), pair_of("cifar10", "tinyimagenet32"))
+        ood_split(dataset(["tabby", "ox"]), ood_pair("cifar10", "tinyimagenet32"))
 
 
 def test_without_a_test_split_another_is_taken_and_most_cuts():
-    kept = foreign_split(dataset(["a", "b"], split="train"), pair_of("x", "y"), most=4)
+    kept = ood_split(dataset(["a", "b"], split="train"), ood_pair("x", "y"), most=4)
     assert len(kept) == 4
     with pytest.raises(InputError, match="must have samples to show as foreign"):
-        foreign_split(Dataset("none", "image", {}, ("a",)), pair_of("x", "y"))
+        ood_split(Dataset("none", "image", {}, ("a",)), ood_pair("x", "y"))
 
 
 def test_images_are_brought_to_the_shape_of_the_model():
@@ -50,5 +50,5 @@ def test_images_are_brought_to_the_shape_of_the_model():
 
 
 def test_pairs_name_near_and_far_sets_of_cifar10():
-    distances = {pair.foreign: pair.distance for pair in PAIRS if pair.known == "cifar10"}
+    distances = {pair.foreign: pair.distance for pair in OOD_PAIRS if pair.known == "cifar10"}
     assert distances == {"tinyimagenet32": "near", "cifar100": "near", "svhn": "far", "dtd": "far", "mnist": "far"}

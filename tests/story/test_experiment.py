@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import confide
-from confide.core.door import InputError, OptionError
-from confide.core.files import plain
+from confide.checks import InputError, OptionError
+from confide.files.formats import plain
 
 SMALL = {
     "training": {"model": "mlp", "epochs": 2, "batch_size": 32},
@@ -95,7 +95,7 @@ def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, 
     calibrator = confide.calibrators.load(outcome.folder / "calibrators" / "cross_entropy-banded.json")
     assert (calibrator.by, sorted(calibrator.groups)) == ("difficulty", ["0", "1", "2"])
     rows = {
-        split: confide.core.records.Features.load(outcome.folder / "features" / f"{split}.npz")
+        split: confide.records.Features.load(outcome.folder / "features" / f"{split}.npz")
         for split in ("train", "test")
     }
     hardness = confide.difficulty.fit("rmd", rows["train"]).score(rows["test"], "predicted")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.records import Dataset, Split
+from confide.records import Dataset, Split
 
 
 def make_dataset(n: int = 240, *, size: int = 8, classes: int = 3, val: bool = True, seed: int = 0) -> Dataset:

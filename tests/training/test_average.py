@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from confide.core.door import InputError
-from confide.core.records import Dataset, Split
+from confide.checks import InputError
+from confide.records import Dataset, Split
 from confide.training import Settings, fit, predict
-from confide.training.average import WeightAverage
-from confide.training.stacked import reason_against_stacking
+from confide.training.ensemble import reason_against_stacking
+from confide.training.state import WeightAverage
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
 

@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from confide.core.records import Dataset, Scores
 from confide.data import load_dataset
+from confide.records import Dataset, Scores
 from confide.training import Settings, Trained, fit, predict
-from confide.training.distributed import World, with_shared_batch_norms
+from confide.training.device import World, with_shared_batch_norms
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -40,8 +40,8 @@ DRIVER = """
     torch.set_num_threads(1)
     import torch.distributed as dist
     from conftest import make_dataset
-    from confide.core.progress import Progress
-    from confide.core.records import Scores
+    from confide.progress import Progress
+    from confide.records import Scores
     from confide.training import Settings, fit, resume
     Progress.quiet = True
     dist.init_process_group("gloo")
@@ -123,7 +123,7 @@ TWICE = """
     import torch
     torch.set_num_threads(1)
     from conftest import make_dataset
-    from confide.core.progress import Progress
+    from confide.progress import Progress
     from confide.training import Settings, fit_members
     Progress.quiet = True
     fit_members(make_dataset(), Settings(**{base!r}), members=2, folder={out!r})
@@ -150,8 +150,8 @@ REAL = """
     from dataclasses import replace
     import torch
     torch.set_num_threads(1)
-    from confide.core.progress import Progress
-    from confide.core.records import Dataset, Split
+    from confide.progress import Progress
+    from confide.records import Dataset, Split
     from confide.data import load_dataset
     from confide.training import Settings, fit
     from confide.training.device import Device

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from confide.core.door import InputError
-from confide.core.records import Dataset
-from confide.difficulty.recorder import Recorder
-from confide.training import Settings, ensemble, feed, fit, fit_members, predict, predict_members, stacked
+from confide.checks import InputError
+from confide.difficulty.training_logs import Recorder
+from confide.records import Dataset
+from confide.training import Settings, ensemble, feed, fit, fit_members, predict, predict_members
+from confide.training import ensemble as stacked
 from confide.training.device import Device
-from confide.training.trackers import for_members
+from confide.training.trackers import tracker_for_members
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 48, "model_options": {"width": 4, "hidden": 8}, "device": "cpu"}
 
@@ -113,5 +114,5 @@ def test_every_members_epochs_are_told(bars: Dataset, stack: bool) -> None:
     )
     assert sorted(told) == sorted((k, float(v)) for k, one in enumerate(members) for v in one.log["val_nll"])
     rows: list[dict[str, float]] = []
-    for_members(rows.append)(1, {"epoch": 3.0, "val_nll": 0.5})
+    tracker_for_members(rows.append)(1, {"epoch": 3.0, "val_nll": 0.5})
     assert rows == [{"epoch": 3.0, "member-1/val_nll": 0.5}]

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch.testing import assert_close
 
-from confide.core.records import Dataset, Split
+from confide.models.preparation import Preparation, fit_preparation
+from confide.records import Dataset, Split
 from confide.training import Settings, fit, predict
 from confide.training.feed import PADDING, Feed
-from confide.training.preparation import Preparation, fit_preparation
 
 CPU = torch.device("cpu")
 

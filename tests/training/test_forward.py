@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from confide.core.door import InputError
-from confide.core.records import Dataset
+from confide.checks import InputError
+from confide.records import Dataset
 from confide.training import Settings, fit
-from confide.training.forward import CompiledForward
+from confide.training.state import CompiledForward
 
 
 def with_compiler(

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from confide.core.records import Dataset, Scores
-from confide.training import Settings, Trained, fit, fit_members, predict, resume
+from confide.records import Dataset, Scores
+from confide.training import Settings, Trained, checkpoint, fit, fit_members, predict
 
 pytestmark = [
     pytest.mark.gpu,
@@ -73,7 +73,7 @@ def test_a_stopped_run_ends_bit_for_bit_the_same(
 ) -> None:
     settings = Settings(**BASE, loss="adafocal", deterministic=True, precision=precision)
     unbroken = fit(bars, settings)
-    real, left = resume.save_checkpoint, [11]
+    real, left = checkpoint.save_checkpoint, [11]
 
     def failing(*args: Any) -> Path:
         left[0] -= 1
@@ -82,7 +82,7 @@ def test_a_stopped_run_ends_bit_for_bit_the_same(
         return real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(resume, "save_checkpoint", failing)
+        patch.setattr(checkpoint, "save_checkpoint", failing)
         with pytest.raises(OSError, match="No space"):
             fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
     resumed: Trained = fit(bars, settings, folder=tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from confide.core.records import Dataset, Split
+from confide.records import Dataset, Split
 from confide.training import Settings, fit, predict
 
 transformers = pytest.importorskip("transformers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from confide.core import files
+from confide.files import formats
 from confide.training import SampleHistory
 
 
@@ -14,7 +14,7 @@ def test_probability_of_the_label_and_prediction_are_kept(tmp_path):
     labels = np.arange(50) % 7
     history = SampleHistory(tmp_path, labels, "val")
     history.record(3, None, logits)
-    columns, about = files.read_table(history.file(3))
+    columns, about = formats.read_table(history.file(3))
     expected = torch.softmax(torch.tensor(logits).double(), dim=1)[torch.arange(50), torch.tensor(labels)]
     np.testing.assert_allclose(columns["probability"], expected.numpy(), rtol=1e-5, atol=1e-12)
     assert columns["prediction"].tolist() == logits.argmax(axis=1).tolist()

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from confide.core import files
-from confide.core.door import InputError, OptionError
-from confide.core.records import Dataset, Scores, Split
+from confide.checks import InputError, OptionError
+from confide.files import formats
 from confide.losses import LOSSES
-from confide.training import Settings, Trained, fit, penultimate, predict, resume
+from confide.records import Dataset, Scores, Split
+from confide.training import Settings, Trained, checkpoint, fit, penultimate, predict
 from confide.training.objective import Objective, groups_of
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
@@ -190,8 +190,8 @@ def test_weights_that_turn_nan_are_not_kept(
     line = rf"a weight became NaN or infinite at epoch 1, step {step}, .*good checkpoint is .*0{step - 1}.safetensors"
     with pytest.raises(InputError, match=line):
         fit(bars, Settings(**QUICK), folder=tmp_path, checkpoint_seconds=0)
-    for path in resume.checkpoint_paths(tmp_path):
-        tensors, _ = files.read_checkpoint(path)
+    for path in checkpoint.checkpoint_paths(tmp_path):
+        tensors, _ = formats.read_checkpoint(path)
         assert all(bool(torch.isfinite(w).all()) for k, w in tensors.items() if k.startswith("model.")), path
 
 

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.door import InputError, OptionError
-from confide.core.records import Dataset, Split
+from confide.checks import InputError, OptionError
+from confide.records import Dataset, Split
 from confide.training import Settings, fit, predict
-from confide.training.cross_fit import cross_fit
-from confide.training.oracle import fit_oracle
-from confide.training.oracle_network import Oracle, OracleSettings
+from confide.training.oracle import Oracle, OracleSettings, cross_fit, fit_oracle
 
 SMALL = {"model_options": {"width": 4, "hidden": 8}, "device": "cpu", "batch_size": 40, "learning_rate": 0.02}
 QUICK = {"epochs": 2, "batch_size": 40, "device": "cpu"}

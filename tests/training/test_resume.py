@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core import files
-from confide.core.door import InputError
-from confide.core.records import Dataset, Scores
-from confide.training import Settings, Trained, fit, resume
+from confide.checks import InputError
+from confide.files import formats
+from confide.records import Dataset, Scores
+from confide.training import Settings, Trained, checkpoint, fit
 
 HARD: dict[str, Any] = {
     "epochs": 3,
@@ -41,7 +41,7 @@ def assert_same(first: Trained, second: Trained) -> None:
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, checkpoints: int) -> None:
     """Let the writing of the checkpoint after so many fail as a full disk would."""
-    real, left = resume.save_checkpoint, [checkpoints]
+    real, left = checkpoint.save_checkpoint, [checkpoints]
 
     def failing(*args: Any) -> Path:
         left[0] -= 1
@@ -49,7 +49,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, checkpoints: int) -> None:
             raise OSError(28, "No space left on device")
         return real(*args)
 
-    monkeypatch.setattr(resume, "save_checkpoint", failing)
+    monkeypatch.setattr(checkpoint, "save_checkpoint", failing)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "adafocal", "crl", "selective_au", "adaptive_difficulty"])
@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_passed_over(
         stop_after(patch, 6)
         with pytest.raises(OSError, match="No space"):
             fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
-    older, newest = resume.checkpoint_paths(tmp_path)
+    older, newest = checkpoint.checkpoint_paths(tmp_path)
     data = bytearray(newest.read_bytes())
     data[-5] ^= 0x10
     newest.write_bytes({"torn": bytes(data[: len(data) // 2]), "flipped": bytes(data), "empty": b""}[damage])
@@ -128,10 +128,10 @@ def test_new_checkpoints_take_the_place_of_damaged_ones(
             stop_after(patch, checkpoints)
             with pytest.raises(OSError, match="No space"):
                 fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
-        return [path.name[5:14] for path in resume.checkpoint_paths(tmp_path)]
+        return [path.name[5:14] for path in checkpoint.checkpoint_paths(tmp_path)]
 
     stopped(8)
-    for path in resume.checkpoint_paths(tmp_path):
+    for path in checkpoint.checkpoint_paths(tmp_path):
         path.write_bytes(path.read_bytes()[:100])
     # Those of later steps must not outlive the new ones, or every new start would begin at step 0.
     assert stopped(3) == ["000000002", "000000003"]
@@ -163,7 +163,7 @@ def test_what_the_disk_refuses_is_the_same_error_for_tensors_as_for_other_files(
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(OSError, match=r"File too large"):
-            files.write_checkpoint(tmp_path / "weights.safetensors", {"weights": torch.zeros(10_000)})
+            formats.write_checkpoint(tmp_path / "weights.safetensors", {"weights": torch.zeros(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
@@ -171,7 +171,7 @@ def test_what_the_disk_refuses_is_the_same_error_for_tensors_as_for_other_files(
 
 def test_only_the_last_two_checkpoints_are_kept(bars: Dataset, tmp_path: Path) -> None:
     fit(bars, Settings(**HARD), folder=tmp_path, checkpoint_seconds=0)
-    assert len(resume.checkpoint_paths(tmp_path)) == 2
+    assert len(checkpoint.checkpoint_paths(tmp_path)) == 2
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -186,9 +186,9 @@ def test_other_settings_do_not_go_on(bars: Dataset, tmp_path: Path, monkeypatch:
 
 def test_a_checkpoint_of_another_architecture_is_refused(bars: Dataset, tmp_path: Path) -> None:
     fit(bars, Settings(**{**HARD, "epochs": 1}), folder=tmp_path)
-    tensors, notes = files.read_checkpoint(tmp_path / "model.safetensors")
+    tensors, notes = formats.read_checkpoint(tmp_path / "model.safetensors")
     tensors["model.head.weight"] = torch.zeros(7, 8)
-    files.write_checkpoint(tmp_path / "model.safetensors", tensors, notes)
+    formats.write_checkpoint(tmp_path / "model.safetensors", tensors, notes)
     with pytest.raises(InputError, match=r"same architecture.*head.weight"):
         Trained.load(tmp_path)
 
@@ -199,7 +199,7 @@ DRIVER = """
     torch.set_num_threads(1)
     sys.path.insert(0, {here!r})
     from conftest import make_dataset
-    from confide.core.progress import Progress
+    from confide.progress import Progress
     from confide.training import Settings, fit
     Progress.quiet = True
     data, settings = make_dataset(), Settings(**{settings!r}, loss="adafocal")

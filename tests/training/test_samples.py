@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from confide.core.door import InputError
-from confide.core.records import Dataset, Scores, Split
+from confide.checks import InputError
+from confide.records import Dataset, Scores, Split
+from confide.training.feed import EpochOrder, choose_samples, hold_out, noisy_labels
 from confide.training.objective import groups_of
-from confide.training.samples import EpochOrder, choose_samples, hold_out, noisy_labels
 from confide.training.settings import Settings
 
 

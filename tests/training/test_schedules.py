@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 from confide.training import PRESETS, Settings, preset
-from confide.training.schedules import learning_rates, momenta
+from confide.training.settings import cycled_momenta, learning_rates
 
 
 def test_step_drops_at_its_milestones() -> None:
@@ -49,7 +49,7 @@ def test_one_cycle_is_that_of_torch() -> None:
             rates.append(optimizer.param_groups[0]["lr"])
             momentum.append(optimizer.param_groups[0]["momentum"])
             theirs.step() if len(rates) < total else None
-    cycled = momenta(settings, total)
+    cycled = cycled_momenta(settings, total)
     assert cycled is not None
     # torch peaks one step earlier; the curves agree but for that shift.
     assert np.abs(learning_rates(settings, total) - np.array(rates)).max() < 2e-7

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from confide.core.door import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra
 from confide.training import Settings
 from confide.training.trackers import tracker
 

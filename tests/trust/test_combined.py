@@ -12,12 +12,16 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit, load
-from confide.trust.boosting import fit_boosted
-from confide.trust.combined import cross_fitted, negative_log_likelihood
-from confide.trust.logistic import fit_logistic, platt_targets
-from confide.trust.signals import fact_signal
+from confide.trust.combined import (
+    cross_fitted,
+    fact_signal,
+    fit_boosted,
+    fit_logistic,
+    negative_log_likelihood,
+    platt_targets,
+)
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "inputs_T.npz")
 

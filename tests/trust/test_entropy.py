@@ -3,7 +3,7 @@
 import pytest
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit
 
 

@@ -6,10 +6,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import augmented, linear_classifier, out_of_fold
-from confide.trust.errors import class_folds
-from confide.trust.folds import stratified_folds
+from confide.trust.cross_fitting import class_folds, stratified_folds
 
 
 def blobs(n=300, d=40, seed=0):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit, load
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from confide.trust.heads import apply_head, signed_distance
+from confide.trust.oracles import apply_head, signed_distance_head
 
 VECTOR = np.load(Path(__file__).parents[1] / "golden" / "hyperplane_head.npz")
 
 
 def test_golden_vector_of_the_signed_distance():
     rows, weight, bias = (torch.from_numpy(VECTOR[k]) for k in ("x", "weight", "bias"))
-    values = signed_distance(rows, weight[0], bias[0])
+    values = signed_distance_head(rows, weight[0], bias[0])
     torch.testing.assert_close(values, torch.from_numpy(VECTOR["z"])[:, 0], rtol=1e-9, atol=1e-12)
 
 
@@ -25,5 +25,5 @@ def test_the_length_of_the_weight_does_not_matter_but_for_the_linear_head():
 
 def test_members_do_not_mix():
     rows, weight, bias = torch.randn(2, 7, 3), torch.randn(2, 3), torch.randn(2)
-    both = signed_distance(rows, weight, bias)
-    torch.testing.assert_close(both[1], signed_distance(rows[1], weight[1], bias[1]))
+    both = signed_distance_head(rows, weight, bias)
+    torch.testing.assert_close(both[1], signed_distance_head(rows[1], weight[1], bias[1]))

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit
 
 VECTOR = np.load(Path(__file__).parents[1] / "golden" / "mc_dropout.npz")

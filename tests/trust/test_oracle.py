@@ -6,9 +6,9 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit
-from confide.trust.folds import stratified_folds
+from confide.trust.cross_fitting import stratified_folds
 
 
 def area(predictions, values):

@@ -10,7 +10,7 @@ from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
 from confide.trust import fit, load
 
 

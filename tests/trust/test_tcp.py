@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import confide
-from confide.core.door import InputError, OptionError
+from confide.checks import InputError, OptionError
 from confide.trust import fit
 from confide.trust.losses import tcp
 

@@ -8,10 +8,10 @@ import torch
 from numpy.testing import assert_allclose
 
 import confide
-from confide.core.door import InputError
+from confide.checks import InputError
+from confide.numerics.neighbours import smallest_of_rows
 from confide.trust import fit
-from confide.trust.class_neighbours import smallest_of_rows
-from confide.trust.trust_score import restore
+from confide.trust.distances import restore_trust_score
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TRAINING = np.load(GOLDEN / "inputs_F.npz")
@@ -102,6 +102,6 @@ def test_a_file_with_one_centre_for_all_classes_is_read(tmp_path):
     trust = fit("trust_score", predictions, rows)
     scorer, shift = trust.scorer, rng.normal(size=4)
     state = {"points": scorer.points + scorer.centre[np.sort(labels)] - shift, "centre": shift, "bounds": scorer.bounds}
-    again = restore({"neighbour": 1}, {name: torch.from_numpy(array) for name, array in state.items()})
+    again = restore_trust_score({"neighbour": 1}, {name: torch.from_numpy(array) for name, array in state.items()})
     moved = torch.from_numpy(rows + 0.1)
     torch.testing.assert_close(again(predictions, moved), trust(predictions, moved))

@@ -1,4 +1,6 @@
-"""Risk and coverage: what setting the least trusted aside spares, with a point to drag, and promised thresholds."""
+"""Risk and coverage: what setting the least trusted aside spares, with a point to drag, and thresholds with a
+guaranteed risk.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,104 @@ from typing import Any
 
 from markupsafe import Markup
 
-from confide.core.results import Curve
-from confide.report.figure import Empty, Figure, table
-from confide.report.sections.promises import Promise, chosen_on, number, points_of, promised, promises
-from confide.report.svg import PHONE, Canvas, Scale, ticks
-from confide.report.svg import number as number_text
-from confide.report.view import View
+from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, ticks
+from confide.report.draw import coordinate as number_text
+from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, when
+from confide.results import Curve
+
+# Thresholds whose error rate is promised, chosen on validation; and what was seen of them on the test split.
+
+OWN_CONFIDENCE = (None, "msp", "confidence")
+
+
+@dataclass(frozen=True)
+class ThresholdRow:
+    """A ready-made threshold; empty texts where no threshold can be promised."""
+
+    risk: str
+    threshold: str
+    coverage: str
+    seen: str
+    spared: str
+    value: float | None
+    broken: bool = False  # the error rate seen lies above the promised one
+
+
+def operating_points_of(view: EvaluationView) -> list[dict[str, Any]]:
+    """Operating points of the model in focus by its own confidence, most generous first."""
+    own = [dict(p) for p in view.evaluation.operating_points if p.get("model", view.focus) == view.focus]
+    own = [
+        p
+        for p in own
+        if p.get("score") in OWN_CONFIDENCE and finite_or_none(p.get("risk") or p.get("bound")) is not None
+    ]
+    stage = [p for p in own if p.get("stage", view.final) == view.final] or own
+    return sorted(stage, key=lambda p: -guaranteed_risk(p))
+
+
+def guaranteed_risk(point: dict[str, Any]) -> float:
+    """The error rate that is promised: the one asked for, or the bound found at a coverage asked for."""
+    return float(point.get("risk") or point["bound"])
+
+
+def finite_or_none(value: Any) -> float | None:
+    """A finite number, or None."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def promises(view: EvaluationView) -> tuple[ThresholdRow, ...]:
+    """Rows of the table of thresholds."""
+    accuracy = view.find("accuracy", stage=view.final) or view.find("accuracy")
+    rows = []
+    for point in operating_points_of(view):
+        threshold, risk = finite_or_none(point.get("threshold")), guaranteed_risk(point)
+        coverage, seen = finite_or_none(point.get("test_coverage")), finite_or_none(point.get("test_risk"))
+        spared = "–"
+        if accuracy and coverage is not None and seen is not None:
+            errors = (1 - accuracy.value) * accuracy.n
+            spared = f"{count(errors - coverage * seen * accuracy.n)} of {count(errors)}"
+        chosen = coverage if coverage is not None else finite_or_none(point.get("coverage"))
+        rows.append(
+            ThresholdRow(
+                risk_text(risk),
+                fixed(threshold, 3) if threshold is not None else "",
+                percent(chosen, 1) if chosen is not None else "–",
+                percent(seen, 1) if seen is not None else "–",
+                spared,
+                threshold,
+                seen is not None and seen > risk,
+            )
+        )
+    return tuple(rows)
+
+
+def risk_text(risk: float) -> str:
+    """A promised error rate with the decimals it needs."""
+    return percent(risk, 0 if abs(100 * risk - round(100 * risk)) < 1e-6 else 1)
+
+
+def chosen_on(view: EvaluationView) -> str:
+    """What the thresholds were chosen on, and how sure the promise is."""
+    points = operating_points_of(view)
+    sizes = {int(p["n"]) for p in points if finite_or_none(p.get("n"))}
+    sure = {float(p["confidence"]) for p in points if finite_or_none(p.get("confidence"))}
+    samples = f"{count(sizes.pop())} validation {view.unit}" if len(sizes) == 1 else f"validation {view.unit}"
+    return f"with {percent(sure.pop())} confidence, chosen on {samples}" if len(sure) == 1 else f"chosen on {samples}"
+
+
+# Risk and coverage: what setting the least trusted aside spares, with a point to drag, and promised thresholds.
 
 WIDE = 600
 
 
 @dataclass(frozen=True)
-class Coverage:
+class CoverageSection:
     """What the section shows; `data` is what the dragged point reads."""
 
     curve: Figure | None = None
     rejection: Figure | None = None
-    promises: tuple[Promise, ...] = ()
+    promises: tuple[ThresholdRow, ...] = ()
     chosen_on: str = ""
     start: int = 0
     readout: dict[str, str] | None = None
@@ -33,18 +115,18 @@ class Coverage:
     empty: Empty | None = None
 
 
-def coverage_section(view: View) -> Coverage:
+def coverage_section(view: EvaluationView) -> CoverageSection:
     """Risk-coverage curves of all models, with the operating point of the one in focus."""
     curves = _curves(view)
     if not curves or curves[0].model != view.focus:
         why = view.why_missing("coverage") or "The evaluation holds no risk-coverage curve."
         command = "confide evaluate predictions.parquet"
-        return Coverage(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
+        return CoverageSection(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
     focus = curves[0]
     start = _start(view, focus)
     top = ticks(0, 100 * max(_highest(c) for c in curves), 6)
     data = _data(view, focus, top[-1])
-    return Coverage(
+    return CoverageSection(
         _figure(view, curves, top, start),
         _rejection(view, curves),
         promises(view),
@@ -55,7 +137,7 @@ def coverage_section(view: View) -> Coverage:
     )
 
 
-def _curves(view: View) -> list[Curve]:
+def _curves(view: EvaluationView) -> list[Curve]:
     """One curve a model, the one in focus first, at the stage to trust with."""
     order = [view.focus, *(m for m in view.models if m != view.focus)]
     found = []
@@ -76,14 +158,14 @@ def _highest(curve: Curve) -> float:
     return max((r for c, r in pairs if c >= 0.02 and math.isfinite(r)), default=0.01) or 0.01
 
 
-def _start(view: View, curve: Curve) -> int:
+def _start(view: EvaluationView, curve: Curve) -> int:
     """Where the point stands at first: where the error rate is halved, else at 90 % coverage."""
     halving = view.find("halving_rejection", stage=curve.stage)
     wanted = 1 - halving.value if halving else 0.9
     return min(range(len(curve.columns["coverage"])), key=lambda k: abs(curve.columns["coverage"][k] - wanted))
 
 
-def _data(view: View, curve: Curve, top: float) -> dict[str, Any]:
+def _data(view: EvaluationView, curve: Curve, top: float) -> dict[str, Any]:
     accuracy = view.find("accuracy", stage=curve.stage) or view.find("accuracy")
     n = accuracy.n if accuracy else 0
     total = curve.columns["risk"][-1] * curve.columns["coverage"][-1]
@@ -92,9 +174,9 @@ def _data(view: View, curve: Curve, top: float) -> dict[str, Any]:
         if name in curve.columns:
             columns[name] = [round(v, 6) if math.isfinite(v) else None for v in curve.columns[name]]  # type: ignore[misc]
     kept = [
-        {"risk": promised(p), "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
-        for p in points_of(view)
-        if number(p.get("threshold")) is not None
+        {"risk": guaranteed_risk(p), "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
+        for p in operating_points_of(view)
+        if finite_or_none(p.get("threshold")) is not None
     ]
     return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": kept, "unit": view.unit}
 
@@ -113,7 +195,7 @@ def _readout(data: dict[str, Any], k: int) -> dict[str, str]:
     }
 
 
-def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Figure:
+def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: int) -> Figure:
     focus = curves[0]
     coverage, risk = focus.columns["coverage"][start], focus.columns["risk"][start]
     alt = (
@@ -127,7 +209,10 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
     keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
     rows = [
-        tuple(f(focus.columns[k][i]) for k, f in (("coverage", _one), ("risk", _one), ("threshold", _three)))
+        tuple(
+            f(focus.columns[k][i])
+            for k, f in (("coverage", _percent_one_digit), ("risk", _percent_one_digit), ("threshold", _three_digits))
+        )
         for i in keep
     ]
     return Figure(
@@ -142,15 +227,15 @@ def _figure(view: View, curves: list[Curve], top: list[float], start: int) -> Fi
     )
 
 
-def _one(value: float) -> str:
+def _percent_one_digit(value: float) -> str:
     return percent(value, 1)
 
 
-def _three(value: float) -> str:
+def _three_digits(value: float) -> str:
     return fixed(value, 3)
 
 
-def _draw(view: View, curves: list[Curve], top: list[float], start: int, width: int) -> Canvas:
+def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: int, width: int) -> Canvas:
     height = 290 if width == PHONE else 330
     canvas = Canvas(width, height)
     x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
@@ -199,7 +284,7 @@ def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale, key: float) -> N
     canvas.text(71, key + 4, "perfect ranking", "l")
 
 
-def _key(canvas: Canvas, view: View, curves: list[Curve], left: float, y: float) -> None:
+def _key(canvas: Canvas, view: EvaluationView, curves: list[Curve], left: float, y: float) -> None:
     """Curves run close together, so a key inside the plot names them, the model in focus in bold."""
     for place, curve in enumerate(curves):
         canvas.line(left, y + 17 * place, left + 20, y + 17 * place, f"k{view.colour(curve.model)}", 2.2)
@@ -209,7 +294,7 @@ def _key(canvas: Canvas, view: View, curves: list[Curve], left: float, y: float)
         canvas.text(left + 27, y + 4 + 17 * place, words + tail, "b" if place == 0 else "l")
 
 
-def _rejection(view: View, curves: list[Curve]) -> Figure:
+def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     """The same curves as accuracy against the rejected share, up to half rejected."""
     kept = [
         [(1 - c, 1 - r) for c, r in zip(v.columns["coverage"], v.columns["risk"], strict=True) if c >= 0.5]

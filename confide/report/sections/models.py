@@ -7,16 +7,27 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.core.results import Comparison, Measurement
-from confide.report.figure import Figure, Table, table
-from confide.report.glossary import CHANCE, MAIN_COLUMNS, Term, term
-from confide.report.svg import PHONE, THIRD, Canvas, Scale, tick_text, ticks
-from confide.report.view import PLAIN_SCORES, View
-from confide.report.words import between, code, count, fixed, p_value, shorten, stage_phrase, stage_title
+from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
+from confide.report.view import PLAIN_SCORES, EvaluationView
+from confide.report.words import (
+    CHANCE,
+    MAIN_COLUMNS,
+    Term,
+    between,
+    code,
+    count,
+    fixed,
+    p_value,
+    shorten,
+    stage_phrase,
+    stage_title,
+    term,
+)
+from confide.results import Comparison, Measurement
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A value with its interval; bold only if the paired tests say so."""
 
     value: str
@@ -26,52 +37,52 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelRow:
     """A model at one stage."""
 
     model: str
     colour: str
     note: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class StageRows:
     """Rows of one stage."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ModelRow, ...]
 
 
 @dataclass(frozen=True)
-class Models:
+class ModelsSection:
     """What the section shows."""
 
     columns: tuple[Term, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[StageRows, ...]
     bold: bool
     tested: bool
     figures: tuple[Figure, ...]
-    tables: tuple[tuple[str, Table], ...] = ()
+    tables: tuple[tuple[str, FigureTable], ...] = ()
 
 
-def models_section(view: View) -> Models:
+def models_section(view: EvaluationView) -> ModelsSection:
     """The table of models and stages with its small dot plots."""
     metrics = [m for m in MAIN_COLUMNS if any(view.find(m, a, s) for a in view.models for s in view.stages)]
     chance_of = next((m for m in ("ece_mass", "ece") if m in metrics and _has_chance(view, m)), None)
     groups = tuple(
-        Group(stage_title(stage), rows) for stage in view.stages if (rows := _rows(view, stage, metrics, chance_of))
+        StageRows(stage_title(stage), rows) for stage in view.stages if (rows := _rows(view, stage, metrics, chance_of))
     )
     columns = [c for m in metrics for c in ([term(m), _chance_term()] if m == chance_of else [term(m)])]
     bold = any(cell.best for group in groups for row in group.rows for cell in row.cells)
     dots = [m for m in ("accuracy", "nll", "ece_mass" if "ece_mass" in metrics else "ece") if m in metrics]
     figures = tuple(_dot_plot(view, m) for m in dots) if len(view.models) * len(view.stages) > 1 else ()
-    return Models(
+    return ModelsSection(
         tuple(columns), groups, bold, bool(view.evaluation.comparisons), figures, tuple(_tables(view, metrics))
     )
 
 
-def _has_chance(view: View, metric: str) -> bool:
+def _has_chance(view: EvaluationView, metric: str) -> bool:
     return any(m.metric == metric and m.chance is not None for m in view.measurements)
 
 
@@ -79,36 +90,36 @@ def _chance_term() -> Term:
     return Term("By chance", "pts", 100, 1, "", CHANCE)
 
 
-def _rows(view: View, stage: str, metrics: list[str], chance_of: str | None) -> tuple[Row, ...]:
+def _rows(view: EvaluationView, stage: str, metrics: list[str], chance_of: str | None) -> tuple[ModelRow, ...]:
     present = [m for m in view.models if any(view.find(metric, m, stage) for metric in metrics)]
     winners = {metric: view.best(metric, [f"{m}/{stage}" for m in present]) for metric in metrics}
     rows = []
     for model in present:
-        cells: list[Cell] = []
+        cells: list[TableCell] = []
         for metric in metrics:
             found = view.find(metric, model, stage)
             cells.append(_cell(found, term(metric), winners[metric] == f"{model}/{stage}"))
             if metric == chance_of:
                 cells.append(_chance_cell(found))
-        rows.append(Row(model, view.colour(model), view.stage_note(model, stage), tuple(cells)))
+        rows.append(ModelRow(model, view.colour(model), view.stage_note(model, stage), tuple(cells)))
     return tuple(rows)
 
 
-def _cell(found: Measurement | None, kind: Term, best: bool) -> Cell:
+def _cell(found: Measurement | None, kind: Term, best: bool) -> TableCell:
     if found is None:
-        return Cell("–")
+        return TableCell("–")
     interval = between(found.low, found.high, kind.digits, kind.scale)
-    return Cell(fixed(kind.scale * found.value, kind.digits), interval, best)
+    return TableCell(fixed(kind.scale * found.value, kind.digits), interval, best)
 
 
-def _chance_cell(found: Measurement | None) -> Cell:
+def _chance_cell(found: Measurement | None) -> TableCell:
     if found is None or found.chance is None:
-        return Cell("–", faint=True)
+        return TableCell("–", faint=True)
     bound = f"≤ {fixed(100 * found.chance_high, 1)}" if found.chance_high is not None else ""
-    return Cell(fixed(100 * found.chance, 1), bound, faint=True)
+    return TableCell(fixed(100 * found.chance, 1), bound, faint=True)
 
 
-def _tables(view: View, shown: list[str]) -> list[tuple[str, Table]]:
+def _tables(view: EvaluationView, shown: list[str]) -> list[tuple[str, FigureTable]]:
     """What the main table has no room for: paired tests, further metrics, groups."""
     tests = [
         (term(c.metric).title, c.a, c.b, *_difference(c), p_value(c.p_value), p_value(c.p_holm), _better(c))
@@ -136,7 +147,7 @@ def _better(c: Comparison) -> str:
     return {"a": c.a, "b": c.b}.get(c.better or "", "not told apart")
 
 
-def _measured(rows: list[Measurement], extra: str) -> Table:
+def _measured(rows: list[Measurement], extra: str) -> FigureTable:
     shown = [m for m in rows if math.isfinite(m.value)]
     return table(
         ("Model", "Stage", "Metric", extra, "Value", "95\u202f% interval", "n"),
@@ -164,7 +175,7 @@ def _interval(m: Measurement) -> str:
     return between(m.low, m.high, term(m.metric).digits, term(m.metric).scale)
 
 
-def _dot_plot(view: View, metric: str) -> Figure:
+def _dot_plot(view: EvaluationView, metric: str) -> Figure:
     """Dots with whiskers: hollow as trained, filled after calibration; the axis need not start at 0."""
     kind = term(metric)
     # Before and after only: with several calibrators the table has the rest.
@@ -187,7 +198,9 @@ def _dot_plot(view: View, metric: str) -> Figure:
     )
 
 
-def _dots(view: View, found: list[tuple[str, str, Measurement]], by: float, marks: list[float], width: int) -> Canvas:
+def _dots(
+    view: EvaluationView, found: list[tuple[str, str, Measurement]], by: float, marks: list[float], width: int
+) -> Canvas:
     height = 12 + sum(22 + 11 * sum(f[0] == m for f in found) for m in view.models)
     canvas = Canvas(width, height + 24)
     scale = Scale(marks[0], marks[-1], 5, width - 9)
@@ -206,7 +219,7 @@ def _dots(view: View, found: list[tuple[str, str, Measurement]], by: float, mark
     return canvas
 
 
-def _dot_title(view: View, metric: str, kind: Term) -> str | Markup:
+def _dot_title(view: EvaluationView, metric: str, kind: Term) -> str | Markup:
     rows = [f"{m}/{view.final}" for m in view.models if view.find(metric, m, view.final)]
     winner = view.best(metric, rows)
     if winner:

@@ -1,26 +1,414 @@
-"""Shift: the gap as samples get worse, by corruption and severity, and what comes from elsewhere."""
+"""Shift: the gap as samples get worse, by corruption and severity; difficulty under shift; and out-of-distribution
+data.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from confide.core.results import Curve
-from confide.report.figure import Empty, Figure, table
-from confide.report.sections.foreign import foreign_areas, foreign_histogram, foreign_roc, group_name
-from confide.report.sections.severity import MOST_SERIES, calibration_boxes, difficulty_boxes, first_boxes
-from confide.report.svg import PHONE, THIRD, Canvas, Scale
-from confide.report.view import View
-from confide.report.words import code, fixed, points, shorten, when
+from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
+from confide.report.view import EvaluationView
+from confide.report.words import between, code, count, fixed, percent, points, score_name, shorten, when
+from confide.results import Curve, Measurement
+
+# Data from elsewhere: scores of known and foreign samples, and how well scores tell them apart.
+
+OOD_MEASURES = {
+    "auroc": "AUROC",
+    "aupr_in": "AUPR, known",
+    "aupr_out": "AUPR, foreign",
+    "fpr95": "FPR at 95\u202f% TPR",
+}
+SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of the scores, best first
+
+
+def group_name(curve: Curve) -> str:
+    """The part of a group after its sign: `corruption=fog` is fog."""
+    return str(curve.group).split("=", 1)[-1].replace("_", " ")
+
+
+def ood_histogram(view: EvaluationView) -> Figure | None:
+    """Known samples above the line, foreign ones below, each as shares of its group."""
+    found = view.curves("ood_histogram", model=view.focus)
+    if not found:
+        return None
+    curve = found[0]
+    low, high, known, unknown = (curve.columns[k] for k in ("low", "high", "known", "unknown"))
+    name, score = group_name(curve), score_name(curve.score or "confidence")
+    rows = [
+        (fixed(a, 2), fixed(b, 2), count(k), count(u)) for a, b, k, u in zip(low, high, known, unknown, strict=True)
+    ]
+    peak = max(range(len(unknown)), key=lambda k: unknown[k])
+    return Figure(
+        "foreign-histogram",
+        f"{score.capitalize()} of {name} and of known {view.unit}",
+        f"Share of each group by {score}; the model has never seen {name}",
+        _ood_histogram_canvas(curve, f"Test {view.unit}, {count(sum(known))}", f"{name}, {count(sum(unknown))}").render(
+            f"Histograms of {score}: most {name} lie near {fixed(0.5 * (low[peak] + high[peak]), 2)}."
+        ),
+        table(("From", "To", "Known", name), rows),
+    )
+
+
+def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
+    low, high = curve.columns["low"], curve.columns["high"]
+    shares = {k: [v / (sum(curve.columns[k]) or 1) for v in curve.columns[k]] for k in ("known", "unknown")}
+    canvas = Canvas(PHONE, 238)
+    x, middle = Scale(low[0], high[-1], 10, PHONE - 10), 112.0
+    unit = 88 / (max(*shares["known"], *shares["unknown"]) or 1)
+    spans = [(x(a) + 0.5, max(x(b) - x(a) - 1, 1)) for a, b in zip(low, high, strict=True)]
+    up, down = (list(zip(spans, shares[k], strict=True)) for k in ("known", "unknown"))
+    canvas.bars([(left, middle - v * unit, width, v * unit) for (left, width), v in up], "fg")
+    canvas.bars([(left, middle, width, v * unit) for (left, width), v in down], "f2")
+    canvas.line(10, middle, PHONE - 10, middle, "ax")
+    canvas.text(10, 24, above, "b")
+    canvas.text(10, 204, below, "b")
+    canvas.ticks_x(x, [m for m in ticks(low[0], high[-1], 5) if low[0] <= m <= high[-1]], 220)
+    score = score_name(curve.score or "confidence")
+    canvas.text(PHONE - 10, 236, score.capitalize() if score == "confidence" else score, "l e")
+    return canvas
+
+
+def ood_roc(view: EvaluationView) -> Figure | None:
+    """Known kept against foreign let in, one line a score, best first."""
+    curves = view.curves("ood_roc", model=view.focus)[: len(SCORE_COLOURS)]
+    if not curves:
+        return None
+    pairs = [(c, view.find("auroc", stage=c.stage, group=c.group, score=c.score)) for c in curves]
+    pairs.sort(key=lambda pair: -(pair[1].value if pair[1] else 0.0))
+    first, area = pairs[0]
+    size = f" with an AUROC of {percent(area.value, 1)}" if area else ""
+    rows = []
+    for curve, _ in pairs:
+        points = list(zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True))
+        kept = points[:: max(1, len(points) // 12)]
+        rows += [(score_name(curve.score or "confidence"), percent(a, 1), percent(b, 1)) for a, b in kept]
+    return Figure(
+        "foreign-roc",
+        f"Telling {group_name(first)} from known {view.unit}",
+        "Known kept against foreign let in; AUROC under each name, best first",
+        _ood_roc_canvas(view, pairs).render(
+            f"ROC curves for foreign data: {score_name(first.score or 'confidence')} leads{size}."
+        ),
+        table(("Score", "Foreign taken for known", "Known kept"), rows),
+    )
+
+
+def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement | None]]) -> Canvas:
+    canvas = Canvas(PHONE, 232)
+    x, y = Scale(0, 1, 34, 212), Scale(0, 1, 192, 14)
+    for value in (0, 0.5, 1):
+        canvas.line(34, y(value), 212, y(value), "g")
+        canvas.text(28, y(value) + 4, f"{100 * value:.0f}", "e")
+        canvas.text(x(value), 209, f"{100 * value:.0f}" + ("\u202f%" if value == 1 else ""), "m")
+    canvas.line(x(0), y(0), x(1), y(1), "ref")
+    for place, (curve, area) in enumerate(pairs):
+        colour, points = (
+            SCORE_COLOURS[place],
+            zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True),
+        )
+        canvas.polyline([(x(a), y(b)) for a, b in points], f"k{colour}", 2.6 if place == 0 else 1.8)
+        canvas.line(222, 34 + 32 * place, 236, 34 + 32 * place, f"k{colour}", 2.4)
+        name = shorten(score_name(curve.score or "confidence"), 98)
+        canvas.text(241, 38 + 32 * place, name, "b" if place == 0 else "l")
+        canvas.text(241, 52 + 32 * place, percent(area.value, 1) if area else "")
+    canvas.line(34, 192, 212, 192, "ax")
+    canvas.text(34, 8, f"Test {view.unit} kept, %", "l")
+    canvas.text(212, 228, "foreign taken for known", "l e")
+    return canvas
+
+
+def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
+    """AUROC of every score and model, a figure for each foreign set; the other measures are in its table."""
+    rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    return tuple(
+        _ood_area_figure(
+            view, str(group), [m for m in rows if m.group == group and m.model in view.models[: len(SCORE_COLOURS)]]
+        )
+        for group in dict.fromkeys(m.group for m in rows)
+    )
+
+
+def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement]) -> Figure:
+    name = group.split("=", 1)[1].replace("_", " ")
+    values = [100 * v for m in found for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    marks = ticks(min([*values, 100.0]), 100.0, 5)
+    best = max(found, key=lambda m: m.value)
+    alt = (
+        f"Dot plot of the AUROC of telling {name} from known {view.unit} by score and model: the highest is "
+        f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
+    )
+    rows = [
+        (m.model, score_name(str(m.score)), *(text for word in OOD_MEASURES for text in _ood_texts(view, m, word)))
+        for m in found
+    ]
+    header = [text for word in OOD_MEASURES.values() for text in (word, "95\u202f% interval")]
+    start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
+    return Figure(
+        f"foreign-areas-{name}",
+        f"Telling {name} from known {view.unit}, by score",
+        f"AUROC, per cent, higher is better{start}",
+        _ood_area_canvas(view, found, marks, PHONE).render(alt),
+        table(("Model", "Score", *header), rows),
+        wide=_ood_area_canvas(view, found, marks, THIRD).render(alt),
+        note=f"The first {len(SCORE_COLOURS)} of {len(view.models)} models."
+        if len(view.models) > len(SCORE_COLOURS)
+        else "",
+        level=4,
+    )
+
+
+def _ood_texts(view: EvaluationView, like: Measurement, word: str) -> tuple[str, str]:
+    """A measure of the same model, set and score: its value and its interval."""
+    found = view.find(word, like.model, like.stage, like.group, like.score)
+    return (percent(found.value, 1), between(found.low, found.high, 1, 100)) if found else ("–", "")
+
+
+def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list[float], width: int) -> Canvas:
+    """A block a score, in it a dot a model."""
+    scores, models = dict.fromkeys(m.score for m in found), dict.fromkeys(m.model for m in found)
+    key = 17 * len(models) + 8 if len(models) > 1 else 0
+    height = key + 12 + sum(18 + 10 * sum(m.score == score for m in found) for score in scores)
+    canvas = Canvas(width, height + 24)
+    x, y = Scale(marks[0], marks[-1], 8, width - 12), key + 12.0
+    for place, model in enumerate(models if key else ()):
+        canvas.bars([(8, 17 * place, 10, 10)], f"f{view.colour(model)}")
+        canvas.text(24, 9 + 17 * place, shorten(model, width - 30), "l")
+    for mark in marks:
+        canvas.line(x(mark), key, x(mark), height + 2, "g")
+    canvas.ticks_x(x, marks, height + 18)
+    canvas.line(8, height + 2, width - 12, height + 2, "ax")
+    for score in scores:
+        canvas.text(8, y, shorten(score_name(str(score)), width - 30), "l")
+        for m in (one for one in found if one.score == score):
+            y += 10
+            colour = view.colour(m.model)
+            if math.isfinite(m.low) and math.isfinite(m.high):
+                canvas.line(x.clip(100 * m.low), y, x.clip(100 * m.high), y, f"k{colour}", 1.5)
+            canvas.dot(x.clip(100 * m.value), y, f"f{colour}", 4)
+        y += 18
+    return canvas
+
+
+# Boxes by severity: the gap, the calibration error and the difficulty of samples that get worse.
+
+BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
+TITLES = ("Least", "Lower quartile", "Median", "Upper quartile", "Most")
+MOST_SERIES = 5
+PREDICTOR_COLOURS = ("1", "5", "g", "4", "3")  # of trust predictors of one model
+
+
+@dataclass(frozen=True)
+class BoxPlot:
+    """How one kind of boxes is drawn: a value times `scale` has the unit of its axis."""
+
+    curve: str
+    name: str
+    axis: str
+    across: str
+    step: str  # the column a box stands at
+    scale: float = 100
+    digits: int = 1
+    sign: bool = False
+    zero: bool = True
+    size: tuple[int, int] = (THIRD, 270)  # on large pages
+
+
+@dataclass(frozen=True)
+class BoxSeries:
+    """Boxes of one colour."""
+
+    name: str
+    colour: str
+    curve: Curve
+
+
+SEVERITY = "Severity of the corruption"
+RMD_AXIS = "Relative Mahalanobis distance"
+GAP = BoxPlot(
+    "shift_boxes",
+    "severity",
+    "Confidence minus accuracy, points",
+    SEVERITY,
+    "severity",
+    sign=True,
+    size=(560, 376),
+)
+ECE = BoxPlot("shift_ece_boxes", "severity-ece", "ECE, points", SEVERITY, "severity")
+BEFORE = replace(ECE, name="severity-ece-before")
+TRUST = BoxPlot("shift_trust_ece_boxes", "severity-ece-trust", "ECE, points", SEVERITY, "severity")
+RMD = BoxPlot("rmd_severity", "rmd-severity", RMD_AXIS, SEVERITY, "severity", 1, zero=False, size=(PHONE, 270))
+NOISE = replace(RMD, curve="rmd_label_noise", name="rmd-label-noise", across="Share of wrong labels, %", step="rate")
+
+
+def first_boxes(view: EvaluationView) -> Figure | None:
+    """The gap over the corruptions; where it was not measured, the calibration error as trained."""
+    gap = _box_series(view, GAP, _box_stages(view))
+    if gap:
+        return _box_figure(view, GAP, gap)
+    error = _box_series(view, ECE, (view.before, "raw", view.final))
+    return _box_figure(view, replace(ECE, name=BEFORE.name, size=GAP.size), error) if error else None
+
+
+def calibration_boxes(view: EvaluationView) -> tuple[Figure, ...]:
+    """The calibration error as trained, after calibration and of trust predictors' chances, on one scale."""
+    before, after = _box_series(view, ECE, (view.before, "raw")), _box_series(view, ECE, _box_stages(view))
+    both = bool(before and after) and before[0].curve.stage != after[0].curve.stage
+    # Without gaps the errors as trained stand first in the section already.
+    gap = bool(_box_series(view, GAP, _box_stages(view)))
+    found = [(BEFORE, before if gap and both else []), (ECE, after if gap or both else [])]
+    shown = [(kind, series) for kind, series in (*found, (TRUST, _trust_series(view))) if series]
+    marks = _box_marks(ECE, [one for _, series in shown for one in series]) if shown else []
+    names = max((len(series) for _, series in shown), default=0)
+    return tuple(_box_figure(view, kind, series, marks, names) for kind, series in shown)
+
+
+def difficulty_boxes(view: EvaluationView) -> tuple[Figure, ...]:
+    """The relative Mahalanobis distance by severity and by the share of wrong labels."""
+    found = [(kind, _box_series(view, kind, _box_stages(view))) for kind in (RMD, NOISE)]
+    return tuple(_box_figure(view, kind, series) for kind, series in found if series)
+
+
+def _box_stages(view: EvaluationView) -> tuple[str, ...]:
+    return view.final, view.before, "raw"
+
+
+def _box_series(view: EvaluationView, kind: BoxPlot, stages: Iterable[str]) -> list[BoxSeries]:
+    curves = [c for m in view.models[:MOST_SERIES] if (c := view.curve(kind.curve, m, dict.fromkeys(stages)))]
+    return [BoxSeries(c.model, view.colour(c.model), c) for c in curves]
+
+
+def _trust_series(view: EvaluationView) -> list[BoxSeries]:
+    """One predictor: every model; several: those of the model in focus."""
+    curves = view.curves(TRUST.curve)
+    if len({c.score for c in curves}) > 1:
+        own = [c for c in curves if c.model == view.focus][:MOST_SERIES]
+        return [
+            BoxSeries(score_name(str(c.score)), colour, c) for c, colour in zip(own, PREDICTOR_COLOURS, strict=False)
+        ]
+    return [BoxSeries(c.model, view.colour(c.model), c) for c in curves if c.model in view.models[:MOST_SERIES]]
+
+
+def _box_marks(kind: BoxPlot, series: Sequence[BoxSeries]) -> list[float]:
+    values = [
+        kind.scale * v for one in series for k in ("low", "high") for v in one.curve.columns[k] if math.isfinite(v)
+    ]
+    return ticks(min([*values, *([0.0] if kind.zero else [])]), max([*values, *([0.0] if kind.zero else [])]), 8)
+
+
+def _box_figure(
+    view: EvaluationView, kind: BoxPlot, series: list[BoxSeries], marks: Sequence[float] = (), names: int = 0
+) -> Figure:
+    """The boxes; panels side by side share `marks` and leave the same room for `names`."""
+    marks, names = marks or _box_marks(kind, series), names or len(series)
+    own = next((one for one in series if one.curve.model == view.focus), series[0]).curve.columns
+    first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
+    rows = [
+        (
+            one.name,
+            _step_text(kind, s),
+            *(fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX),
+        )
+        for one in series
+        for i, s in enumerate(one.curve.columns[kind.step])
+    ]
+    alt = f"Box plots of {kind.axis.lower()} by {kind.across.lower()}: the median goes from {first} to {last}."
+    named = "Model" if any(one.name == one.curve.model for one in series) else "Trust predictor"
+    return Figure(
+        kind.name,
+        _box_title(view, kind, own["median"], series[0].curve.stage),
+        _box_subtitle(view, kind, series),
+        _box_canvas(kind, series, marks, names, PHONE, 270).render(alt),
+        table((named, kind.step.capitalize(), *TITLES), rows),
+        wide=_box_canvas(kind, series, marks, names, *kind.size).render(alt) if kind.size[0] != PHONE else None,
+        note=f"The first {MOST_SERIES} of {len(view.models)} models." if len(view.models) > MOST_SERIES else "",
+    )
+
+
+def _box_title(view: EvaluationView, kind: BoxPlot, median: tuple[float, ...], stage: str) -> str:
+    """What is seen: a claim only where the medians of the model in focus bear it."""
+    grows = median[-1] > median[0] + 0.01
+    if kind.curve == GAP.curve:
+        return (
+            f"Confidence outruns accuracy as {view.unit} get worse"
+            if grows
+            else "Confidence minus accuracy by severity"
+        )
+    if kind.curve == ECE.curve:
+        if kind is BEFORE:
+            return f"Calibration error {when(stage)}"
+        what = "Calibration" if stage == "raw" else "Calibration on clean data"
+        return f"{what} is lost as {view.unit} get worse" if grows else "Calibration error by severity"
+    if kind.curve == TRUST.curve:
+        return f"Trust's chances are lost as {view.unit} get worse" if grows else "Calibration error of trust"
+    what = "severity" if kind.curve == RMD.curve else "wrong labels"
+    return f"Difficulty grows with {what}" if grows else f"Difficulty by {what}"
+
+
+def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) -> str:
+    if kind.curve == NOISE.curve:
+        return "The same samples with more and more labels wrong; box: middle half, whiskers: 95 %"
+    if kind.curve == RMD.curve:
+        return "Means over the corruptions; box: middle half of the samples, whiskers: 95 %"
+    boxes = "box: middle half, whiskers: extremes"
+    if kind.curve == TRUST.curve:
+        one = series[0].curve
+        whose = score_name(str(one.score)) if series[0].name == one.model else f"predictors of {view.focus}"
+        return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
+    stage = series[0].curve.stage
+    which = when(stage) + ("" if stage == "raw" else " on clean data")
+    return f"{'Gap' if kind.curve == GAP.curve else 'ECE'} over the corruptions, {which}; {boxes}"
+
+
+def _step_text(kind: BoxPlot, value: float) -> str:
+    if kind.step == "rate":
+        return f"{100 * value:g}"
+    return "clean" if value == 0 else f"{value:g}"
+
+
+def _box_canvas(
+    kind: BoxPlot, series: list[BoxSeries], marks: Sequence[float], names: int, width: int, plot: int
+) -> Canvas:
+    """Names of the series above the plot, for boxes of the mildest severities may reach its top."""
+    top = 18 + (17 * names + 6 if names > 1 else 0)
+    height = plot + top - 18
+    canvas = Canvas(width, height)
+    steps = list(dict.fromkeys(s for one in series for s in one.curve.columns[kind.step]))
+    x, y = Scale(0, len(steps), 38, width - 6), Scale(marks[0], marks[-1], height - 36, top)
+    canvas.grid_y(y, marks, 38, width - 6, sign=kind.sign)
+    canvas.line(38, y.clip(0), width - 6, y.clip(0), "ax")
+    each = min(0.8 * (x(1) - x(0)) / len(series), 34)
+    for place, one in enumerate(series):
+        for i, step in enumerate(one.curve.columns[kind.step]):
+            middle = x(steps.index(step) + 0.5) + (place - (len(series) - 1) / 2) * each
+            low, first, median, third, high = (y(kind.scale * one.curve.columns[k][i]) for k in BOX)
+            half = each / 2 - 1.5
+            canvas.line(middle, low, middle, high, f"k{one.colour}", 1.5)
+            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
+            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
+            canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
+        if names > 1:
+            canvas.bars([(38, 17 * place, 10, 10)], f"f{one.colour}")
+            canvas.text(54, 9 + 17 * place, shorten(one.name, width - 60), "l")
+    for place, step in enumerate(steps):
+        canvas.text(x(place + 0.5), height - 20, _step_text(kind, step), "m")
+    canvas.text(38, top - 10, kind.axis, "l")
+    canvas.text(width - 6, height - 3, kind.across, "l e")
+    return canvas
+
+
+# Shift: the gap as samples get worse, by corruption and severity, and what comes from elsewhere.
 
 STEPS = (2.0, 8.0, 16.0)  # points where the diverging colours change, symmetric about 0
 MOST_CORRUPTIONS = 24
 
 
 @dataclass(frozen=True)
-class Shift:
+class ShiftSection:
     """What the section shows."""
 
     corruptions: tuple[Figure, ...] = ()
@@ -39,17 +427,17 @@ class Shift:
         return tuple(figure for kind in kinds for figure in kind)
 
 
-def shift_section(view: View) -> Shift:
+def shift_section(view: EvaluationView) -> ShiftSection:
     """Corruptions and out-of-distribution data, or what is missing."""
     maps = [found for model in view.models[:MOST_SERIES] if (found := _heat_map(view, model))]
     own = [figure for model, figure in maps if model == view.focus]
     # The heat map stands beside the first boxes, which show the same gap.
     corruptions = tuple(f for f in (first_boxes(view), *own) if f)
     others = tuple(figure for model, figure in maps if model != view.focus)
-    unknown, areas = tuple(f for f in (foreign_histogram(view), foreign_roc(view)) if f), foreign_areas(view)
+    unknown, areas = tuple(f for f in (ood_histogram(view), ood_roc(view)) if f), ood_areas(view)
     if not (corruptions or unknown or areas):
         why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
-        return Shift(empty=Empty("No test under shift", why, "confide shift MODEL --data DATA --ood OTHER_DATA"))
+        return ShiftSection(empty=Empty("No test under shift", why, "confide shift MODEL --data DATA --ood OTHER_DATA"))
     missing = []
     if not corruptions and view.unit != "texts":
         missing.append(
@@ -64,14 +452,14 @@ def shift_section(view: View) -> Shift:
             )
         )
     calibration, difficulty = calibration_boxes(view), difficulty_boxes(view)
-    return Shift(corruptions, calibration, others, difficulty, unknown, areas, tuple(missing))
+    return ShiftSection(corruptions, calibration, others, difficulty, unknown, areas, tuple(missing))
 
 
 def _severity(value: float) -> str:
     return "clean" if value == 0 else f"{value:g}"
 
 
-def _heat_map(view: View, model: str) -> tuple[str, Figure] | None:
+def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
     """(model, figure) of the gap in every cell; where it was not measured, of the calibration error as trained."""
     every = [c for c in view.curves("shift_cells", model=model) if c.group]
     gap = any("gap" in c.columns for c in every)
@@ -101,20 +489,20 @@ def _heat_map(view: View, model: str) -> tuple[str, Figure] | None:
         Markup("{} of {} by corruption and severity, {}, points{}").format(
             name, code(model), when(shown[0].stage), more
         ),
-        _cells(shown, what, PHONE).render(alt),
+        _heat_map_canvas(shown, what, PHONE).render(alt),
         table(("Corruption", "Severity", f"{name}, points"), rows),
-        wide=None if model == view.focus else _cells(shown, what, THIRD).render(alt),
-        note=_steps(gap),
+        wide=None if model == view.focus else _heat_map_canvas(shown, what, THIRD).render(alt),
+        note=_colour_note(gap),
     )
     return model, figure
 
 
-def _steps(gap: bool) -> str:
+def _colour_note(gap: bool) -> str:
     sign = "±" if gap else ""
     return f"Colours change at {sign}{STEPS[0]:g}, {sign}{STEPS[1]:g} and {sign}{STEPS[2]:g} points."
 
 
-def _cells(shown: list[Curve], what: str, width: int) -> Canvas:
+def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
     severities = [s for s in dict.fromkeys(s for c in shown for s in c.columns["severity"]) if s > 0]
     canvas = Canvas(width, 18 + 21 * len(shown) + 30)
     x = Scale(0, len(severities), 104, width)
@@ -125,14 +513,14 @@ def _cells(shown: list[Curve], what: str, width: int) -> Canvas:
         canvas.text(96, top + 14, shorten(group_name(curve), 96), "l e")
         for severity, value in zip(curve.columns["severity"], curve.columns[what], strict=True):
             if severity > 0 and math.isfinite(value):
-                k, step = severities.index(severity), _step(100 * value)
+                k, step = severities.index(severity), _colour_step(100 * value)
                 canvas.bars([(x(k), top, x(k + 1) - x(k) - 1, 20)], f"d{step}")
                 canvas.text(x(k + 0.5), top + 14, fixed(100 * value, 0, sign=what == "gap"), f"m nh t{step}")
     _ramp(canvas, 18 + 21 * len(shown) + 14, what)
     return canvas
 
 
-def _step(value: float) -> int:
+def _colour_step(value: float) -> int:
     size = sum(abs(value) >= limit for limit in STEPS)
     return 3 + size if value > 0 else 3 - size
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.core.results import Curve
-from confide.report.figure import Empty, Figure, table
-from confide.report.svg import PHONE, THIRD, Canvas, Scale, ticks
-from confide.report.view import View
+from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
+from confide.report.view import EvaluationView
 from confide.report.words import code, fixed
+from confide.results import Curve
 
 TITLES = {
     "loss": ("Training loss", "Nats", 1),
@@ -33,7 +32,7 @@ Lines = list[tuple[str, list[tuple[float, float]]]]
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSection:
     """What the section shows."""
 
     models: tuple[tuple[str, str], ...] = ()
@@ -42,21 +41,21 @@ class Training:
     empty: Empty | None = None
 
 
-def training_section(view: View) -> Training:
+def training_section(view: EvaluationView) -> TrainingSection:
     """A panel per logged quantity with all models, then gammas."""
     curves = [c for c in view.curves("training") if "epoch" in c.columns]
     gammas = tuple(_gammas(c) for c in view.curves("gammas") if len(c.columns) > 1)
     if not (curves or gammas):
         why = view.why_missing("training") or "The predictions came from outside, so there is no training log."
-        return Training(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
+        return TrainingSection(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
     names = dict.fromkeys(name for c in curves for name in c.columns if name not in NOT_SHOWN)
     order = sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
     panels = tuple(f for name in order if (f := _panel(view, curves, name)))[:MOST_PANELS]
     models = tuple((m, view.colour(m)) for m in dict.fromkeys(c.model for c in curves))
-    return Training(models, panels, gammas)
+    return TrainingSection(models, panels, gammas)
 
 
-def _panel(view: View, curves: list[Curve], name: str) -> Figure | None:
+def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | None:
     title, unit, by = TITLES.get(name, (name.replace("_", " ").capitalize(), "", 1))
     lines = [
         (c.model, [(e, by * v) for e, v in zip(c.columns["epoch"], c.columns[name], strict=True) if math.isfinite(v)])
@@ -85,7 +84,7 @@ def _panel(view: View, curves: list[Curve], name: str) -> Figure | None:
     )
 
 
-def _lines(view: View, lines: Lines, marks: list[float], width: int) -> Canvas:
+def _lines(view: EvaluationView, lines: Lines, marks: list[float], width: int) -> Canvas:
     epochs = [e for _, points in lines for e, _ in points]
     canvas = Canvas(width, 210)
     x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)

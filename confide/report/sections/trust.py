@@ -1,4 +1,6 @@
-"""Trust: can a score tell right from wrong? Confidence of both, trust scores compared, and what a cut leaves."""
+"""Trust: can a score tell right from wrong? Histograms of both, trust scores compared, cuts, and predictors at their
+own threshold.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,257 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.report.figure import Empty, Figure, table
-from confide.report.glossary import term
-from confide.report.sections.oracles import outcome_figures, sweep_figure
-from confide.report.sections.outcomes import confidence_curve, cuts, right_and_wrong
-from confide.report.svg import PHONE, Canvas, Scale, tick_text, ticks
-from confide.report.view import View
-from confide.report.words import between, code, fixed, score_name, shorten, tip, when
+from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
+from confide.report.view import PLAIN_SCORES, EvaluationView
+from confide.report.words import between, code, count, fixed, percent, score_name, shorten, term, tip, when
+from confide.results import Curve
+
+# Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
+
+SAME = ("msp", "trust:mcp")  # the maximum softmax probability under both its names
+COLUMNS = ("low", "high", "right", "wrong")
+
+
+def confidence_curve(view: EvaluationView) -> Curve | None:
+    """The histogram of the model's own confidence at the stage to trust with."""
+    stages = dict.fromkeys((view.final, view.before))
+    for score in PLAIN_SCORES:
+        found = view.curve("confidence_histogram", view.focus, stages, group=None, score=score)
+        if found:
+            return found
+    return None
+
+
+def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
+    """Two histograms on one scale, each the share of its own group."""
+    low, high, right, wrong = (curve.columns[k] for k in COLUMNS)
+    sure = sum(v for a, v in zip(low, wrong, strict=True) if a >= 0.9 - 1e-9) / (sum(wrong) or 1)
+    spans = [f"{percent(a)} to {percent(b)}" for a, b in zip(low, high, strict=True)]
+    rows = [(span, count(r), count(w)) for span, r, w in zip(spans, right, wrong, strict=True)]
+    stage = when(curve.stage)
+    title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
+    alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
+    return Figure(
+        "right-and-wrong",
+        title if sum(wrong) else "No prediction is wrong",
+        Markup("Share of each group by confidence, {} {}").format(code(view.focus), stage),
+        _two_histograms(view, curve).render(alt),
+        table(("Confidence", "Right", "Wrong"), rows),
+    )
+
+
+def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
+    shares = {k: [100 * v / (sum(curve.columns[k]) or 1) for v in curve.columns[k]] for k in ("right", "wrong")}
+    tops = {k: ticks(0, max(*v, 1), 4 if k == "right" else 2) for k, v in shares.items()}
+    # One scale for both: a point of share has the same height above and below.
+    unit = min(156 / tops["right"][-1], 110 / tops["wrong"][-1])
+    for name, marks in tops.items():
+        # Grid lines stand at least 14 px apart, or their numbers touch.
+        tops[name] = marks if marks[1] * unit >= 14 else [0.0, marks[-1]]
+    canvas = Canvas(PHONE, 0)
+    x = Scale(0, 1, 34, PHONE - 12)
+    floor = 18.0
+    for name, colour in (("right", "fg"), ("wrong", "fw")):
+        marks = tops[name]
+        floor += marks[-1] * unit + (0 if name == "right" else 46)
+        scale = Scale(0, marks[-1], floor, floor - marks[-1] * unit)
+        canvas.grid_y(scale, marks, 34, PHONE - 12)
+        spans = zip(curve.columns["low"], curve.columns["high"], shares[name], strict=True)
+        canvas.bars([(x(a) + 0.5, scale(v), max(x(b) - x(a) - 1, 1), floor - scale(v)) for a, b, v in spans], colour)
+        canvas.line(34, floor, PHONE - 12, floor, "ax")
+        words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
+        canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
+    for value in (0, 0.25, 0.5, 0.75, 1):
+        canvas.text(
+            x(value), floor + 18, f"{100 * value:.0f}" + ("\u202f%" if value == 1 else ""), "m" if value < 1 else "e"
+        )
+    canvas.text(34, 8, "% of each group, one scale", "l")
+    canvas.text(PHONE - 12, floor + 36, "Confidence" if curve.stage == "raw" else "Confidence after calibration", "l e")
+    canvas.height = floor + 42
+    return canvas
+
+
+def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figure, dict[str, str]]]:
+    """For confidence and the best other score that has curves: what the same share set aside leaves."""
+    found = []
+    areas = {s: m.value for s in scores if s not in SAME and (m := view.find("auroc", stage=stage, score=s))}
+    for score in ("msp", *sorted(areas, key=lambda s: -areas[s])):
+        words = PLAIN_SCORES if score == "msp" else (score,)
+        pair = [
+            next((c for w in words if (c := view.curve(kind, view.focus, (stage,), group=None, score=w))), None)
+            for kind in ("confidence_histogram", "risk_coverage")
+        ]
+        if pair[0] and pair[1]:
+            found.append(_cut(view, score, pair[0], pair[1]))
+    return found[:2] if len(found) > 1 else []
+
+
+def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, dict[str, str]]:
+    halving = view.find("halving_rejection", stage=view.final)
+    wanted = 1 - halving.value if halving else 0.9
+    k = min(range(len(ranking.columns["coverage"])), key=lambda i: abs(ranking.columns["coverage"][i] - wanted))
+    coverage, risk, threshold = (ranking.columns[name][k] for name in ("coverage", "risk", "threshold"))
+    low, high, right, wrong = (histogram.columns[name] for name in COLUMNS)
+    accepted = coverage * (sum(right) + sum(wrong))
+    kept = {"right": accepted * (1 - risk), "wrong": accepted * risk}
+    counts = {
+        "tp": count(kept["right"]),
+        "fp": count(kept["wrong"]),
+        "fn": count(sum(right) - kept["right"]),
+        "tn": count(sum(wrong) - kept["wrong"]),
+    }
+    name = "Confidence as trust" if score == "msp" else Markup("{} as trust").format(code(score_name(score)))
+    rows = [(fixed(a, 3), fixed(b, 3), count(r), count(w)) for a, b, r, w in zip(low, high, right, wrong, strict=True)]
+    aside = percent(1 - coverage, 1)
+    alt = f"Histograms of {score_name(score)}, right above wrong: setting {aside} aside leaves {counts['fp']} errors."
+    figure = Figure(
+        f"cut-{score_name(score)}",
+        name,
+        f"{aside} set aside, below {fixed(threshold, 3)}; bars are shares of their group",
+        _cut_canvas(histogram, threshold).render(alt),
+        table(("From", "To", "Right", "Wrong"), rows),
+        level=4,
+    )
+    return figure, counts
+
+
+def _cut_canvas(curve: Curve, threshold: float) -> Canvas:
+    low, high, right, wrong = (curve.columns[k] for k in COLUMNS)
+    totals = sum(right) or 1, sum(wrong) or 1
+    most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong)) or 1
+    canvas = Canvas(PHONE, 196)
+    x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 96.0, 78 / most
+    for a, b, r, w in zip(low, high, right, wrong, strict=True):
+        pale = " pale" if 0.5 * (a + b) < threshold else ""
+        width = max(x(b) - x(a) - 1, 0.8)
+        canvas.bars([(x(a) + 0.5, middle - r / totals[0] * unit, width, r / totals[0] * unit)], "fg" + pale)
+        canvas.bars([(x(a) + 0.5, middle, width, w / totals[1] * unit)], "fw" + pale)
+    canvas.line(4, middle, PHONE - 4, middle, "ax")
+    cut = x.clip(threshold)
+    canvas.line(cut, 14, cut, 178, "ax")
+    canvas.text(max(cut - 6, 40), 10, "aside", "l e")
+    canvas.text(min(cut + 6, PHONE - 66), 10, "accepted →", "l")
+    canvas.text(4, 40, "right", "l")
+    canvas.text(PHONE - 4, 160, "wrong", "fw e")
+    canvas.text(4, 192, "least trusted")
+    canvas.text(PHONE - 4, 192, "most trusted", "e")
+    return canvas
+
+
+# Predictors at their own line: who is trusted rightly and wrongly (TP, FP, TN, FN), and what alpha does to both.
+
+OUTCOMES = ("tp", "fp", "tn", "fn")
+MOST_PREDICTORS = 6
+
+
+def outcome_figures(view: EvaluationView, stage: str) -> list[tuple[Figure, dict[str, str]]]:
+    """Max-softmax first, then the predictors that tell right from wrong best, each cut at its own line."""
+    curves = {c.score or "": c for c in view.curves("trust_outcomes", model=view.focus)}
+    areas = {s: m.value for s in curves if (m := view.find("auroc", stage=stage, score=s))}
+    first = [s for s in SAME if s in curves][:1]
+    others = sorted((s for s in curves if s not in SAME), key=lambda s: -areas.get(s, -math.inf))
+    return [_outcomes(curves[s], s) for s in (first + others)[:MOST_PREDICTORS]]
+
+
+def _outcomes(curve: Curve, score: str) -> tuple[Figure, dict[str, str]]:
+    totals = {k: sum(curve.columns[k]) for k in OUTCOMES}
+    right, wrong = totals["tp"] + totals["fn"], totals["fp"] + totals["tn"]
+    kept = percent(totals["tp"] / right, 1) if right else "–"
+    caught = percent(totals["tn"] / wrong, 1) if wrong else "–"
+    name = score_name(score)
+    rows = [
+        (fixed(low, 3), fixed(high, 3), *(count(curve.columns[k][i]) for k in OUTCOMES))
+        for i, (low, high) in enumerate(zip(curve.columns["low"], curve.columns["high"], strict=True))
+    ]
+    figure = Figure(
+        f"own-line-{name}",
+        Markup("{} at its own line").format(code(name)),
+        f"trusts {kept} of the right predictions (TPR) and catches {caught} of the errors (TNR)",
+        _outcome_canvas(curve).render(
+            f"Histograms of {name}, right above wrong, cut at its own line: TPR {kept}, TNR {caught}."
+        ),
+        table(("From", "To", "TP", "FP", "TN", "FN"), rows),
+        level=4,
+    )
+    return figure, {k: count(v) for k, v in totals.items()}
+
+
+def _outcome_canvas(curve: Curve) -> Canvas:
+    """Right above the line, wrong below, each as shares of its own group; what is not trusted is pale."""
+    columns = curve.columns
+    right = [a + b for a, b in zip(columns["tp"], columns["fn"], strict=True)]
+    wrong = [a + b for a, b in zip(columns["fp"], columns["tn"], strict=True)]
+    totals = sum(right) or 1, sum(wrong) or 1
+    most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong), 1e-9)
+    canvas = Canvas(PHONE, 196)
+    x, middle, unit = Scale(columns["low"][0], columns["high"][-1], 4, PHONE - 4), 96.0, 78 / most
+    line = next(
+        (low for low, tp, fp in zip(columns["low"], columns["tp"], columns["fp"], strict=True) if tp + fp),
+        columns["high"][-1],
+    )
+    for low, high, r, w in zip(columns["low"], columns["high"], right, wrong, strict=True):
+        pale = " pale" if high <= line else ""
+        width = max(x(high) - x(low) - 1, 0.8)
+        canvas.bars([(x(low) + 0.5, middle - r / totals[0] * unit, width, r / totals[0] * unit)], "fg" + pale)
+        canvas.bars([(x(low) + 0.5, middle, width, w / totals[1] * unit)], "fw" + pale)
+    canvas.line(4, middle, PHONE - 4, middle, "ax")
+    canvas.line(x(line), 14, x(line), 178, "ax")
+    canvas.text(max(x(line) - 6, 60), 10, "not trusted", "l e")
+    canvas.text(min(x(line) + 6, PHONE - 60), 10, "trusted →", "l")
+    canvas.text(4, 40, "right", "l")
+    canvas.text(PHONE - 4, 160, "wrong", "fw e")
+    canvas.text(4, 192, fixed(columns["low"][0], 2))
+    canvas.text(PHONE - 4, 192, fixed(columns["high"][-1], 2), "e")
+    return canvas
+
+
+def sweep_figure(view: EvaluationView) -> Figure | None:
+    """TPR and TNR of steep slope as alpha- grows (Luo et al., 2021, Figure 4b and c)."""
+    curve = view.curve("alpha_sweep", view.focus, ("raw",), score="trust:steep_slope")
+    if curve is None:
+        return None
+    alphas, kept, caught = (curve.columns[k] for k in ("alpha_neg", "tpr", "tnr"))
+    rows = [(f"{a:g}", percent(t, 1), percent(n, 1)) for a, t, n in zip(alphas, kept, caught, strict=True)]
+    ends = f"from {percent(caught[0], 1)} at {alphas[0]:g} to {percent(caught[-1], 1)} at {alphas[-1]:g}"
+    return Figure(
+        "alpha-sweep",
+        "The slope for errors trades right predictions for caught errors",
+        Markup("Steep slope at its own line, by {}").format(code("alpha_neg")),
+        _sweep_canvas(alphas, kept, caught).render(f"TPR and TNR of steep slope by alpha_neg: TNR goes {ends}."),
+        table(("alpha_neg", "TPR", "TNR"), rows),
+    )
+
+
+def _sweep_canvas(alphas: tuple[float, ...], kept: tuple[float, ...], caught: tuple[float, ...]) -> Canvas:
+    canvas = Canvas(PHONE, 250)
+    # Even steps: the alphas that matter lie close together near 1.
+    x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 208, 22)
+    canvas.grid_y(y, [0, 25, 50, 75, 100], 38, PHONE - 8)
+    for values, colour in ((kept, "1"), (caught, "w")):
+        points = [(x(k), y(100 * v)) for k, v in enumerate(values)]
+        canvas.polyline(points, f"k{colour}")
+        for place in points:
+            canvas.dot(*place, f"f{colour}", 3)
+    # Below the line that falls at its start, below the one that rises at its middle: there is room.
+    middle = len(caught) // 2
+    canvas.text(x(0) + 4, y(100 * kept[0]) + 34, "TPR: right ones trusted", "f1")
+    canvas.text(min(x(middle) + 8, PHONE - 118), y(100 * caught[middle]) + 18, "TNR: errors caught", "fw")
+    shown = range(0, len(alphas), max(1, math.ceil(len(alphas) / 8)))
+    for k in shown:
+        canvas.text(x(k), 226, tick_text(alphas[k], sorted(alphas)), "m")
+    canvas.text(38, 10, "% of the right, % of the wrong predictions", "l")
+    canvas.text(PHONE - 8, 246, "alpha_neg", "l e")
+    return canvas
+
+
+# Trust: can a score tell right from wrong? Confidence of both, trust scores compared, and what a cut leaves.
 
 RANKING = ("auroc", "aurc", "fpr95")
 MOST_SCORES = 8
 
 
 @dataclass(frozen=True)
-class Trust:
+class TrustSection:
     """What the section shows."""
 
     figures: tuple[Figure, ...] = ()
@@ -31,7 +270,7 @@ class Trust:
     empty: Empty | None = None
 
 
-def trust_section(view: View) -> Trust:
+def trust_section(view: EvaluationView) -> TrustSection:
     """Histograms of right and wrong, trust scores side by side, and their cuts."""
     histogram = confidence_curve(view)
     scores = _scores(view)
@@ -39,18 +278,18 @@ def trust_section(view: View) -> Trust:
     figures = tuple(f for f in (histogram and right_and_wrong(view, histogram), compared) if f)
     if not figures:
         why = view.why_missing("trust") or "The evaluation holds neither confidence histograms nor trust scores."
-        return Trust(empty=Empty("Nothing to show on trust", why, "confide evaluate predictions.parquet"))
+        return TrustSection(empty=Empty("Nothing to show on trust", why, "confide evaluate predictions.parquet"))
     missing = None
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
         missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
     stage = _stage(view)
-    return Trust(
+    return TrustSection(
         figures, tuple(cuts(view, scores, stage)), tuple(outcome_figures(view, stage)), sweep_figure(view), missing
     )
 
 
-def _scores(view: View) -> list[str]:
+def _scores(view: EvaluationView) -> list[str]:
     """Scores that ranking metrics of the model in focus were measured for, at the stage to trust with."""
     found = [
         m.score or "msp"
@@ -60,7 +299,7 @@ def _scores(view: View) -> list[str]:
     return list(dict.fromkeys(found))[:MOST_SCORES]
 
 
-def _stage(view: View) -> str:
+def _stage(view: EvaluationView) -> str:
     """The stage at which most scores were measured; the calibrated one where they are equal."""
     scores = {
         stage: {
@@ -71,7 +310,7 @@ def _stage(view: View) -> str:
     return max(scores, key=lambda stage: len(scores[stage]))
 
 
-def _compared(view: View, scores: list[str]) -> Figure:
+def _compared(view: EvaluationView, scores: list[str]) -> Figure:
     """Trust scores by three ranking metrics, dots with whiskers."""
     stage = _stage(view)
     metrics = [m for m in RANKING if any(view.find(m, stage=stage, score=_word(s)) for s in scores)]
@@ -106,26 +345,26 @@ def _word(score: str) -> str | None:
     return None if score == "msp" else score
 
 
-def _value(view: View, metric: str, stage: str, score: str) -> float:
+def _value(view: EvaluationView, metric: str, stage: str, score: str) -> float:
     found = view.find(metric, stage=stage, score=_word(score))
     return found.value if found else math.nan
 
 
-def _texts(view: View, metric: str, stage: str, score: str) -> tuple[str, str]:
+def _texts(view: EvaluationView, metric: str, stage: str, score: str) -> tuple[str, str]:
     found, kind = view.find(metric, stage=stage, score=_word(score)), term(metric)
     if found is None:
         return "–", ""
     return fixed(kind.scale * found.value, kind.digits), between(found.low, found.high, kind.digits, kind.scale)
 
 
-def _best_score(view: View, scores: list[str], stage: str) -> str | None:
+def _best_score(view: EvaluationView, scores: list[str], stage: str) -> str | None:
     rows = [f"{view.focus}/{stage}/{s}" for s in scores]
     winner = view.best("auroc", rows) or view.best("aurc", rows)
     return winner.rsplit("/", 1)[1] if winner else None
 
 
 def _panels(
-    view: View, order: list[str], metrics: list[str], stage: str, width: int, step: int, best: str | None
+    view: EvaluationView, order: list[str], metrics: list[str], stage: str, width: int, step: int, best: str | None
 ) -> Canvas:
     height = 20 + step * len(order)
     canvas = Canvas(width, height + 18)

@@ -1,0 +1,295 @@
+"""`python -m benchmarks`: the papers' tables and figures, and the grid of trainings behind them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from confide.cli.main import guarded
+from confide.cli.shared import print_json, text_table
+
+EXAMPLE = """  python -m benchmarks                                        what there is
+  python -m benchmarks p1-table2                              one table, smoke scale
+  python -m benchmarks p5-table1 --scale lite --out runs/bench
+  python -m benchmarks p2-table2 --scale paper --data cifar10=DIR --set epochs=1 --seeds 0
+  python -m benchmarks prepare --data cifar10=DIR             decode, and score difficulty, once
+  python -m benchmarks grid --data cifar10=DIR --workers 4 --time-limit 560
+  python -m benchmarks grid --methods focal,adafocal --seeds 0 --data cifar10=DIR
+  python -m benchmarks pack -o results.tar                    carry a grid's results elsewhere
+  python -m benchmarks unpack results.tar"""
+
+CHECKOUT = Path(__file__).parents[1]
+VERBS = ("prepare", "grid", "pack", "unpack", "tables")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="", help="a table or figure; or prepare, grid, pack, unpack, tables")
+    parser.add_argument("archives", nargs="*", help="archives to unpack")
+    parser.add_argument("--scale", default="smoke", choices=("smoke", "lite", "paper"), help="how much is run")
+    parser.add_argument("--out", default="runs/bench", help="folder of the cells (default: runs/bench)")
+    parser.add_argument("--tables", default="", help="folder of the tables (default: OUT/tables/SCALE)")
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
+    parser.add_argument("--datasets", default="cifar10,tiny32", help="datasets of the grid")
+    parser.add_argument("--parts", default="", help="parts of the grid (default: all but task)")
+    parser.add_argument("--model", default="", help="one network instead of each setting's own; of a table: only these")
+    parser.add_argument("--methods", default="", help="methods of the grid, by name (default: all)")
+    parser.add_argument("--seeds", default="", help="seeds, such as 0,1,2 (default: each dataset's own)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a training setting")
+    parser.add_argument("--workers", type=int, default=1, help="processes at a time; on one GPU they share it")
+    parser.add_argument("--per-gpu", type=int, default=1, help="workers that Ray puts on one GPU (default: 1)")
+    parser.add_argument("--engine", default="local", choices=("local", "ray"), help="where the cells run")
+    parser.add_argument(
+        "--time-limit", type=float, default=0.0, metavar="SECONDS", help="start no cell that ends later"
+    )
+    parser.add_argument("--limit", type=int, default=0, help="samples of every split, to try a grid out")
+    parser.add_argument("--resumable", action="store_true", help="checkpoints, for trainings of more than a minute")
+    parser.add_argument("--extractor", default="efficientnet_lite0", help="features of the difficulty scores")
+    parser.add_argument("--task", action="store_true", help="prepare: also difficulty from a network of the task")
+    parser.add_argument("--commit", default="", help="commit to record, where there is no git (or CONFIDE_COMMIT)")
+    parser.add_argument("-o", "--archive", default="", metavar="FILE", help="pack the results there")
+
+
+def run(args: argparse.Namespace) -> int:
+    _note_origin(args)
+    from confide.checks import InputError
+
+    if args.archives and args.name != "unpack":
+        raise InputError(f"{args.name} takes no further words, got '{args.archives[0]}'; only unpack takes archives")
+    verbs = dict(zip(VERBS, (_prepare, _grid, _pack, _unpack, _tables), strict=True))
+    if args.name in verbs:
+        return verbs[args.name](args)
+    return _item(args) if args.name else _list(args)
+
+
+def _items() -> dict[str, Any]:
+    """The tables and figures of the checkout, by name."""
+    from importlib import import_module
+
+    folder = CHECKOUT / "benchmarks" / "papers"
+    modules = [import_module(f"benchmarks.papers.{path.stem}") for path in sorted(folder.glob("p[0-9]_*.py"))]
+    modules += [import_module(f"benchmarks.papers.{name}") for name in ("by_difficulty", "main_table")]
+    return {module.ITEM.name: module.ITEM for module in modules}
+
+
+def _list(args: argparse.Namespace) -> int:
+    items = _items()
+    if args.json:
+        print_json([{"name": one.name, "source": one.source, "title": one.title} for one in items.values()])
+        return 0
+    print(text_table(["name", "what"], [[one.name, f"{one.source}: {one.title}"] for one in items.values()]))
+    print("\nscales: smoke (embedded data, seconds), lite (the grid's cells), paper (the papers' own settings)")
+    return 0
+
+
+def _item(args: argparse.Namespace) -> int:
+    from benchmarks.lib.run import Part, check_item, run_item, seeds_of
+    from confide.checks import InputError, did_you_mean
+
+    items = _items()
+    if args.name not in items:
+        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, [*items, *VERBS])}")
+    changes, seeds = _changes(args), seeds_of(_words(args.seeds))
+    part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
+    check_item(items[args.name], args.scale, part)
+    tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
+    found = run_item(items[args.name], args.scale, _place(args), tables, part)
+    if args.json:
+        outcome = found.outcome
+        rows = [] if outcome is None else [one.__dict__ for one in outcome.rows]
+        said = [] if outcome is None else [one.__dict__ for one in outcome.verdicts]
+        print_json({"rows": rows, "verdicts": said, "files": found.paths, "notes": found.notes})
+        return 0
+    for note in found.notes:
+        print(note)
+    for path in found.paths:
+        if path.suffix == ".md":
+            print(path.read_text(encoding="utf-8"))
+    for path in found.paths:
+        print(f"wrote {path}")
+    return 1 if any(note.startswith("failed") for note in found.notes) else 0
+
+
+def _tables(args: argparse.Namespace) -> int:
+    """Every item at lite scale, from the cells that are there, and a page of all verdicts."""
+    from benchmarks.lib.run import run_item
+    from benchmarks.lib.tables import write_verdicts
+    from confide.checks import InputError
+
+    place, tables = _place(args), Path(args.tables or Path(args.out) / "tables" / "lite")
+    if not place.data and not any((place.out / "cells").glob("*.json")):
+        raise InputError(
+            f"{place.out} must hold cells of a grid, but there are none; run `python -m benchmarks grid` or unpack"
+        )
+    found: list[tuple[Any, Any]] = []
+    broken = 0
+    for name, item in _items().items():
+        outcome = None
+        try:
+            # A checkout keeps the cells' numbers, not their predictions and scores, which a few items draw from.
+            outcome = run_item(item, "lite", place, tables, keep=True).outcome
+            if outcome is None:
+                print(f"{name} left as it is: nothing at hand that it is made from", file=sys.stderr)
+        except InputError as error:
+            print(f"{name} left as it is: {error}", file=sys.stderr)
+        except Exception as error:  # one item that cannot be made must not cost the others
+            broken += 1
+            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+        found.append((item, outcome))
+    path = write_verdicts(found, tables / "verdicts.md")
+    print(f"wrote {sum(one is not None for _, one in found)} tables and figures, and {path}")
+    return 1 if broken else 0
+
+
+def _note_origin(args: argparse.Namespace) -> None:
+    """The command and the commit, for the result files that workers write."""
+    if args.commit:
+        os.environ["CONFIDE_COMMIT"] = args.commit
+    os.environ["CONFIDE_COMMAND"] = shlex.join(["python", "-m", "benchmarks", *map(_short, args.words)])
+
+
+def _short(word: str) -> str:
+    """A word of the command without the folders of this machine."""
+    name, sign, value = word.rpartition("=")
+    return name + sign + (Path(value).name if value.startswith("/") else value)
+
+
+def _pairs(texts: list[str], what: str) -> dict[str, str]:
+    from confide.checks import InputError
+
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise InputError(f"{what} must be NAME=VALUE, got '{text}'")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    """Training settings to change."""
+    from confide.files.formats import read_yaml
+
+    return {name: read_yaml(value, f"the value of '{name}'") for name, value in _pairs(args.set, "--set").items()}
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _place(args: argparse.Namespace) -> Any:
+    from benchmarks.lib.workers import Place
+
+    return Place(
+        Path(args.out),
+        _pairs(args.data, "--data"),
+        args.workers,
+        args.engine,
+        args.time_limit,
+        args.limit,
+        args.resumable,
+        args.per_gpu,
+    )
+
+
+def _prepare(args: argparse.Namespace) -> int:
+    from benchmarks.lib.grid import SHORT
+    from benchmarks.lib.sources import Sources, keep_task_scores, prepare
+    from confide.checks import InputError
+    from confide.training import Settings
+
+    place = _place(args)
+    sources = Sources(place.data, place.prepared, args.limit)
+    names = [name for name in _words(args.datasets) if name in place.data]
+    if not names:
+        raise InputError(f"prepare needs data of {' or '.join(_words(args.datasets))}; name it by --data NAME=PATH")
+    found = [prepare(sources, name, extractor=args.extractor) for name in names]
+    for name in names if args.task else ():
+        keep_task_scores(sources, name, Settings.from_dict({**SHORT, "model": args.model or "resnet18"}))
+    if args.json:
+        print_json(found)
+        return 0
+    for one in found:
+        how = f"{one['difficulty']} on {one['extractor']}"
+        print(f"{one['dataset']}: {one['sizes']}, difficulty {how}, {one['seconds']} s")
+    return 0
+
+
+def _cells(args: argparse.Namespace) -> Any:
+    from benchmarks.lib.grid import USUAL, lite_cells
+    from benchmarks.lib.run import seeds_of
+
+    return lite_cells(
+        _words(args.datasets),
+        parts=_words(args.parts) or USUAL,
+        seeds=seeds_of(_words(args.seeds)) or None,
+        methods=_words(args.methods) or None,
+        model=args.model or None,
+        changes=_changes(args),
+    )
+
+
+def _grid(args: argparse.Namespace) -> int:
+    from benchmarks.lib.run import check_grid, with_data
+    from benchmarks.lib.workers import run_grid
+
+    place = _place(args)
+    cells = _cells(args)
+    asked = {name: _words(getattr(args, name)) for name in ("methods", "parts", "datasets")}
+    check_grid(cells, place, **asked)
+    cells, absent = with_data(cells, place)
+    for name in absent:
+        print(f"cells of {name} are left out: name its data by --data {name}=PATH", file=sys.stderr)
+    outcome = run_grid(cells, place)
+    if args.archive:
+        _pack(args)
+    if args.json:
+        print_json({"done": outcome.done, "failed": outcome.failed, "left": outcome.left})
+    else:
+        print(f"{len(outcome.done)} cells whole, {len(outcome.failed)} failed, {len(outcome.left)} left in {place.out}")
+        for name, line in outcome.failed.items():
+            print(f"failed: {name}: {line}")
+    return 1 if outcome.failed else 0
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from benchmarks.lib.results import pack
+
+    for path in pack(Path(args.out), Path(args.archive or "results.tar")):
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+def _unpack(args: argparse.Namespace) -> int:
+    from benchmarks.lib.results import unpack
+    from confide.checks import InputError
+
+    if not args.archives:
+        raise InputError("unpack needs at least one archive; name it")
+    for path in args.archives:
+        print(f"{path}: {unpack(Path(path), Path(args.out))} files into {args.out}")
+    return 0
+
+
+def main(words: list[str] | None = None) -> int:
+    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="The papers' tables and figures, and the grid of trainings behind them.",
+        epilog="example:\n" + EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    configure(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
+    parser.add_argument("--quiet", action="store_true", help="no progress lines")
+    words = sys.argv[1:] if words is None else words
+    args = parser.parse_args(words)
+    args.words = [word for word in words if word not in ("--json", "--quiet")]
+    return guarded(run, args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

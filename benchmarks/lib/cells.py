@@ -1,0 +1,323 @@
+"""One cell of a grid: train, predict, measure, and write one result file and one file of predictions, atomically.
+
+Measured are clean data before and after calibration, corruptions, and telling out-of-distribution images.
+
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.lib.grid import Cell
+from benchmarks.lib.sources import CORRUPTED_SCORES, RESAMPLED, Shifted, Sources
+from confide import calibrators, difficulty
+from confide.checks import InputError
+from confide.evaluation import ood
+from confide.evaluation.evaluate import MetricRequest
+from confide.files import formats
+from confide.metrics.base import calibration_test, metric_name, parse_metric
+from confide.metrics.view import View, metric_samples
+from confide.predictions import Predictions
+from confide.records import Dataset, Scores, Split
+from confide.store import environment
+from confide.training import Settings, Trained, fit, predict
+from confide.training.device import Device
+from confide.training.objective import BANDS, group_scores_kind
+
+# Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
+
+CLEAN_METRICS = (
+    "accuracy",
+    "nll",
+    "brier",
+    "ece",
+    "ece_mass",
+    "classwise_ece",
+    "confidence_gap",
+    "aurc",
+    "eaurc",
+    "augrc",
+    "auroc",
+    "aupr_success",
+    "aupr_error",
+    "fpr95",
+)
+RANKED = ("aurc", "auroc", "aupr_success", "aupr_error", "fpr95")
+"""Also measured with the entropy as the score, as `auroc:entropy`."""
+SHIFT_METRICS = ("accuracy", "nll", "ece", "ece_mass", "aurc", "auroc")
+
+Stages = Mapping[str, calibrators.Calibrator]
+
+
+def numbers(predictions: Predictions, words: tuple[str, ...] = CLEAN_METRICS) -> dict[str, float]:
+    """Values of these metrics."""
+    view = View(metric_samples(predictions))
+    found = {}
+    for word in words:
+        method, options = parse_metric(word)
+        found[metric_name(method, options)] = MetricRequest(method, options)(view)
+        if word in RANKED and words is CLEAN_METRICS:
+            found[f"{word}:entropy"] = MetricRequest(method, {**options, "score": "entropy"})(view)
+    return found
+
+
+def tested(predictions: Predictions) -> dict[str, float]:
+    """All metrics of clean data, with what the calibration test says of the equal-mass ECE."""
+    null = calibration_test(predictions, "ece_mass")
+    return {**numbers(predictions), "calibration_p": null.p_value, "ece_mass_chance": null.mean}
+
+
+def calibrator_of(name: str, calibrated: Mapping[str, Any], val: Predictions) -> calibrators.Calibrator:
+    """A method's calibrator, fitted on its validation predictions."""
+    options = dict(calibrated) or {"word": name}
+    return calibrators.fit(options.pop("word"), val, **options)
+
+
+def by_stage(predictions: Predictions, stages: Stages, words: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """Numbers of the raw predictions and after every calibrator, but those by a column that these have not."""
+    known = {"", *predictions.columns}
+    found = {"raw": predictions}
+    found |= {name: apply(predictions) for name, apply in stages.items() if getattr(apply, "by", "") in known}
+    return {name: tested(one) if words is None else numbers(one, words) for name, one in found.items()}
+
+
+def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, hardness: Scores | None = None) -> dict[str, Any]:
+    """Numbers per corruption and severity ("fog-3"), by stage; one pass over all images.
+
+    Args:
+        hardness: difficulty of the corrupted images, for calibrators that go by it.
+    """
+    said = predict(trained, shifted.images, "test")
+    if hardness is not None:
+        said = said.with_column(calibrators.DIFFICULTY, hardness.of(said.ids))
+    n = len(shifted.images) // len(shifted.names)
+    return {
+        name: by_stage(said.take(np.arange(k * n, (k + 1) * n)), stages, SHIFT_METRICS)
+        for k, name in enumerate(shifted.names)
+    }
+
+
+def measure_ood(trained: Trained, known: Predictions, foreign: Mapping[str, Split]) -> dict[str, Any]:
+    """AUROC, AUPR and FPR95 of telling the test images from each foreign set, by score of the logits."""
+    found: dict[str, Any] = {}
+    for name, split in foreign.items():
+        rows = ood(known, predict(trained, split, name), name=name, intervals=False).measurements
+        found[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
+        for row in rows:
+            found[name][str(row.score)][row.metric] = row.value
+    return found
+
+
+# One cell of a grid: train, predict, measure, and write one result file and one file of predictions, atomically.
+
+FORMAT = "bench-cell/1"
+RESCUE_NORM = 1.0
+"""Norm that gradients are clipped at when a training is repeated because its loss was no longer finite."""
+SAVED_COLUMNS = (calibrators.DIFFICULTY,)
+"""Columns of predictions that are kept with them."""
+MOST_CLASSES_WITH_LOGITS = 50
+"""With more classes the logits of a cell take megabytes: then the facts of each sample are kept instead."""
+
+
+@dataclass
+class EpochRecorder:
+    """Keeps the validation probabilities of every epoch."""
+
+    rows: list[NDArray[np.float16]] = field(default_factory=list)
+
+    def record(self, epoch: int, ids: Any, outputs: Any, *, member: int = 0) -> None:
+        """What `fit` tells after an epoch."""
+        self.rows.append(torch.softmax(torch.as_tensor(outputs), dim=1).to(torch.float16).numpy())
+
+
+def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False) -> dict[str, Any]:
+    """Run a cell and write its files; the result file comes last, so its presence means the cell is whole.
+
+    Args:
+        resumable: checkpoints let a killed training go on; for trainings of more than a minute.
+    """
+    began = time.monotonic()
+    method, settings = cell.method.resolved(), cell.training()
+    dataset = sources.dataset(cell.dataset)
+    scores = sources.scores(cell.dataset, method.scores or _kind(settings)) if method.difficulty else None
+    recorder = EpochRecorder() if method.record else None
+    folder = out / "work" / cell.name if resumable else None
+    opened = time.monotonic()
+    trained, rescued = train(dataset, settings, scores, folder, recorder)
+    done = time.monotonic()
+    said = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
+    found = _measured(cell, trained, said, dataset, sources)
+    kept = out / "predictions" / f"{cell.name}.npz"
+    keep_predictions(kept, said, recorder)
+    seconds = {"open": opened - began, "train": done - opened, "measure": time.monotonic() - done}
+    result = {
+        "format": FORMAT,
+        "name": cell.name,
+        "key": cell.key,
+        "cell": cell.as_dict(),
+        "method": {
+            "loss": method.loss,
+            "options": dict(method.options),
+            "calibrator": method.calibrator,
+            "calibrated": dict(method.calibrated),
+        },
+        "settings": trained.settings.as_dict(),
+        "rescued": rescued,
+        **found,
+        "strength": mean_strength(settings, scores, dataset),
+        "log": {name: [round(float(v), 6) for v in values] for name, values in trained.log.items()},
+        "split": _split_note(dataset),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        **provenance(),
+    }
+    formats.write_json(out / "cells" / f"{cell.name}.json", result)
+    if folder is not None:
+        for leftover in folder.glob("*"):
+            leftover.unlink()
+        folder.rmdir()
+    return result
+
+
+def train(
+    dataset: Dataset, settings: Settings, scores: Scores | None, folder: Path | None, recorder: EpochRecorder | None
+) -> tuple[Trained, str]:
+    """(the network, how it was rescued). One rule for all methods, which no test image enters.
+
+    A training whose loss is no longer finite is repeated once with gradients clipped at norm 1, and the cell says so.
+    One that ends without having learnt is a result and stays.
+    """
+
+    def attempt(one: Settings) -> Trained:
+        if recorder is not None:
+            recorder.rows.clear()
+        return fit(dataset, one, scores=scores, folder=folder, recorder=recorder, if_other="restart")
+
+    try:
+        return attempt(settings), ""
+    except InputError as error:
+        if "NaN or infinite" not in str(error):
+            raise
+        why = str(error).partition(",")[0]
+    return attempt(settings.changed(clip_norm=RESCUE_NORM)), f"{why}; repeated with clip_norm {RESCUE_NORM:g}"
+
+
+def _kind(settings: Settings) -> str:
+    """The scores a loss wants: those of the prepared ones that know the label, or bands that do not."""
+    return "bands" if group_scores_kind(settings) == BANDS else "difficulty"
+
+
+def _by_difficulty(cell: Cell) -> bool:
+    return cell.method.resolved().calibrated.get("by") == calibrators.DIFFICULTY
+
+
+def _predicted(cell: Cell, trained: Trained, dataset: Dataset, split: str, sources: Sources) -> Predictions:
+    """What the network says, with the difficulty that its calibrator may go by."""
+    said = predict(trained, dataset, split)
+    if not _by_difficulty(cell):
+        return said
+    return said.with_column(calibrators.DIFFICULTY, sources.scores(cell.dataset, "bands").of(said.ids))
+
+
+def _measured(
+    cell: Cell, trained: Trained, said: Mapping[str, Predictions], dataset: Dataset, sources: Sources
+) -> dict[str, Any]:
+    method = cell.method.resolved()
+    stages = {
+        "temperature": calibrators.fit("temperature", said["val"]),
+        method.calibrator: calibrator_of(method.calibrator, method.calibrated, said["val"]),
+    }
+    found: dict[str, Any] = {
+        "calibrators": {word: {k: v for k, v in one.values.items() if v.numel() == 1} for word, one in stages.items()},
+        "measured": by_stage(said["test"], stages),
+        "validation": {"raw": tested(said["val"])},
+    }
+    if RESAMPLED in dataset.splits:
+        found[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
+    foreign = sources.foreign(cell.dataset)
+    if foreign:
+        found["foreign"] = measure_ood(trained, said["test"], foreign)
+    if method.shifted and dataset.kind == "image":
+        device = Device.of(trained.settings).device
+        hardness = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
+        found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
+    return found
+
+
+def keep_predictions(path: Path, said: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
+    """Logits of val and test in half precision, or the facts of each sample where there are many classes."""
+    columns: dict[str, NDArray[Any]] = {}
+    for split, predictions in said.items():
+        labels = predictions.labels.cpu().numpy()
+        columns[f"{split}_label"] = labels.astype(np.uint8 if predictions.num_classes <= 256 else np.int32)
+        columns |= {f"{split}_{name}": values for name, values in predictions.columns.items() if name in SAVED_COLUMNS}
+        if predictions.num_classes <= MOST_CLASSES_WITH_LOGITS:
+            columns[f"{split}_logits"] = predictions.logits.to(torch.float16).cpu().numpy()
+            continue
+        facts = predictions.facts
+        columns[f"{split}_prediction"] = facts.prediction.cpu().numpy().astype(columns[f"{split}_label"].dtype)
+        # log(p / (1 - p)): next to 1 probabilities in half precision would tie.
+        columns[f"{split}_log_odds"] = torch.logit(facts.confidence.double(), 1e-12).float().cpu().numpy()
+        columns[f"{split}_nll"] = facts.need("nll").to(torch.float16).cpu().numpy()
+        columns[f"{split}_entropy"] = facts.need("entropy").to(torch.float16).cpu().numpy()
+    if recorder is not None:
+        columns["record"] = np.stack(recorder.rows)
+    with formats.atomic(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **columns)  # type: ignore[arg-type]
+
+
+def read_predictions(path: Path, split: str = "test") -> Predictions:
+    """The predictions of a cell: a record with logits, or with the top-1 facts where those were kept."""
+    with np.load(path, allow_pickle=False) as columns:
+        labels = columns[f"{split}_label"].astype(np.int64)
+        ids = np.arange(len(labels))
+        more = {name: columns[f"{split}_{name}"] for name in SAVED_COLUMNS if f"{split}_{name}" in columns}
+        if f"{split}_logits" in columns:
+            return Predictions(columns[f"{split}_logits"].astype(np.float32), labels, ids, split, columns=more)
+        confidence = 1 / (1 + np.exp(-columns[f"{split}_log_odds"].astype(np.float64)))
+        return Predictions.from_top1(labels, columns[f"{split}_prediction"].astype(np.int64), confidence, ids, split)
+
+
+def mean_strength(settings: Settings, scores: Scores | None, dataset: Dataset) -> float | None:
+    """Mean weight of the entropy term, alpha times the mean of the difficulty weights."""
+    alpha = float(settings.loss_options.get("alpha", 0.0))
+    if settings.loss == "entropy_regularization":
+        return alpha
+    if settings.loss != "difficulty_entropy" or scores is None:
+        return None
+    values = scores.of(dataset.train.ids)
+    return alpha * float(difficulty.weights(values, **settings.weight_options).mean())
+
+
+def _split_note(dataset: Dataset) -> dict[str, Any]:
+    told = dataset.provenance
+    return {
+        "sizes": {name: len(part) for name, part in dataset.splits.items()},
+        "seed": told.get("split_seed"),
+        "fingerprint": told.get("fingerprint"),
+        "made": told.get("splits"),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    """Hardware, versions, commit, command, time."""
+    told = environment()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        **told,
+        "hardware": f"{gpu}; {told['hardware']}" if gpu else told["hardware"],
+        "torch": torch.__version__,
+        "commit": os.environ.get("CONFIDE_COMMIT") or told["commit"],
+        "command": os.environ.get("CONFIDE_COMMAND") or " ".join(sys.argv),
+        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }

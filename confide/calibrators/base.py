@@ -1,0 +1,292 @@
+"""What a calibrator is: the registry, the frozen `Calibrator` that a fit returns, its torch.nn.Module and its file.
+
+A method is two functions: one fits, `(logits, labels, *, options) -> FittedValues`, and one transforms,
+`(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
+file. `fitting.fit` joins them into a `Calibrator`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from confide.checks import InputError
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.registry import Registry
+from confide.types import Logits
+
+# A calibrator on disk: one .json with every number in it, or one .safetensors with the words in its metadata.
+
+CALIBRATOR_FORMAT = "calibrator/1"
+CalibratorState = tuple[dict[str, Any], dict[str, Tensor]]
+DTYPES = {"float64": torch.float64, "int64": torch.int64}
+
+
+def write_calibrator(path: str | Path, state: CalibratorState) -> None:
+    """Write the state in the format that the suffix names."""
+    plain, tensors = state
+    if Path(path).suffix == ".json":
+        formats.write_json(
+            path, {"format": CALIBRATOR_FORMAT, **plain, "values": {k: _as_plain(v) for k, v in tensors.items()}}
+        )
+    elif Path(path).suffix == ".safetensors":
+        formats.write_tensors(
+            path, tensors, {"format": CALIBRATOR_FORMAT, "calibrator": json.dumps(formats.plain(plain))}
+        )
+    else:
+        raise InputError(f"{path} must end in .json or .safetensors, got '{Path(path).suffix}'; choose one")
+
+
+def read_calibrator(path: str | Path) -> CalibratorState:
+    """Read what `save` wrote; anything else gets one clear line."""
+    if not Path(path).exists():
+        raise InputError(f"{path} must be a saved calibrator, but it does not exist; check the path")
+    if Path(path).suffix == ".safetensors":
+        tensors, metadata = formats.read_tensors(path), _metadata(path)
+        _check_format(path, metadata.get("format"))
+        return json.loads(metadata["calibrator"]), tensors
+    data = formats.read_json(path)
+    _check_format(path, data.get("format") if isinstance(data, dict) else None)
+    return data, {k: _as_tensor(v) for k, v in data.pop("values").items()}
+
+
+def _check_format(path: str | Path, found: Any) -> None:
+    if found != CALIBRATOR_FORMAT:
+        raise InputError(
+            f"{path} must be of format '{CALIBRATOR_FORMAT}', got {found!r}; save it again with this version"
+        )
+
+
+def _metadata(path: str | Path) -> dict[str, str]:
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="pt") as opened:
+        return dict(opened.metadata() or {})
+
+
+def _as_plain(value: Tensor) -> dict[str, Any]:
+    name = "int64" if value.dtype == torch.int64 else "float64"
+    return {"dtype": name, "shape": list(value.shape), "data": value.cpu().to(DTYPES[name]).flatten().tolist()}
+
+
+def _as_tensor(value: dict[str, Any]) -> Tensor:
+    return torch.tensor(value["data"], dtype=DTYPES[value["dtype"]]).reshape(value["shape"])
+
+
+# Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
+
+_GIVEN: ContextVar[int | None] = ContextVar("threads given", default=None)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes in the calling thread; the number of threads is put back afterwards."""
+    before = torch.get_num_threads()
+    token = _GIVEN.set(_GIVEN.get() or before)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _GIVEN.reset(token)
+
+
+def allowed_threads() -> int:
+    """How many threads torch had before `one_thread`, for work that hands out large parts itself."""
+    return _GIVEN.get() or torch.get_num_threads()
+
+
+# What a fit returns: a frozen calibrator, its torch.nn.Module, and the registries that its word points into.
+#
+# A method is two functions: one fits, `(logits, labels, *, options) -> Fitted`, and one transforms,
+# `(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
+# file. The door (`family.py`) joins them into a `Calibrator`.
+
+CALIBRATORS = Registry("calibrator")
+Values = Mapping[str, Tensor]
+Transform = Callable[[Values, Logits], Logits]
+TRANSFORMS: dict[str, Transform] = {}
+T = TypeVar("T", bound=Transform)
+
+BLOCK_ELEMENTS = 1 << 18
+"""Elements of one block of rows: 2 MB of float64, of which a transform may make a dozen."""
+
+
+def transform_of(word: str) -> Callable[[T], T]:
+    """Decorator: the function that applies the fitted values of that word to logits."""
+
+    def register(function: T) -> T:
+        TRANSFORMS[word] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class FittedValues:
+    """What a method's fit found: values for its transform, and what a person should know about the fit."""
+
+    values: dict[str, Tensor]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrator:
+    """A fitted calibrator: `calibrator(predictions)` gives the same samples with calibrated logits.
+
+    `values` are the fitted numbers (also as attributes: `calibrator.temperature`), `notes` the warnings of the fit.
+    """
+
+    word: str
+    values: Mapping[str, Tensor]
+    num_classes: int
+    n: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("values", {})
+        if name not in values:
+            raise AttributeError(f"calibrator has no attribute '{name}'; its values are {', '.join(values) or 'none'}")
+        value = values[name]
+        return value.item() if value.ndim == 0 else value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The same as `notes`: what a person should know before using it."""
+        return self.notes
+
+    @property
+    def keeps_argmax(self) -> bool:
+        """Whether the method can never change the predicted class."""
+        return keeps_argmax(self.word, self.options)
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        logits = predictions.need_logits(f"calibrator '{self.word}'")
+        # A map of log-probabilities gives no logits of the model: energy and the largest logit stay undefined.
+        from_probabilities = predictions.from_probabilities or gives_probabilities(self.word)
+        return replace(predictions.with_logits(self.calibrated(logits)), from_probabilities=from_probabilities)
+
+    def calibrated(self, logits: Logits) -> Logits:
+        """Calibrated logits `n c`, by row blocks; at least float32, otherwise of the dtype that came."""
+        dtype = torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype
+        result = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+        for start, block in self.calibrated_blocks(logits, dtype):
+            result[start : start + len(block)] = block
+        return result
+
+    def calibrated_blocks(self, logits: Logits, dtype: torch.dtype) -> Iterator[tuple[int, Logits]]:
+        """(first row, calibrated rows) by blocks."""
+        check_classes(self.word, self.num_classes, logits.shape[1])
+        values = {name: value.to(logits.device) for name, value in self.values.items()}
+        rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+        for start in range(0, len(logits), rows):
+            block = logits[start : start + rows]
+            # In float64, so that a float32 record is rounded once, at the end.
+            moved = TRANSFORMS[self.word](values, block.double()).to(dtype)
+            yield start, with_argmax_of(block, moved) if self.keeps_argmax else moved
+
+    def module(self) -> nn.Module:
+        """A torch.nn.Module, logits -> calibrated logits, to append to a model or to export."""
+        return CalibratorModule(self.word, self.values)
+
+    def save(self, path: str | Path) -> None:
+        """Write as .json (numbers a person can read) or .safetensors, atomically."""
+        write_calibrator(path, self.state())
+
+    def state(self) -> CalibratorState:
+        """Everything as plain data and tensors, for a file."""
+        plain = {
+            "word": self.word,
+            "num_classes": self.num_classes,
+            "n": self.n,
+            "options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options.items()},
+            "notes": list(self.notes),
+        }
+        return plain, dict(self.values)
+
+
+class CalibratorModule(nn.Module):
+    """The transform of a fitted calibrator with its values as buffers; computes in the dtype of the logits."""
+
+    def __init__(self, word: str, values: Values) -> None:
+        super().__init__()
+        self.word, self.names = word, tuple(values)
+        for name, value in values.items():
+            self.register_buffer(name, value.clone())
+
+    def forward(self, logits: Logits) -> Logits:
+        values = {name: getattr(self, name) for name in self.names}
+        cast = {k: v.to(logits.dtype) if v.is_floating_point() else v for k, v in values.items()}
+        return TRANSFORMS[self.word](cast, logits)
+
+
+def row_blocks(logits: Logits) -> Iterator[Logits]:
+    """Rows in blocks, in float64."""
+    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+    for start in range(0, len(logits), rows):
+        yield logits[start : start + rows].double()
+
+
+def map_rows(logits: Logits, function: Callable[[Logits], Tensor]) -> Tensor:
+    """One float64 number a row, by blocks, into a ready vector: small results between blocks would split the heap."""
+    result = torch.empty(len(logits), dtype=torch.float64)
+    start = 0
+    for block in row_blocks(logits):
+        result[start : start + len(block)] = function(block)
+        start += len(block)
+    return result
+
+
+def log_sums(logits: Logits) -> Tensor:
+    """log sum exp of every row, in float64."""
+    return map_rows(logits, lambda block: torch.logsumexp(block, dim=1))
+
+
+def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
+    """Whether the method, with these options, never changes the predicted class."""
+    fact = CALIBRATORS.get(word).facts["keeps_argmax"]
+    if isinstance(fact, bool):
+        return fact
+    option, wanted = fact
+    return bool(options.get(option, CALIBRATORS.get(word).options[option]) == wanted)
+
+
+def gives_probabilities(word: str) -> bool:
+    """Whether the method's logits are logarithms of calibrated probabilities."""
+    return bool(CALIBRATORS.get(word).facts["yields"] == "probabilities")
+
+
+def check_classes(word: str, fitted: int, came: int) -> None:
+    """The classes of the predictions must be those of the fit."""
+    if fitted != came:
+        raise InputError(
+            f"calibrator '{word}' was fitted for {fitted} classes, got predictions of {came}; fit one for this model"
+        )
+
+
+def predicted_classes(logits: Logits) -> Tensor:
+    """The first largest class of every row; on the CPU by numpy, which takes a third of torch's time."""
+    if logits.device.type != "cpu" or logits.dtype == torch.bfloat16:
+        return logits.argmax(dim=1)
+    return torch.from_numpy(logits.numpy().argmax(axis=1))
+
+
+def with_argmax_of(before: Logits, after: Logits) -> Logits:
+    """`after`, with the class that led `before` put in front again where rounding or a tie took its place."""
+    lead = predicted_classes(before)[:, None]
+    best = after.amax(dim=1, keepdim=True)
+    lost = predicted_classes(after)[:, None] != lead
+    if not bool(lost.any()):
+        return after
+    ahead = torch.where(lost, torch.nextafter(best, torch.full_like(best, torch.inf)), after.gather(1, lead))
+    return after.scatter(1, lead, ahead)

@@ -1,0 +1,366 @@
+"""Fit a calibrator on held-out predictions, load one, and choose among them by a cross-validated proper score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from confide.calibrators import base
+from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, one_thread, predicted_classes
+from confide.calibrators.groups import fit_groups, group_calibrator_from_state, grouping, label_folds
+from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.predictions import SMALLEST_PROBABILITY, Predictions
+from confide.progress import Progress
+from confide.registry import Method
+
+# The family's door: fit a calibrator on held-out predictions, load one, name them all.
+
+
+def names() -> tuple[str, ...]:
+    """All words."""
+    return CALIBRATORS.names()
+
+
+def fit(
+    word: str,
+    predictions: Predictions,
+    *,
+    by: str | None = None,
+    bands: int | None = None,
+    shrinkage: float | None = None,
+    **options: Any,
+) -> Calibrator:
+    """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
+
+    Args:
+        by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
+        bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
+        shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
+        options: those of the method.
+    """
+    method = CALIBRATORS.get(word)
+    method.check_options(options)
+    if by is not None:
+        checked_inputs(word, predictions)
+    groups = grouping(predictions, by, bands)
+    if groups is None:
+        return fit_one(method, predictions, options)
+    if shrinkage is not None:
+        check_range(shrinkage, "shrinkage", 0.0)
+    return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
+
+
+def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
+    """The method's fit on all of the predictions, with everything that should be noted about it."""
+    logits, labels = checked_inputs(method.word, predictions)
+    with one_thread():
+        try:
+            found = method.function(logits, labels, **options)
+        except FloatingPointError:
+            check_all_finite(logits)
+            raise
+        notes = (*set_notes(method, predictions), *found.notes)
+        n, num_classes = len(predictions), predictions.num_classes
+        return with_argmax_note(Calibrator(method.word, found.values, num_classes, n, options, notes), predictions)
+
+
+def load(path: str | Path) -> Calibrator:
+    """The calibrator that `save` wrote."""
+    plain, tensors = base.read_calibrator(path)
+    return (
+        group_calibrator_from_state(plain, tensors, calibrator_from_state)
+        if "groups" in plain
+        else calibrator_from_state(plain, tensors)
+    )
+
+
+def calibrator_from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
+    """The calibrator of a saved state without groups."""
+    word = CALIBRATORS.get(plain["word"]).word
+    return Calibrator(word, values, plain["num_classes"], plain["n"], plain["options"], tuple(plain["notes"]))
+
+
+def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
+    """Logits and labels on the CPU, or one clear line about what is wrong with them."""
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"calibrator '{word}' is fitted on Predictions, got {type(predictions).__name__}; "
+            "wrap logits and labels: Predictions(logits, labels, split='val')"
+        )
+    predictions.need_not_test(f"calibrator '{word}'")
+    logits = predictions.need_logits(f"calibrator '{word}'")
+    if not len(predictions):
+        raise InputError(f"calibrator '{word}' needs at least one prediction, got none; pass those on 'val'")
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    if not CALIBRATORS.get(word).facts.get("finds_nan", False):
+        check_all_finite(logits)
+    return logits.cpu(), predictions.labels.cpu()
+
+
+def check_all_finite(logits: Tensor) -> None:
+    """Refuse NaN and infinity, by row blocks; a sum is finite if all are, and cheaper than looking at each."""
+    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+    for start in range(0, len(logits), rows):
+        if not bool(torch.isfinite(logits[start : start + rows].sum())):
+            check_finite(logits, "logits")
+
+
+def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
+    """What a person should know about the predictions before trusting this fit."""
+    n, num_classes = len(predictions), predictions.num_classes
+    notes = []
+    seen = torch.bincount(predictions.labels.cpu(), minlength=num_classes)
+    missing = (seen == 0).nonzero().flatten().tolist()
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        notes.append(f"{len(missing)} of {num_classes} classes have no validation sample ({shown})")
+    if n < num_classes:
+        notes.append(f"{n} validation samples are fewer than the {num_classes} classes")
+    parameters = number_of_parameters(method, num_classes)
+    if n < 10 * parameters:
+        notes.append(
+            f"{n} validation samples are few for the {parameters} parameters of '{method.word}' "
+            f"(ten a parameter would be {10 * parameters})"
+        )
+    if all_correct(predictions):
+        notes.append("every validation prediction is right: how sure is too sure cannot be learned from them")
+    if predictions.from_probabilities:
+        zeros = int((predictions.logits <= math.log(SMALLEST_PROBABILITY) + 1e-4).any(dim=1).sum())
+        if zeros:
+            notes.append(
+                f"{zeros} of {n} validation samples hold probabilities of 0, taken as {SMALLEST_PROBABILITY:g}; "
+                "the fit depends on that number, so pass logits where you can"
+            )
+    return tuple(notes)
+
+
+def number_of_parameters(method: Method, num_classes: int) -> int:
+    """How many numbers the method fits: its fact `parameters` holds (alone, per class, per pair of classes)."""
+    alone, per_class, per_pair = method.facts["parameters"]
+    return int(alone + per_class * num_classes + per_pair * num_classes**2)
+
+
+def all_correct(predictions: Predictions) -> bool:
+    """Whether every prediction is right; stops at the first block with an error."""
+    logits, labels = predictions.logits, predictions.labels
+    rows = max(1, BLOCK_ELEMENTS // (4 * logits.shape[1]))
+    return all(
+        bool((predicted_classes(logits[start : start + rows]) == labels[start : start + rows]).all())
+        for start in range(0, len(labels), rows)
+    )
+
+
+def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibrator:
+    """The calibrator with a note where it changes predicted classes, and what that does to the accuracy."""
+    if calibrator.keeps_argmax:
+        return calibrator
+    before = predicted_classes(predictions.logits)
+    after = torch.empty_like(before)
+    for start, block in calibrator.calibrated_blocks(predictions.logits, torch.float64):
+        after[start : start + len(block)] = predicted_classes(block)
+    changed = int((before != after).sum())
+    if not changed:
+        return calibrator
+    gain = float((after == predictions.labels).double().mean() - (before == predictions.labels).double().mean())
+    note = (
+        f"the predicted class changes on {changed} of {len(predictions)} validation samples; "
+        f"accuracy there {'rises' if gain > 0 else 'falls' if gain < 0 else 'stays'}"
+        + (f" by {abs(gain):.4f}" if gain else "")
+    )
+    return replace(calibrator, notes=(*calibrator.notes, note))
+
+
+# Which calibrator, if any: cross-validated on the validation predictions by a proper score.
+
+DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichlet", "beta", "isotonic", "spline")
+"""Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
+SIGNIFICANCE = 0.05
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A calibrator's held-out score; `difference` is to no calibration, negative is better, `p_value` two-sided."""
+
+    word: str
+    score: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    accuracy: float
+    changed: int
+    """Held-out samples whose predicted class it changes."""
+    reordered: int
+    """Held-out samples whose order of classes it changes below the first."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best candidate by held-out score, its fit on all validation samples, and what a person should know."""
+
+    score: str
+    candidates: tuple[Candidate, ...]
+    word: str
+    calibrator: Calibrator | None
+    warnings: tuple[str, ...]
+    failed: Mapping[str, str]
+    n: int
+
+    def candidate(self, word: str) -> Candidate:
+        """The candidate of that word."""
+        return next(c for c in self.candidates if c.word == word)
+
+
+def choose(
+    predictions: Predictions,
+    words: Sequence[str] = DEFAULT_CANDIDATES,
+    *,
+    score: str = "nll",
+    folds: int = 5,
+    seed: int = 0,
+    by: str | None = None,
+    bands: int | None = None,
+    may_decline: bool = True,
+) -> Choice:
+    """The calibrator with the best cross-validated score, `none` among them.
+
+    Args:
+        score: `nll` or `brier`, both proper.
+        folds: parts of the cross-validation, balanced within labels.
+        seed: of the parts.
+        by: column for calibration by group.
+        bands: cut that column's numbers into so many bands.
+        may_decline: whether `none` may be the choice; if not, the best calibrator is taken and a warning says so.
+    """
+    check_choice(score, ("nll", "brier"), "score")
+    check_range(folds, "folds", 2)
+    for word in words:
+        CALIBRATORS.get(word)
+    predictions.need_not_test("a calibrator")
+    predictions.need_logits("a calibrator")
+    grouping(predictions, by, bands)
+    if len(predictions) < 2 * folds:
+        raise InputError(
+            f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
+        )
+    plain = HeldOutScores.of(predictions, score)
+    candidates, failed = [plain.candidate("none", plain)], {}
+    with Progress("calibrate", len(words) * folds) as progress:
+        for word in dict.fromkeys(words):
+            try:
+                held = held_out_scores(word, predictions, folds, seed, {"by": by, "bands": bands}, score, progress)
+            except InputError as error:
+                failed[word] = str(error)
+                continue
+            candidates.append(held.candidate(word, plain))
+    allowed = candidates if may_decline else candidates[1:]
+    if not allowed:
+        raise InputError(f"no calibrator could be fitted: {'; '.join(failed.values())}")
+    best = min(allowed, key=lambda c: c.score)
+    calibrator = None if best.word == "none" else fit(best.word, predictions, by=by, bands=bands)
+    warnings = (*choice_warnings(best, predictions, score), *(calibrator.notes if calibrator else ()))
+    return Choice(
+        score, tuple(candidates), best.word, calibrator, tuple(dict.fromkeys(warnings)), failed, len(predictions)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutScores:
+    """Held-out scores, correctness and order of classes of every sample."""
+
+    scores: Vector
+    correct: NDArray[np.bool_]
+    first: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
+        facts = predictions.facts
+        order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
+        return cls(
+            facts.need(score).double().cpu().numpy(),
+            facts.correct.cpu().numpy(),
+            facts.prediction.cpu().numpy(),
+            # A short sum stands for the whole order: keeping n x c for every fold would not fit.
+            (order * np.arange(1, order.shape[1] + 1)).sum(axis=1),
+        )
+
+    def candidate(self, word: str, plain: HeldOutScores) -> Candidate:
+        """The row of the table."""
+        difference = self.scores - plain.scores
+        mean, n = float(difference.mean()), len(difference)
+        error = float(difference.std(ddof=1)) / np.sqrt(n)
+        p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, n - 1))
+        width = float(stats.t.ppf(1 - SIGNIFICANCE / 2, n - 1)) * error
+        changed = self.first != plain.first
+        reordered = int(((self.order != plain.order) & ~changed).sum())
+        accuracy = float(self.correct.mean())
+        return Candidate(
+            word,
+            float(self.scores.mean()),
+            mean,
+            mean - width,
+            mean + width,
+            p_value,
+            accuracy,
+            int(changed.sum()),
+            reordered,
+        )
+
+
+def held_out_scores(
+    word: str,
+    predictions: Predictions,
+    folds: int,
+    seed: int,
+    groups: Mapping[str, Any],
+    score: str,
+    progress: Progress,
+) -> HeldOutScores:
+    """What the calibrator gives to samples that it was not fitted on."""
+    fold = label_folds(predictions, folds, seed)
+    parts: list[tuple[NDArray[np.int64], HeldOutScores]] = []
+    for k in range(folds):
+        rows = np.flatnonzero(fold == k)
+        calibrator = fit(word, predictions.take(fold != k), **groups)
+        parts.append((rows, HeldOutScores.of(calibrator(predictions.take(rows)), score)))
+        progress.step(1, word)
+    back = np.argsort(np.concatenate([rows for rows, _ in parts]))
+
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for _, part in parts])[back]
+
+    return HeldOutScores(joined("scores"), joined("correct"), joined("first"), joined("order"))
+
+
+def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tuple[str, ...]:
+    """When not to trust the choice: no better than none, too few samples, other classes or another order."""
+    if best.word == "none":
+        return (f"no calibrator improves the held-out {score}: the predictions stay as they are",)
+    n, warnings = len(predictions), []
+    if best.p_value >= SIGNIFICANCE or best.difference >= 0:
+        warnings.append(
+            f"calibration does not help for certain: '{best.word}' changes the held-out {score} by "
+            f"{best.difference:+.4g} (95 % {best.low:+.4g} to {best.high:+.4g}, p = {best.p_value:.2g})"
+        )
+    if best.changed:
+        warnings.append(f"'{best.word}' changes the predicted class of {best.changed} of {n} held-out samples")
+    if best.reordered:
+        warnings.append(
+            f"'{best.word}' changes the order of classes behind the first in {best.reordered} of {n} held-out samples"
+        )
+    parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
+    if n < 10 * parameters:
+        warnings.append(f"{n} validation samples are few for the {parameters} parameters of '{best.word}'")
+    return tuple(warnings)

@@ -1,0 +1,607 @@
+"""Linear maps of all classes: `vector` softmax(w * z + b), `matrix` softmax(W z + b), `dirichlet` softmax(W log p +
+b).
+
+Rows are read in blocks into ready buffers, so the memory is that of the map and a few blocks; gradients are analytic.
+`vector` is fitted by truncated Newton, the full maps by L-BFGS with unknowns turned by the curvature at the start; the
+strength of a Dirichlet pull is found by cross-validation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums, transform_of
+from confide.calibrators.temperature_scaling import best_scale, row_dot
+from confide.checks import check_range
+from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
+from confide.types import Labels, Logits
+
+# Softmax regression on logits or log-probabilities: blocked loss and gradient, preconditioned L-BFGS.
+#
+# Minimises mean NLL of softmax(x W' + b) + penalty. Rows are read in blocks into ready buffers, so the memory is that
+# of W and a few blocks; the gradient is analytic, (p - onehot)' x. The unknowns are turned by the curvature at the
+# start (one block per class, or one basis for all where the classes are many), which saves half of the iterations or
+# more.
+
+MATRIX_BLOCK_ELEMENTS = 1 << 18
+WIDE_WORK = 1 << 26
+"""n c^2 up to which a pass runs in float64, whatever the logits are: then rounding does not end the search."""
+MANY_CLASSES = 128
+CURVATURE_ROWS = 3000
+MATRIX_ITERATIONS = 300
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """off * sum of off-diagonal^2 + diagonal * sum of diagonal^2 + bias * sum of b^2.
+
+    With `reference_row` the sums are taken after the last row was subtracted from every row (the released Dirichlet
+    code), without it on the map itself, which treats all classes alike.
+    """
+
+    off: float = 0.0
+    diagonal: float = 0.0
+    bias: float = 0.0
+    reference_row: bool = False
+
+    def centre(self, weights: Tensor) -> Tensor:
+        """The weights, in place, with the row added to all rows that makes the penalty smallest.
+
+        The likelihood does not see that row, so a search would find it only by the weak slope of the penalty.
+        """
+        if self.reference_row:
+            return weights
+        matrix, bias = weights[:, :-1], weights[:, -1]
+        total = self.off * (len(weights) - 1) + self.diagonal
+        if total > 0:
+            own = matrix.diagonal().clone()
+            matrix -= (self.off * (matrix.sum(dim=0) - own) + self.diagonal * own) / total
+        if self.bias > 0:
+            bias -= bias.mean()
+        return weights
+
+    def add_to(self, weights: Tensor, gradient: Tensor) -> float:
+        """The penalty of `c c+1` weights (bias last); its gradient is added in place."""
+        if not (self.off or self.diagonal or self.bias):
+            return 0.0
+        shifted = weights - weights[-1] if self.reference_row else weights
+        slope = 2 * self.off * shifted
+        slope.diagonal().copy_(2 * self.diagonal * shifted.diagonal())
+        slope[:, -1] = 2 * self.bias * shifted[:, -1]
+        value = float(torch.dot(slope.view(-1), shifted.view(-1))) / 2
+        if self.reference_row:
+            slope[-1] -= slope.sum(dim=0)
+        gradient.add_(slope)
+        return value
+
+
+class SoftmaxRows:
+    """Rows x = features - shift with labels: mean NLL and gradient at any `c c+1` weights, bias last.
+
+    Args:
+        shift: subtracted from every row, such as its log-sum-exp, which turns logits into log-probabilities.
+        index: the rows that count, all when left out; they are not copied.
+        dtype: of the passes; chosen by their size when left out.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        shift: Tensor | None = None,
+        index: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.features, self.all_labels, self.shift, self.index = features, labels, shift, index
+        self.labels = labels if index is None else labels[index]
+        n, num_classes = len(self.labels), features.shape[1]
+        wide = n * num_classes**2 <= WIDE_WORK
+        self.dtype = dtype or (torch.float64 if wide else torch.float32)
+        self.n, self.num_classes = n, num_classes
+        # Rows at least as many as classes: adding a block's `c c+1` slopes should cost little beside making them.
+        self.block = max(1, min(n, max(MATRIX_BLOCK_ELEMENTS // num_classes, num_classes)))
+        self.inputs = torch.empty(self.block, num_classes, dtype=self.dtype)
+        self.scores = torch.empty_like(self.inputs)
+
+    def thinned(self, size: int) -> SoftmaxRows:
+        """Every k-th row, about `size` of them."""
+        index = torch.arange(len(self.all_labels)) if self.index is None else self.index
+        return self.only(index[:: max(1, self.n // size)])
+
+    def only(self, index: Tensor, dtype: torch.dtype | None = None) -> SoftmaxRows:
+        """These rows of the features, passes in the same dtype unless another is given."""
+        return SoftmaxRows(self.features, self.all_labels, self.shift, index, dtype or self.dtype)
+
+    def blocks(self) -> list[slice]:
+        return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
+
+    def inputs_of(self, part: slice) -> Tensor:
+        """Features less their shift, in the ready buffer."""
+        inputs = self.inputs[: part.stop - part.start]
+        rows = part if self.index is None else self.index[part]
+        inputs.copy_(self.features[rows])
+        if self.shift is not None:
+            inputs -= self.shift[rows, None]
+        return inputs
+
+    def probs_of(self, inputs: Tensor, weights: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities, in the ready buffer, and the NLL of every row."""
+        # The bias apart: with a column of ones the rows would not lie on whole cache lines, at half the speed.
+        scores = torch.addmm(weights[:, -1], inputs, weights[:, :-1].T, out=self.scores[: len(inputs)])
+        scores.sub_(scores.amax(dim=1, keepdim=True))
+        true = scores.gather(1, labels[:, None])
+        np.exp(scores.numpy(), out=scores.numpy())
+        total = scores.sum(dim=1, keepdim=True)
+        return scores.div_(total), (total.log() - true)[:, 0]
+
+    def loss(self, weights: Tensor, gradient: Tensor | None = None) -> float:
+        """Mean NLL; its gradient, mean (p - onehot)' x, is added in place where asked for."""
+        narrow = weights.to(self.dtype)
+        value = 0.0
+        slopes = torch.zeros(0 if gradient is None else self.num_classes, self.num_classes, dtype=self.dtype)
+        sums = torch.zeros(self.num_classes, dtype=torch.float64)
+        for part in self.blocks():
+            inputs, labels = self.inputs_of(part), self.labels[part]
+            probs, nll = self.probs_of(inputs, narrow, labels)
+            value += float(nll.sum(dtype=torch.float64))
+            if gradient is None:
+                continue
+            probs[torch.arange(len(labels)), labels] -= 1
+            torch.addmm(slopes, probs.T, inputs, out=slopes)
+            sums.add_(probs.sum(dim=0))
+        if gradient is not None:
+            gradient[:, :-1].add_(slopes, alpha=1 / self.n)
+            gradient[:, -1].add_(sums, alpha=1 / self.n)
+        return value / self.n
+
+
+@dataclass(frozen=True)
+class Precision:
+    """When a search ends: after `idle` steps in a row that change the value by less than `change`, relative to it."""
+
+    change: float
+    idle: int = 3
+
+    @classmethod
+    def of(cls, rows: SoftmaxRows) -> Precision:
+        """As far as the dtype of the passes allows."""
+        return cls(1e-15 if rows.dtype == torch.float64 else 1e-7)
+
+
+def fit_map(
+    rows: SoftmaxRows, start: Tensor, penalty: Penalty, seen: Tensor, turns: ChangesOfBasis, precision: Precision
+) -> tuple[Tensor, float, bool]:
+    """Weights `c c+1` with the smallest loss + penalty, the steepest slope left, and whether it converged.
+
+    Args:
+        seen: classes that have samples; the rows of the others stay as they start.
+        turns: maps between unknowns of about unit curvature and weights.
+    """
+    turn, back = turns
+
+    def objective(unknowns: Tensor) -> tuple[float, Tensor]:
+        weights = penalty.centre(turn(unknowns.view_as(start)).add_(start))
+        gradient = torch.zeros_like(weights)
+        value = rows.loss(weights, gradient) + penalty.add_to(weights, gradient)
+        gradient[~seen] = 0.0
+        return value, back(gradient).flatten()
+
+    found = lbfgs(
+        objective,
+        start.numel(),
+        tolerance=1e-9,
+        change=precision.change,
+        idle=precision.idle,
+        iterations=MATRIX_ITERATIONS,
+        memory=10 if rows.num_classes <= MANY_CLASSES else 5,
+        kept=rows.dtype,
+    )
+    return penalty.centre(turn(found.unknowns.view_as(start)).add_(start)), found.steepest, found.converged
+
+
+ChangeOfBasis = Callable[[Tensor], Tensor]
+ChangesOfBasis = tuple[ChangeOfBasis, ChangeOfBasis]
+
+
+def preconditioner(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], ChangesOfBasis]:
+    """penalty -> maps between unknowns of about unit curvature and weights, from the curvature at the start."""
+    # About the right curvature is enough: a part of the rows gives it.
+    make = _class_blocks if rows.num_classes <= MANY_CLASSES else _shared_basis
+    return make(rows.thinned(CURVATURE_ROWS), start)
+
+
+def with_ones(rows: SoftmaxRows, part: slice, start: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs of a block with a column of ones, and its probabilities."""
+    inputs = rows.inputs_of(part)
+    probs, _ = rows.probs_of(inputs, start.to(rows.dtype), rows.labels[part])
+    return torch.cat([inputs, torch.ones(len(inputs), 1, dtype=rows.dtype)], dim=1), probs
+
+
+def _class_blocks(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], ChangesOfBasis]:
+    """The exact curvature of each class's row of W, mean p (1 - p) x x', with the penalty's."""
+    size = rows.num_classes + 1
+    curvature = torch.zeros(rows.num_classes, size, size, dtype=torch.float64)
+    for part in rows.blocks():
+        inputs, probs = with_ones(rows, part, start)
+        scaled = torch.empty_like(inputs)
+        for k, spread in enumerate((probs * (1 - probs)).T.contiguous()):
+            torch.mul(inputs, spread[:, None], out=scaled)
+            curvature[k].add_(torch.mm(scaled.T, inputs), alpha=1 / rows.n)
+
+    def turns(penalty: Penalty) -> ChangesOfBasis:
+        ridged, index = curvature.clone(), torch.arange(size)
+        for k in range(rows.num_classes):
+            ridge = torch.full((size,), 2 * penalty.off, dtype=torch.float64)
+            ridge[k], ridge[-1] = 2 * penalty.diagonal, 2 * penalty.bias
+            ridged[k, index, index] += ridge + 1e-6 * curvature[k].trace() / size + 1e-12
+        unit = torch.eye(size, dtype=torch.float64).expand_as(ridged)
+        roots = torch.linalg.solve_triangular(torch.linalg.cholesky(ridged), unit, upper=False)
+        return (
+            lambda unknowns: torch.bmm(unknowns[:, None, :], roots)[:, 0],
+            lambda gradient: torch.bmm(roots, gradient[:, :, None])[:, :, 0],
+        )
+
+    return turns
+
+
+def _shared_basis(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], ChangesOfBasis]:
+    """The classes share the directions of mean x x'; each has its own mean p (1 - p)."""
+    size = rows.num_classes + 1
+    second = torch.zeros(size, size, dtype=torch.float64)
+    spread = torch.zeros(rows.num_classes, dtype=torch.float64)
+    for part in rows.blocks():
+        inputs, probs = with_ones(rows, part, start)
+        second.add_(torch.mm(inputs.T, inputs), alpha=1 / rows.n)
+        spread.add_((probs * (1 - probs)).sum(dim=0, dtype=torch.float64), alpha=1 / rows.n)
+    lengths, basis = torch.linalg.eigh(second)
+    lengths.clamp_min_(0.0)
+
+    def turns(penalty: Penalty) -> ChangesOfBasis:
+        bend = spread[:, None] * lengths
+        scale = (bend + 2 * penalty.off + 1e-4 * bend.mean() + 1e-12).rsqrt_()
+        return (lambda unknowns: (unknowns * scale) @ basis.T, lambda gradient: (gradient @ basis).mul_(scale))
+
+    return turns
+
+
+# How strong a pull on a linear map should be: the strength whose maps predict held-out samples best.
+#
+# A pull of s / n on the mean of n losses is a normal prior with precision 2 s on every entry, whatever n is, so a
+# strength found on a part of the samples is right for all of them. The path starts at a strong pull, near the start of
+# the fit, and every fit begins where the one before ended, so a step of the path takes a few passes.
+
+STRENGTHS = (1e4, 1e3, 1e2, 1e1, 1e0, 1e-1)
+STRONGER_STRENGTHS = (1e5, 1e6)
+"""Tried only where the first of the path is its best."""
+LOSS_RISE = 1e-4
+STRENGTH_FOLDS = 3
+ROUGH_PRECISION = Precision(2e-5, idle=1)
+"""Held-out losses of neighbours on the path differ by more than the last digits of a fit."""
+
+
+def best_strength(
+    rows: SoftmaxRows, start: Tensor, penalty: Callable[[float], Penalty], turns: Callable[[Penalty], ChangesOfBasis]
+) -> float:
+    """The strength s with the smallest cross-validated NLL; the path ends at the first rise.
+
+    Args:
+        penalty: of a pull s / n, given that number.
+        turns: the preconditioner of a penalty.
+    """
+    fold = feature_folds(rows.labels, rows.features)
+    cuts = [((fold != k).nonzero()[:, 0], (fold == k).nonzero()[:, 0]) for k in range(STRENGTH_FOLDS)]
+    parts = [
+        (rows.only(train, torch.float32), rows.only(held, torch.float32))
+        for train, held in cuts
+        if len(train) and len(held)
+    ]
+
+    def losses(path: tuple[float, ...], known: dict[float, float]) -> dict[float, float]:
+        """Held-out NLL of the strengths, to the first rise."""
+        maps, found = [start] * len(parts), dict(known)
+        for strength in path:
+            loss, turn = 0.0, turns(penalty(strength / rows.n))
+            for k, (train, held) in enumerate(parts):
+                seen = torch.bincount(train.labels, minlength=rows.num_classes) > 0
+                maps[k] = fit_map(train, maps[k], penalty(strength / train.n), seen, turn, ROUGH_PRECISION)[0]
+                loss += held.n * held.loss(maps[k])
+            found[strength] = loss
+            if loss > (1 + LOSS_RISE) * min(found.values()):
+                break
+        return found
+
+    found = losses(STRENGTHS, {})
+    if min(found, key=found.__getitem__) == STRENGTHS[0]:
+        found = losses(STRONGER_STRENGTHS, found)
+    return parabola_minimum(found)
+
+
+def parabola_minimum(losses: dict[float, float]) -> float:
+    """The strength of the smallest loss, by the parabola in log s through it and its neighbours, to two digits."""
+    strengths = sorted(losses)
+    at = min(range(len(strengths)), key=lambda k: losses[strengths[k]])
+    if at in (0, len(strengths) - 1):
+        return strengths[at]
+    left, middle, right = (losses[s] for s in strengths[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    shift = (left - right) / (2 * bend) if bend > 0 else 0.0
+    return float(f"{strengths[at] * math.pow(10.0, shift):.2g}")
+
+
+def feature_folds(labels: Tensor, features: Tensor) -> Tensor:
+    """Fold of every row: in turn along the label's own feature, label by label.
+
+    Labels come in the order of their smallest feature, so neither the order of rows nor that of classes matters.
+    """
+    own = features.gather(1, labels[:, None])[:, 0]
+    first = torch.full((features.shape[1],), math.inf, dtype=own.dtype).scatter_reduce(0, labels, own, "amin")
+    order = torch.argsort(own, stable=True)
+    order = order[torch.argsort(first[labels[order]], stable=True)]
+    fold = torch.empty_like(labels)
+    fold[order] = torch.arange(len(labels)) % STRENGTH_FOLDS
+    return fold
+
+
+# vector: softmax(w * z + b).
+
+VECTOR_BLOCK_ELEMENTS = 1 << 17
+VECTOR_FLOAT64_ELEMENTS = 1 << 19
+"""n c up to which a pass runs in float64 although the logits are float32."""
+VECTOR_ITERATIONS = 100
+START_ROWS = 2048
+SAME_CURVATURE = 1e-5
+"""A value that moved no more than this, relative to it, bends as it did."""
+SEPARATED_DOUBT = 0.1
+"""Samples' worth of doubt, sum of p (1 - p), below which a class is told apart: its weight has no best value."""
+
+
+@CALIBRATORS.add(
+    "vector",
+    paper="Guo et al., 2017, arXiv:1706.04599",
+    corners=(),
+    keeps_argmax=False,
+    yields="logits",
+    parameters=(0, 2, 0),
+    linear=True,
+)
+def vector(logits: Logits, labels: Labels) -> FittedValues:
+    """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL."""
+    rows = ScaledRows(logits, labels)
+    # The temperature of some rows is near enough to start from; a class without samples keeps that of all.
+    step = max(1, rows.n // START_ROWS) if bool(rows.seen.all()) else 1
+    found = best_scale(logits[::step], labels[::step])
+    start = torch.zeros(2, rows.num_classes, dtype=torch.float64)
+    start[0] = found.scale if found.bound is None else 1.0
+    change = 1e-15 if rows.dtype == torch.float64 else 1e-6
+    result = truncated_newton(rows, start, tolerance=1e-9, change=change, iterations=VECTOR_ITERATIONS)
+    weights, bias = result.at
+    notes = [] if result.converged else [f"the fit stopped at its last iteration with a slope of {result.steepest:.1e}"]
+    if not bool(rows.seen.all()):
+        notes.append("classes without a validation sample keep their temperature-scaled logit")
+    certain = int(((rows.n * rows.curvature()[2] < SEPARATED_DOUBT) & rows.seen).sum())
+    if certain:
+        notes.append(
+            f"{certain} of {rows.num_classes} classes are told apart perfectly: their weights have no best value, the "
+            "search was stopped where they no longer matter"
+        )
+    return FittedValues({"weights": weights.clone(), "bias": bias - bias.mean()}, tuple(notes))
+
+
+@transform_of("vector")
+def apply_vector(values: Values, logits: Logits) -> Logits:
+    """w * z + b."""
+    return logits * values["weights"] + values["bias"]
+
+
+class ScaledRows:
+    """Rows of logits with labels: mean NLL, slope and curvature at any weights and biases `2 c`, by blocks.
+
+    The probabilities of the last point measured are kept, one float32 a logit, so that a product with the curvature
+    needs no exponentials.
+    """
+
+    def __init__(self, logits: Logits, labels: Labels) -> None:
+        n, num_classes = logits.shape
+        wide = logits.dtype == torch.float64 or n * num_classes <= VECTOR_FLOAT64_ELEMENTS
+        self.dtype = torch.float64 if wide else torch.float32
+        self.logits, self.labels, self.n, self.num_classes = logits, labels, n, num_classes
+        self.block = max(1, min(n, VECTOR_BLOCK_ELEMENTS // num_classes))
+        self.probs = torch.empty(n, num_classes, dtype=self.dtype)
+        self.first = torch.empty(self.block, num_classes, dtype=self.dtype)
+        self.second = torch.empty_like(self.first)
+        self.ones = torch.ones(self.block, dtype=self.dtype)
+        self.true_logits = logits.gather(1, labels[:, None]).squeeze(1).double()
+        hits = torch.bincount(labels, minlength=num_classes)
+        hit_logits = torch.bincount(labels, self.true_logits, minlength=num_classes)
+        self.hits, self.seen = torch.stack([hit_logits, hits]) / n, hits > 0
+        self.value = self.bent_at = math.inf
+        self.bends = torch.zeros(3, num_classes, dtype=torch.float64)
+
+    def measure(self, at: Tensor) -> tuple[float, Tensor]:
+        """Mean NLL and its slope `2 c`: mean (p - onehot) z and mean (p - onehot)."""
+        scale, bias = at[:, self.labels]
+        value = -float((scale * self.true_logits + bias).sum())
+        sums = torch.zeros(2, self.num_classes, dtype=torch.float64)
+        for part in self.blocks():
+            rows, probs, log_total = self.probs_of(part, at)
+            value += float(log_total.sum(dtype=torch.float64))
+            sums[0].add_(self.total(torch.mul(rows, probs, out=self.first[: len(rows)])))
+            sums[1].add_(self.total(probs))
+        self.value = value / self.n
+        return self.value, self.seen * (sums / self.n - self.hits)
+
+    def curvature(self) -> Tensor:
+        """That of every class by itself, mean p (1 - p) times z^2, z and 1, `3 c`, at the last point measured."""
+        sums = torch.zeros(3, self.num_classes, dtype=torch.float64)
+        for part in self.blocks():
+            rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+            spread = torch.addcmul(probs, probs, probs, value=-1, out=self.first[: len(rows)])
+            for k in (2, 1, 0):
+                sums[k].add_(self.total(spread))
+                spread.mul_(rows)
+        return sums / self.n
+
+    def product(self, direction: Tensor) -> Tensor:
+        """Curvature times direction: with s = z dw + db, mean p (s - E s) z and mean p (s - E s)."""
+        result = torch.zeros_like(direction)
+        weights, bias = direction.to(self.dtype)
+        for part in self.blocks():
+            rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+            moved = torch.addcmul(bias, rows, weights, out=self.first[: len(rows)])
+            mean = torch.from_numpy(row_dot(probs.numpy(), moved.numpy()))
+            moved.sub_(mean[:, None]).mul_(probs)
+            result[1].add_(self.total(moved))
+            result[0].add_(self.total(moved.mul_(rows)))
+        return self.seen * result / self.n
+
+    def inverse(self) -> InverseCurvature:
+        """The inverse of every class's own 2 x 2 curvature."""
+        if not abs(self.bent_at - self.value) <= SAME_CURVATURE * max(self.value, 1.0):
+            self.bends, self.bent_at = self.curvature(), self.value
+        squares, cross, ones = self.bends
+        squares, ones = squares + 1e-12, ones + 1e-12
+        area = torch.maximum(squares * ones - cross**2, 1e-4 * squares * ones)
+        return lambda v: torch.stack([ones * v[0] - cross * v[1], squares * v[1] - cross * v[0]]) / area
+
+    def total(self, block: Tensor) -> Tensor:
+        """Sums of the columns."""
+        return torch.mv(block.T, self.ones[: len(block)])
+
+    def blocks(self) -> list[slice]:
+        return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
+
+    def probs_of(self, part: slice, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the block, probabilities in their place, and the log of their normaliser."""
+        rows, probs = self.logits[part].to(self.dtype), self.probs[part]
+        torch.addcmul(at[1].to(self.dtype), rows, at[0].to(self.dtype), out=probs)
+        highest = probs.amax(dim=1, keepdim=True)
+        np.exp(probs.sub_(highest).numpy(), out=probs.numpy())
+        total = probs.sum(dim=1, keepdim=True)
+        return rows, probs.mul_(1 / total), (total.log() + highest)[:, 0]
+
+
+# matrix: softmax(W z + b).
+
+SEPARATED_NATS = 0.1
+"""Nats of all samples together below which every label counts as told apart."""
+
+
+@CALIBRATORS.add(
+    "matrix",
+    paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
+    corners=({"reg_lambda": 1.0, "reg_mu": 1.0}, {"reg_lambda": 0.1}),
+    keeps_argmax=False,
+    yields="logits",
+    parameters=(0, 1, 1),
+    linear=True,
+)
+def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: float | None = None) -> FittedValues:
+    """Matrix scaling, softmax(W z + b), mean NLL + lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2.
+
+    Args:
+        reg_lambda: pull on the off-diagonal entries (ODIR); 0 is plain matrix scaling, which needs n well above c^2.
+        reg_mu: pull on the bias; left out, the same as `reg_lambda`.
+    """
+    check_range(reg_lambda, "reg_lambda", 0.0)
+    bias = reg_lambda if reg_mu is None else reg_mu
+    check_range(bias, "reg_mu", 0.0)
+    num_classes = logits.shape[1]
+    penalty = Penalty(off=reg_lambda / (num_classes * (num_classes - 1)), bias=bias / num_classes)
+    return fitted_map(SoftmaxRows(logits, labels), logits, labels, penalty)
+
+
+def fitted_map(
+    rows: SoftmaxRows, logits: Logits, labels: Labels, penalty: Penalty | Callable[[float], Penalty]
+) -> FittedValues:
+    """The map from the identity over the best temperature, its bias centred, and a note if it had to stop early.
+
+    Args:
+        penalty: or, where its strength is to be found by cross-validation, the penalty of a pull.
+    """
+    num_classes = logits.shape[1]
+    found = best_scale(logits, labels)
+    scale = found.scale if found.bound is None else 1.0
+    start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
+    seen = torch.bincount(labels, minlength=num_classes) > 0
+    turns, values = preconditioner(rows, start), {}
+    if not isinstance(penalty, Penalty):
+        strength = best_strength(rows, start, penalty, turns)
+        values = {"strength": torch.tensor(strength, dtype=torch.float64)}
+        penalty = penalty(strength / rows.n)
+    weights, steepest, converged = fit_map(rows, start, penalty, seen, turns(penalty), Precision.of(rows))
+    notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
+    if not seen.all():
+        notes.append("classes without a validation sample keep their temperature-scaled logit")
+    # Only a map with as many numbers as samples can fit them all.
+    if rows.n <= weights.numel() and rows.n * rows.loss(weights) < SEPARATED_NATS:
+        notes.append(
+            "the samples are told apart perfectly: the map has no best value and was stopped where it no longer "
+            "matters; expect it to be overconfident on others, use more samples, a pull or fewer parameters"
+        )
+    bias = weights[:, -1]
+    return FittedValues({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean(), **values}, tuple(notes))
+
+
+@transform_of("matrix")
+def apply_matrix(values: Values, logits: Logits) -> Logits:
+    """W z + b."""
+    return logits @ values["weights"].T + values["bias"]
+
+
+# dirichlet: softmax(W log p + b).
+
+
+@CALIBRATORS.add(
+    "dirichlet",
+    paper="Kull et al., 2019, arXiv:1910.12656",
+    corners=({"reg_lambda": 0.001}, {"reg_lambda": 0.01, "reg_mu": 0.01}, {"reg_lambda": 1.0, "reg_norm": True}),
+    keeps_argmax=False,
+    yields="probabilities",
+    parameters=(0, 1, 1),
+    linear=True,
+)
+def dirichlet(
+    logits: Logits,
+    labels: Labels,
+    *,
+    reg_lambda: float | None = None,
+    reg_mu: float | None = None,
+    reg_norm: bool = False,
+    reference_row: bool | None = None,
+) -> FittedValues:
+    """Dirichlet calibration, softmax(W log p + b), mean NLL + lambda sum off-diagonal^2 + mu sum b^2 (ODIR).
+
+    Args:
+        reg_lambda: pull on W; left out, ODIR with lambda = mu = strength / n, the same for every class, the strength
+            chosen by cross-validated NLL on these samples.
+        reg_mu: pull on b; left out while `reg_lambda` is given, lambda pulls on all entries and b (L2), not ODIR.
+        reg_norm: divide lambda by c (c - 1) and mu by c, as the paper prints it.
+        reference_row: subtract the last row from every row before the pull, as the released code does, so that its
+            published strengths mean the same; by default done where `reg_lambda` is given.
+    """
+    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
+    check_range(reg_mu or 0.0, "reg_mu", 0.0)
+    num_classes = logits.shape[1]
+    pairs, ones = (num_classes * (num_classes - 1), num_classes) if reg_norm else (1, 1)
+    odir = reg_lambda is None or reg_mu is not None
+    released = reg_lambda is not None if reference_row is None else reference_row
+
+    def penalty(pull: float) -> Penalty:
+        bias = pull if reg_mu is None else reg_mu
+        return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, released)
+
+    rows = SoftmaxRows(logits, labels, log_sums(logits))
+    return fitted_map(rows, logits, labels, penalty if reg_lambda is None else penalty(reg_lambda))
+
+
+@transform_of("dirichlet")
+def apply_dirichlet(values: Values, logits: Logits) -> Logits:
+    """Log-probabilities of W log p + b."""
+    log_probs = torch.log_softmax(logits, dim=1)
+    return torch.log_softmax(log_probs @ values["weights"].T + values["bias"], dim=1)

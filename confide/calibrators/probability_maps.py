@@ -1,0 +1,429 @@
+"""Maps of one probability: `isotonic`, `histogram` and `beta` for every class, `spline` for the predicted class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import isotonic_regression
+from torch import Tensor
+
+from confide.calibrators.base import (
+    BLOCK_ELEMENTS,
+    CALIBRATORS,
+    FittedValues,
+    Values,
+    log_sums,
+    map_rows,
+    predicted_classes,
+    row_blocks,
+    transform_of,
+)
+from confide.checks import InputError, check_choice, check_range
+from confide.numerics.binning import bin_of, width_edges
+from confide.predictions import SMALLEST_PROBABILITY
+from confide.types import Labels, Logits, Probs
+
+# Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
+
+Vector = NDArray[np.float64]
+
+
+def isotonic_nodes(chunks: Iterable[Vector], hits: Vector) -> tuple[Vector, Vector]:
+    """Nodes of the isotonic regression of 0/1 outcomes on scores: ends of its steps, joined by lines.
+
+    Only the scores of the hits (outcome 1) are kept: a step can only begin at one of them, because whatever follows
+    a hit without another hit has a smaller mean and is pooled with it. So the scores may come in chunks, in any order,
+    and memory grows with the hits, not with the scores.
+    """
+    starts, multiplicity = np.unique(hits, return_counts=True)
+    count = np.zeros(len(starts) + 1)
+    last = np.full(len(starts) + 1, -np.inf)  # largest score of every interval [start, next start)
+    first = np.inf
+    for chunk in chunks:
+        ordered = np.sort(chunk)
+        ends = np.append(np.searchsorted(ordered, starts, side="left"), len(ordered))
+        sizes = np.diff(ends, prepend=0)
+        count += sizes
+        some = sizes > 0
+        last[some] = np.maximum(last[some], ordered[ends[some] - 1])
+        first = min(first, float(ordered[0])) if len(ordered) else first
+    begin, outcome = np.insert(starts, 0, first), np.insert(multiplicity / np.maximum(count[1:], 1), 0, 0.0)
+    keep = count > 0
+    fitted = isotonic_regression(outcome[keep], weights=count[keep])
+    edges = fitted.blocks
+    level = np.asarray(fitted.x)[edges[:-1]]
+    left, right = begin[keep][edges[:-1]], last[keep][edges[1:] - 1]
+    nodes, levels = np.stack([left, right], axis=1).ravel(), np.repeat(level, 2)
+    distinct = np.append(True, np.diff(nodes) > 0)
+    return nodes[distinct], levels[distinct]
+
+
+def padded(rows: list[Vector]) -> Tensor:
+    """Nodes or levels of many maps as one matrix; short ones repeat their last entry, which changes nothing."""
+    width = max(2, *map(len, rows))
+    return torch.from_numpy(np.stack([np.pad(row, (0, width - len(row)), mode="edge") for row in rows]))
+
+
+def interpolated(nodes: Tensor, levels: Tensor, values: Tensor) -> Tensor:
+    """Piecewise linear maps, constant outside the nodes: one for all values (nodes `k`) or one per row (`m k`)."""
+    right = inner_below(nodes, values) + 1
+    low, high = looked_up(nodes, right - 1), looked_up(nodes, right)
+    share = ((values - low) / (high - low).clamp_min(torch.finfo(nodes.dtype).tiny)).clamp(0.0, 1.0)
+    return torch.lerp(looked_up(levels, right - 1), looked_up(levels, right), share)
+
+
+def inner_below(nodes: Tensor, values: Tensor) -> Tensor:
+    """How many inner nodes lie below each value: the interval (low, high] that it falls into."""
+    inner = nodes[..., 1:-1].contiguous()
+    if torch.onnx.is_in_onnx_export():
+        # ONNX has no binary search.
+        return (inner[..., None, :] < values[..., None]).sum(dim=-1)
+    return torch.searchsorted(inner, values.contiguous())
+
+
+def looked_up(table: Tensor, index: Tensor) -> Tensor:
+    """Entries of one table `k` at any index, or of a table per row `m k` at an index `m n`."""
+    return table[index] if table.dim() == 1 else table.gather(1, index)
+
+
+def normalised(scores: Probs, logits: Logits) -> Logits:
+    """Log of rows that sum to one; a row of zeros keeps the probabilities it came with."""
+    empty = scores.sum(dim=1, keepdim=True) <= 0
+    safe = torch.where(empty, torch.softmax(logits, dim=1), scores)
+    return (safe / safe.sum(dim=1, keepdim=True)).clamp_min(SMALLEST_PROBABILITY).log()
+
+
+def top_of(logits: Logits) -> tuple[Tensor, Tensor]:
+    """Largest probability `n 1` and its class `n 1`, the first of equals."""
+    lead = logits.argmax(dim=1, keepdim=True)
+    return torch.softmax(logits, dim=1).gather(1, lead), lead
+
+
+def all_tops(logits: Logits) -> tuple[Vector, NDArray[np.int64]]:
+    """Confidence and predicted class of every row, in float64, by row blocks."""
+    confidence = map_rows(logits, lambda block: top_of(block)[0].squeeze(1))
+    return confidence.numpy(), predicted_classes(logits).numpy()
+
+
+def with_top(logits: Logits, lead: Tensor, confidence: Tensor) -> Logits:
+    """Log-probabilities where the leading class has this confidence `n 1` and the others share the rest as before."""
+    chosen = torch.zeros_like(logits).scatter(1, lead, 1.0) > 0
+    others = torch.where(chosen, torch.full_like(logits, -torch.inf), logits)
+    sure = confidence.clamp(SMALLEST_PROBABILITY, 1.0)
+    rest = (1.0 - confidence).clamp(SMALLEST_PROBABILITY, 1.0)
+    return torch.where(chosen, sure.log(), torch.log_softmax(others, dim=1) + rest.log())
+
+
+# isotonic: a monotone step map of every class's probability.
+
+RANKING_SHARE = 1e-9
+"""Share of the old probability added so that equal steps keep their order (Zhang et al., 2020)."""
+
+
+@CALIBRATORS.add(
+    "isotonic",
+    paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
+    corners=({"form": "one_map"}, {"form": "ranked"}),
+    keeps_argmax=("form", "one_map"),
+    yields="probabilities",
+    parameters=(0, 10, 0),
+)
+def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> FittedValues:
+    """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
+
+    Args:
+        form: `one_vs_rest` fits a map per class; `ranked` adds 1e-9 p to it, so that classes on one step keep their
+            order (IROvA); `one_map` shares one such map among all classes and never changes the argmax (IRM).
+    """
+    check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
+    share = 0.0 if form == "one_vs_rest" else RANKING_SHARE
+    values = {"ranking": torch.tensor(share, dtype=torch.float64)}
+    if form == "one_map":
+        found = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
+        nodes, levels = (padded([part])[0] for part in found)
+    else:
+        nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
+    return FittedValues({"nodes": nodes, "levels": levels, **values})
+
+
+@transform_of("isotonic")
+def apply_isotonic(values: Values, logits: Logits) -> Logits:
+    """Log of the maps' values, normalised by row."""
+    probs = torch.softmax(logits, dim=1)
+    scores = interpolated(values["nodes"], values["levels"], probs.T).T
+    return normalised(scores + values["ranking"] * probs, logits)
+
+
+def _chunks(logits: Logits) -> Iterator[Vector]:
+    for block in row_blocks(logits):
+        yield torch.softmax(block, dim=1).numpy()
+
+
+def _true_probs(logits: Logits, labels: Labels) -> Vector:
+    # From the same chunks as the scores: a hit must be found among them to the last bit.
+    start, result = 0, np.empty(len(labels))
+    for chunk in _chunks(logits):
+        part = slice(start, start + len(chunk))
+        result[part] = chunk[np.arange(len(chunk)), labels.numpy()[part]]
+        start += len(chunk)
+    return result
+
+
+def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector]]:
+    for first, probs in class_columns(logits):
+        for k, column in enumerate(probs.T, start=first):
+            hits = column[labels.numpy() == k]
+            # A class that never occurs keeps its probabilities.
+            yield isotonic_nodes([column], hits) if len(hits) else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+
+
+def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
+    """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64.
+
+    All groups share one buffer: a group is gone when the next is asked for.
+    """
+    shift = log_sums(logits)
+    width = max(1, 4 * BLOCK_ELEMENTS // max(len(logits), 1))
+    buffer = torch.empty(len(logits), min(width, logits.shape[1]), dtype=torch.float64)
+    for first in range(0, logits.shape[1], width):
+        columns = logits[:, first : first + width]
+        part = buffer[:, : columns.shape[1]].copy_(columns)
+        yield first, part.sub_(shift[:, None]).exp_().numpy()
+
+
+# histogram: the share of hits in the bin of a probability.
+
+
+@CALIBRATORS.add(
+    "histogram",
+    paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
+    corners=({"binning": "mass"}, {"target": "classes"}, {"empty": "zero"}, {"bins": 1}),
+    keeps_argmax=False,
+    yields="probabilities",
+    parameters=(15, 0, 0),
+)
+def histogram(
+    logits: Logits,
+    labels: Labels,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    target: str = "top",
+    empty: str = "midpoint",
+) -> FittedValues:
+    """Histogram binning, q = share of hits among the validation samples whose probability falls into the same bin.
+
+    Args:
+        bins: number of bins (low, high].
+        binning: `width` (Guo et al.) or `mass`, edges midway between parts of equal size (Kumar et al., 2019).
+        target: `top` calibrates the confidence of the predicted class and leaves the others their proportions;
+            `classes` calibrates every class against the rest and normalises.
+        empty: value of a bin without samples, its `midpoint` (Kumar et al.) or `zero`.
+    """
+    check_range(bins, "bins", 1)
+    check_choice(binning, ("width", "mass"), "binning")
+    check_choice(target, ("top", "classes"), "target")
+    check_choice(empty, ("midpoint", "zero"), "empty")
+    if target == "top":
+        confidence, lead = all_tops(logits)
+        maps = [_bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
+    else:
+        maps = [
+            _bin_map(column, labels.numpy() == k, bins, binning, empty)
+            for first, probs in class_columns(logits)
+            for k, column in enumerate(probs.T, start=first)
+        ]
+    edges, levels = (padded(list(part)) for part in zip(*maps, strict=True))
+    return FittedValues(
+        {"edges": edges[0], "levels": levels[0]} if target == "top" else {"edges": edges, "levels": levels}
+    )
+
+
+@transform_of("histogram")
+def apply_histogram(values: Values, logits: Logits) -> Logits:
+    """Log of the bins' shares: of the leading class with the rest in proportion, or of all classes, normalised."""
+    edges, levels = values["edges"], values["levels"]
+    if edges.dim() == 1:
+        confidence, lead = top_of(logits)
+        return with_top(logits, lead, looked_up(levels, inner_below(edges, confidence)))
+    return normalised(looked_up(levels, inner_below(edges, torch.softmax(logits, dim=1).T)).T, logits)
+
+
+def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) -> tuple[Vector, Vector]:
+    edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
+    count = len(edges) - 1
+    which = bin_of(scores, edges)
+    size = np.bincount(which, minlength=count)
+    middle = (edges[:-1] + edges[1:]) / 2 if empty == "midpoint" else np.zeros(count)
+    return edges, np.where(size > 0, np.bincount(which, hits, minlength=count) / np.maximum(size, 1), middle)
+
+
+def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
+    """0, the midpoints between neighbouring parts of the sorted scores cut into equal sizes, and 1; equal ones once."""
+    parts = [part for part in np.array_split(np.sort(scores), bins) if len(part)]
+    inner = [(left[-1] + right[0]) / 2 for left, right in pairwise(parts)]
+    return np.unique([0.0, *(edge for edge in inner if 0.0 < edge < 1.0), 1.0])
+
+
+# spline: the confidence plus the slope of a spline through the cumulative calibration error.
+
+
+@CALIBRATORS.add(
+    "spline",
+    paper="Gupta et al., 2021, arXiv:2006.12800",
+    corners=({"knots": 3}, {"knots": 20}),
+    keeps_argmax=False,
+    yields="probabilities",
+    parameters=(6, 0, 0),
+)
+def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
+    """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
+
+    Args:
+        knots: knots of the natural cubic spline, equally spaced over the ranks. Default: the choice of the paper.
+    """
+    check_range(knots, "knots", 3)
+    if len(labels) < 2:
+        raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(labels)}; pass those on 'val'")
+    confidence, lead = all_tops(logits)
+    order = np.argsort(confidence, kind="stable")
+    scores, correct = confidence[order], (lead == labels.numpy())[order]
+    percentile = np.linspace(0.0, 1.0, len(scores))
+    found = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
+    levels = scores + found(percentile, 1)
+    # Equal confidences are one node with their mean: the map is a function of the confidence.
+    nodes, which = np.unique(scores, return_inverse=True)
+    means = np.bincount(which, levels) / np.bincount(which)
+    return FittedValues({"nodes": padded([nodes])[0], "levels": padded([means])[0]})
+
+
+@transform_of("spline")
+def apply_spline(values: Values, logits: Logits) -> Logits:
+    """Log-probabilities with the recalibrated confidence of the leading class, the rest in proportion."""
+    confidence, lead = top_of(logits)
+    moved = interpolated(values["nodes"], values["levels"], confidence).clamp(0.0, 1.0)
+    return with_top(logits, lead, moved)
+
+
+def fitted_spline(at: Vector, heights: Vector, knots: int) -> CubicSpline:
+    """Least-squares natural cubic spline; its unknowns are the values at equally spaced knots on [0, 1]."""
+    positions = np.linspace(0.0, 1.0, knots)
+    basis = CubicSpline(positions, np.eye(knots), bc_type="natural")(at)
+    values = np.linalg.lstsq(basis, heights, rcond=None)[0]
+    return CubicSpline(positions, values, bc_type="natural")
+
+
+# beta: a logistic map of log p and -log(1 - p) for every class.
+
+BETA_RIDGE = 1e-11
+"""1 / C of the released code's logistic regression: next to nothing, but a separable class stays finite."""
+BETA_SMALLEST = float(np.finfo(np.float64).eps)
+
+
+@CALIBRATORS.add(
+    "beta",
+    paper="Kull et al., 2017, Beyond sigmoids",
+    corners=({"form": "am"}, {"form": "ab"}),
+    keeps_argmax=False,
+    yields="probabilities",
+    parameters=(0, 3, 0),
+)
+def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
+    """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
+
+    Args:
+        form: `abm` fits all three; `am` sets b = a; `ab` has no intercept and doubles p, so that 1/2 stays 1/2.
+    """
+    check_choice(form, ("abm", "am", "ab"), "form")
+    maps = []
+    for first, probs in class_columns(logits):
+        for k, column in enumerate(probs.T, start=first):
+            maps.append(_beta_map(column, (labels.numpy() == k).astype(np.float64), form))
+    a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
+    return FittedValues({"a": a, "b": b, "intercept": intercept})
+
+
+@transform_of("beta")
+def apply_beta(values: Values, logits: Logits) -> Logits:
+    """Log of the classes' sigmoids, normalised by row; in logarithms, so no row can be 0 / 0."""
+    smallest = torch.finfo(logits.dtype).eps
+    probs = torch.softmax(logits, dim=1).clamp(smallest, 1.0 - smallest)
+    scores = values["a"] * probs.log() - values["b"] * torch.log1p(-probs) + values["intercept"]
+    return torch.log_softmax(torch.nn.functional.logsigmoid(scores), dim=1)
+
+
+def _beta_map(probs: Vector, hits: Vector, form: str) -> tuple[float, float, float]:
+    """(a, b, intercept) of one class; a class that never or always occurs keeps its probabilities."""
+    if not 0 < hits.sum() < len(hits):
+        return 1.0, 1.0, 0.0
+    clipped = np.clip(probs, BETA_SMALLEST, 1 - BETA_SMALLEST)
+    log_p, log_q = np.log(clipped), -np.log1p(-clipped)
+    if form == "am":
+        (a,), intercept = binary_logistic_regression([log_p + log_q], hits, True)
+        return (a, a, intercept) if a >= 0 else (0.0, 0.0, _log_odds(hits))
+    shift = np.log(2.0) if form == "ab" else 0.0
+    columns = [log_p + shift, log_q - shift]
+    (a, b), intercept = binary_logistic_regression(columns, hits, form == "abm")
+    # A negative slope would turn the order round: drop that feature and fit again.
+    if a < 0:
+        (b,), intercept = binary_logistic_regression(columns[1:], hits, form == "abm")
+        a = 0.0
+    elif b < 0:
+        (a,), intercept = binary_logistic_regression(columns[:1], hits, form == "abm")
+        b = 0.0
+    if min(a, b) < 0:
+        return 0.0, 0.0, _log_odds(hits) if form == "abm" else 0.0
+    return a, b, intercept + (a - b) * shift
+
+
+def _log_odds(hits: Vector) -> float:
+    return float(np.log(hits.sum()) - np.log(len(hits) - hits.sum()))
+
+
+@dataclass(frozen=True)
+class _Step:
+    loss: float
+    slope: Vector
+    curvature: Vector
+
+
+def binary_logistic_regression(columns: list[Vector], hits: Vector, intercept: bool) -> tuple[list[float], float]:
+    """Logistic regression by damped Newton: weights and intercept (0 without one)."""
+    features = np.stack([*columns, np.ones_like(hits)] if intercept else columns, axis=1)
+    penalty = np.array([BETA_RIDGE] * len(columns) + [0.0] * intercept)
+    weights = np.zeros(features.shape[1])
+    here = _newton_step(features, hits, penalty, weights)
+    for _ in range(100):
+        # The sum, not the mean: RIDGE means the same at any n, as in the released code.
+        step = np.linalg.lstsq(here.curvature, -here.slope, rcond=None)[0]
+        size = 1.0
+        while size > 1e-8:
+            there = _newton_step(features, hits, penalty, weights + size * step)
+            if there.loss <= here.loss + 1e-4 * size * float(here.slope @ step):
+                break
+            size /= 2
+        else:
+            break
+        weights, before, here = weights + size * step, here, there
+        if before.loss - here.loss <= 1e-13 * abs(here.loss) or float(np.abs(size * step).max()) < 1e-10:
+            break
+    return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
+
+
+def _newton_step(features: Vector, hits: Vector, penalty: Vector, weights: Vector) -> _Step:
+    # torch's matrix products keep to the threads it was given; numpy's would hand these thin ones out.
+    rows = torch.from_numpy(features)
+    scores = torch.mv(rows, torch.from_numpy(weights)).numpy()
+    tail = np.exp(-np.abs(scores))
+    loss = float(np.sum(np.maximum(scores, 0) - hits * scores + np.log1p(tail)) + penalty @ weights**2 / 2)
+    probs = np.where(scores >= 0, 1.0, tail) / (1 + tail)
+    scaled = rows * torch.from_numpy(probs * (1 - probs))[:, None]
+    curvature = torch.mm(scaled.T, rows).numpy() + np.diag(penalty)
+    slope = torch.mv(rows.T, torch.from_numpy(probs - hits)).numpy() + penalty * weights
+    return _Step(loss, slope, curvature)

@@ -1,0 +1,191 @@
+"""Checks on what comes in, and the words of every error: what must hold, what came, where; what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class InputError(ValueError):
+    """A value that came in is not what must hold; the message is one line for a person."""
+
+
+class OptionError(TypeError):
+    """An option that the method does not have."""
+
+
+class MissingExtra(ImportError):
+    """An optional package is needed; the message names the extra to install."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package '{package}'; install it with: pip install 'confide[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The tail of an unknown-word message: the nearest known word, or all of them."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(words) or 'none'}"
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """A tensor over tensors, arrays, lists, data-frame columns; shares memory where it can."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    array = np.asarray(values)
+    if array.dtype == object:
+        array = _numbers_of(array)
+    if array.dtype == object or array.dtype.kind in "USmM":
+        raise InputError(f"{name} must be numbers, got {array.dtype} values; convert them first")
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
+
+
+def _numbers_of(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Numbers that a data frame holds as objects: rows of a list column, nullable columns with NaN for what is missing.
+
+    Words are never read as numbers: then the array comes back as it is.
+    """
+    if array.ndim == 1 and len(array) and isinstance(array[0], (list, tuple, np.ndarray)):
+        if len({len(row) if hasattr(row, "__len__") else -1 for row in array}) > 1:
+            return array
+        array = np.array([list(row) for row in array])
+    if array.dtype != object:
+        return array
+    missing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], dtype=bool)
+    known = array.reshape(-1)[~missing]
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in known):
+        return array
+    flat = np.full(array.size, np.nan)
+    flat[~missing] = known.astype(np.float64)
+    return flat.reshape(array.shape)
+
+
+def tensor_with_graph(values: Any, name: str) -> Tensor:
+    """Tensors as they are, with their graph; lists and arrays of numbers as tensors."""
+    if isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        got = type(values).__name__
+        raise InputError(f"{name} must be a tensor, or an array or list of numbers, got {got}; convert them") from None
+
+
+def check_logits(logits: Tensor, name: str = "logits") -> Tensor:
+    """Logits must be floating and n x c with at least two classes; integers are promoted to float32."""
+    if logits.ndim != 2:
+        raise InputError(f"{name} must be n x c (two dimensions), got shape {tuple(logits.shape)}; reshape them")
+    if logits.shape[1] < 2:
+        raise InputError(
+            f"{name} must have at least two classes (columns), got {logits.shape[1]}; "
+            "for n binary probabilities use Predictions.from_probs"
+        )
+    return logits if logits.is_floating_point() else logits.to(torch.float32)
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Refuse NaN and infinity, naming the first row."""
+    finite = torch.isfinite(values)
+    if bool(finite.all()):
+        return
+    where = (~finite).nonzero()[0].tolist()
+    raise InputError(
+        f"{name} must be finite, got {values[tuple(where)].item()} at sample {where[0]} of {len(values)}; "
+        "drop that sample or mend the model that made it"
+    )
+
+
+def check_labels(labels: Tensor, n: int, num_classes: int | None, name: str = "labels") -> Tensor:
+    """Labels must be n class indices in [0, num_classes)."""
+    if labels.ndim != 1 or len(labels) != n:
+        raise InputError(f"{name} must be {n} class indices, got shape {tuple(labels.shape)}; give one per sample")
+    if labels.is_floating_point():
+        whole = labels.to(torch.int64)
+        if not bool((whole == labels).all()):
+            raise InputError(f"{name} must be whole class indices, got fractions; give integers")
+        labels = whole
+    labels = labels.to(torch.int64)
+    if n and num_classes is not None:
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= num_classes:
+            bad = int(((labels < 0) | (labels >= num_classes)).nonzero()[0])
+            raise InputError(
+                f"{name} must lie in [0, {num_classes}), got {int(labels[bad])} at sample {bad} of {n}; "
+                "drop that sample or give one logit per class"
+            )
+    return labels
+
+
+def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> None:
+    """Probabilities must be finite, in [0, 1], with rows that sum to one."""
+    check_finite(probs, name)
+    if not len(probs):
+        return
+    if bool((probs < -tolerance).any()) or bool((probs > 1 + tolerance).any()):
+        bad = int(((probs < -tolerance) | (probs > 1 + tolerance)).any(dim=1).nonzero()[0])
+        raise InputError(f"{name} must lie in [0, 1], got {probs[bad].tolist()[:4]} at sample {bad}; are these logits?")
+    sums = probs.sum(dim=1)
+    bad_rows = ((sums - 1).abs() > tolerance).nonzero()
+    if len(bad_rows):
+        row = int(bad_rows[0])
+        raise InputError(
+            f"{name} must sum to 1 in every row, got {float(sums[row]):.4g} at sample {row} of {len(probs)}; "
+            "normalise them, or pass logits as logits"
+        )
+
+
+def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
+    """An option must be one of the given words."""
+    known = list(choices)
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+
+
+def check_range(
+    value: float,
+    name: str,
+    low: float = -np.inf,
+    high: float = np.inf,
+    *,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> None:
+    """A number must lie in an interval; NaN never does."""
+    inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    if not inside:
+        left, right = "(" if low_open or low == -np.inf else "[", ")" if high_open or high == np.inf else "]"
+        raise InputError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}")
+
+
+def check_number(value: Any, name: str, default: Any, low: float, high: float) -> Any:
+    """A number in [low, high] as a plain Python one: whole where the default is, None only where the default is."""
+    if value is None and default is None:
+        return None
+    if not isinstance(value, (int, float)) and isinstance(value, (np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    check_range(value, name, low, high)
+    if not isinstance(default, int):
+        return value
+    if value != int(value):
+        raise InputError(f"{name} must be a whole number, got {value!r}")
+    return int(value)
+
+
+def check_options(word: str, family: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Every option given must be one the method has."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) if names else "it takes none"
+            raise OptionError(f"{family} '{word}' has no option '{name}'; {hint}")

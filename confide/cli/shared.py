@@ -1,0 +1,71 @@
+"""What the verbs share: text tables, JSON, predictions from a file with the one warning about them. Loads no torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.predictions import Predictions
+
+
+# Plain text tables for people, JSON for machines.
+
+NUMBER = re.compile(r"[<>±+−-]? ?\.?\d|-?$|nan|inf")
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned by width: the first and columns of words to the left, numbers to the right."""
+    widths = [max(len(str(row[k])) for row in [header, *rows]) for k in range(len(header))]
+    sides = ["<", *(">" if all(NUMBER.match(str(row[k])) for row in rows) else "<" for k in range(1, len(header)))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip()
+
+    return "\n".join([line(header), line(["-" * w for w in widths]), *(line(row) for row in rows)])
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    from confide.files.formats import plain  # brings torch, and --help needs none
+
+    print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+# Predictions that a verb is given, and the one warning about what stands in them.
+
+FIRST_ROWS = 100
+
+
+def load_predictions(path: str | Path) -> Predictions:
+    """The predictions of a file; a warning on stderr where its logits are probabilities to all appearances."""
+    from confide.predictions import Predictions
+
+    predictions = Predictions.load(path)
+    if doubted := probability_doubt(predictions, path):
+        print(f"warning: {doubted}", file=sys.stderr)
+    return predictions
+
+
+def probability_doubt(predictions: Predictions, path: str | Path) -> str:
+    """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
+    import torch
+
+    logits = predictions.logits
+    if predictions.from_probabilities or len(logits) == 0:
+        return ""
+    if (
+        logits.shape[1] == 2
+        and bool((logits[:, 0] == 0).all())
+        and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all())
+    ):
+        return f"all single logits in {path} lie in [0, 1], as probabilities do; if they are, call the column 'probs'"
+    # A file of real logits is told by its first rows; only a doubtful one is read to its end.
+    for rows in (logits[:FIRST_ROWS], logits):
+        if bool((rows < 0).any()) or bool(((rows.sum(1, dtype=torch.float64) - 1).abs() > 1e-3).any()):
+            return ""
+    return f"every row of the logits in {path} sums to 1, as probabilities do; if they are, call the column 'probs'"

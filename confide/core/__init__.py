@@ -1,1 +1,0 @@
-"""What every room shares: records, registries, doors and the one primitive."""

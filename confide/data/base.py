@@ -1,0 +1,549 @@
+"""`load_dataset`: a word or a path -> the source that reads it -> what it holds -> a checked Dataset with all
+splits.
+
+A source is a function `(path | data folder | arrays, *, options) -> RawDataset`; everything after that (class indices,
+ids, splits that are missing, provenance) is done here, once for all sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.checks import InputError, as_tensor, check_finite, check_labels, check_range, did_you_mean
+from confide.records import Dataset, Ids, Split, check_ids
+from confide.registry import Method, Registry
+
+# What a source hands over before the door has checked it: parts as they were found, and what was left out.
+
+WHOLE = "all"
+"""Name of the part of a source that came without splits."""
+
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RawSplit:
+    """Samples as found: inputs, raw labels (class indices or class names), ids where the source has some."""
+
+    inputs: Any
+    labels: Any
+    ids: Ids | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class RawDataset:
+    """All that a source knows: parts by name (`train`, `val`, `test` or `all`), class names, facts of its making."""
+
+    parts: Mapping[str, RawSplit]
+    class_names: tuple[str, ...] | None = None
+    name: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    set_aside: tuple[tuple[str, str], ...] = ()
+
+
+def as_inputs(values: Any, where: str) -> Any:
+    """Inputs as every room expects them: uint8 images `n c h w`, float32 rows `n d`, or an object array of texts.
+
+    Layout is told by shape: `n c h w` when the second dimension is 1, 3 or 4, `n h w c` when only the last is.
+    """
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype.kind in "UO":
+        return _texts(array, where)
+    if array.dtype.kind not in "uifb":
+        raise InputError(f"inputs of '{where}' must be numbers or texts, got {array.dtype}; convert them")
+    if array.ndim == 2:
+        return _rows(array, where)
+    return _images(array, where)
+
+
+def _texts(array: NDArray[Any], where: str) -> NDArray[np.object_]:
+    texts = array.astype(object)
+    bad = [i for i, text in enumerate(texts.reshape(-1)) if not isinstance(text, str)]
+    if texts.ndim != 1 or bad:
+        came = f"{type(texts.reshape(-1)[bad[0]]).__name__} at sample {bad[0]}" if bad else f"shape {texts.shape}"
+        raise InputError(
+            f"inputs of '{where}' must be arrays of numbers or one text per sample, got {came}; convert it"
+        )
+    return texts
+
+
+def _rows(array: NDArray[Any], where: str) -> NDArray[np.float32]:
+    import torch
+
+    rows = np.ascontiguousarray(array, dtype=np.float32)
+    check_finite(torch.from_numpy(rows), f"inputs of '{where}'")
+    return rows
+
+
+def _images(array: NDArray[Any], where: str) -> NDArray[np.uint8]:
+    if array.ndim not in (3, 4):
+        raise InputError(
+            f"inputs of '{where}' must be rows (n d) or images (n h w, n c h w, n h w c), got shape {array.shape}"
+        )
+    if array.dtype != np.uint8:
+        raise InputError(
+            f"images of '{where}' must be uint8 from 0 to 255, got {array.dtype}; "
+            "for pixels from 0 to 1 give (255 * images).round().astype('uint8')"
+        )
+    if array.ndim == 3:
+        return array[:, None]
+    if array.shape[1] in (1, 3, 4):
+        return array
+    if array.shape[3] in (1, 3, 4):
+        return np.ascontiguousarray(array.transpose(0, 3, 1, 2))
+    raise InputError(f"images of '{where}' must have 1, 3 or 4 channels, got shape {array.shape}; give n c h w")
+
+
+def default_ids_of(part: str, n: int) -> NDArray[np.str_]:
+    """Ids of samples that came without: the name of the part and the position, such as `train-00017`."""
+    prefix = "sample" if part == WHOLE else part
+    return np.array([f"{prefix}-{i:05d}" for i in range(n)], dtype=np.str_)
+
+
+def sorted_class_names(names: set[str]) -> tuple[str, ...]:
+    """Class names sorted; numbers by value, so that class 10 comes after class 9."""
+    if all(name.isdecimal() for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
+
+
+def kind_of(inputs: Any) -> str:
+    """`image`, `rows` or `text`, by shape and type."""
+    if inputs.dtype == object:
+        return "text"
+    return "image" if len(inputs.shape) == 4 else "rows"
+
+
+# Which column is the input, which the label, which the id: by the names people use, or as told.
+
+INPUT_COLUMNS = (
+    *("image", "images", "img", "inputs", "x", "data", "features"),
+    *("text", "texts", "sentence", "utterance", "query", "question", "content", "review"),
+)
+LABEL_COLUMNS = ("label", "labels", "category", "intent", "class", "fine_label", "y", "target", "targets")
+ID_COLUMNS = ("id", "ids")
+
+
+def pick_column(known: Collection[str], asked: str | None, words: tuple[str, ...], what: str, where: str) -> str:
+    """The column asked for, else the first that has a usual name; case does not matter."""
+    by_lower = {name.lower(): name for name in known}
+    for word in (asked,) if asked is not None else words:
+        if word.lower() in by_lower:
+            return by_lower[word.lower()]
+    tried = f"'{asked}'" if asked is not None else "one of " + ", ".join(words)
+    raise InputError(
+        f"{where} must have {what} named {tried}, got {', '.join(known) or 'nothing'}; name them with the option {what}"
+    )
+
+
+def pick_id_column(known: Collection[str]) -> str | None:
+    """The column of ids, if there is one."""
+    return next((name for name in known if name.lower() in ID_COLUMNS), None)
+
+
+# Stratified splits by seed: every class keeps its share, and a sample's place depends on seed and id alone.
+
+
+def draw_order(ids: Ids, seed: int) -> NDArray[np.intp]:
+    """Samples in an order drawn by seed and id: neither the order of files nor other samples change it."""
+    keys = np.array(
+        [
+            int.from_bytes(hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest(), "big")
+            for name in ids.tolist()
+        ],
+        dtype=np.uint64,
+    )
+    return np.argsort(keys, kind="stable")
+
+
+def class_shares(counts: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
+    """How many of each class: fraction * count, rounded by largest remainder so that the total is right."""
+    wanted: NDArray[np.floating[Any]] = counts * fraction
+    # A whole share such as 0.29 * 100 comes out as 28.999999999999996: the nudge keeps it whole.
+    shares: NDArray[np.int64] = np.floor(wanted + 1e-9).astype(np.int64)
+    missing = max(round(float(wanted.sum())) - int(shares.sum()), 0)
+    shares[np.argsort(shares - wanted, kind="stable")[:missing]] += 1
+    return shares
+
+
+def stratified_rows(
+    labels: NDArray[np.int64], ids: Ids, num_classes: int, fractions: dict[str, float], seed: int
+) -> dict[str, NDArray[np.intp]]:
+    """Rows of each named split, and of `train` for the rest; rows stay in their order.
+
+    Unless a split takes everything, one sample of every class stays in `train`.
+    """
+    counts = np.bincount(labels, minlength=num_classes)
+    order = draw_order(ids, seed)
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    place = np.empty(len(labels), dtype=np.int64)  # rank of a sample within its class
+    place[by_class] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begin = np.zeros(num_classes, dtype=np.int64)
+    everything = sum(fractions.values()) > 1 - 1e-9
+    rows: dict[str, NDArray[np.intp]] = {}
+    for name, fraction in fractions.items():
+        limit = counts if everything else np.maximum(counts - 1, 0)
+        end = np.minimum(begin + class_shares(counts, fraction), limit)
+        rows[name] = np.flatnonzero((place >= begin[labels]) & (place < end[labels]))
+        begin = end
+    rows["train"] = np.flatnonzero(place >= begin[labels])
+    return rows
+
+
+def cut(split: Split, num_classes: int, fractions: dict[str, float], seed: int) -> dict[str, Split]:
+    """The split in pieces by name; a piece of fraction 0, and a `train` of which nothing is left, are not made."""
+    wanted = {name: fraction for name, fraction in fractions.items() if fraction > 0}
+    rows = stratified_rows(split.labels, split.ids, num_classes, wanted, seed)
+    if sum(wanted.values()) > 1 - 1e-9:
+        del rows["train"]
+    return {name: split.take(chosen) for name, chosen in rows.items()}
+
+
+# From parts as found to a checked Dataset: class indices, ids, missing splits, provenance.
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """How missing splits are made: by which seed, how large, and which part plays which role."""
+
+    seed: int = 0
+    val_fraction: float = 0.1
+    test_fraction: float = 0.1
+    rename: Mapping[str, str] | None = None
+
+    def check(self) -> None:
+        """Fractions are shares of one whole."""
+        check_range(self.val_fraction, "val_fraction", 0, 1)
+        check_range(self.test_fraction, "test_fraction", 0, 1)
+        if self.val_fraction + self.test_fraction > 1 + 1e-9:
+            raise InputError(
+                f"val_fraction + test_fraction must be at most 1, got {self.val_fraction + self.test_fraction:g}; "
+                "make one smaller"
+            )
+
+
+def assemble(found: RawDataset, name: str, plan: SplitPlan, class_names: Sequence[str] | None = None) -> Dataset:
+    """The Dataset of what a source found, or one line that says what is wrong with it."""
+    plan.check()
+    parts = _renamed(found.parts, plan.rename)
+    for part_name, part in parts.items():
+        _check_part(part_name, part)
+    kind = _one_kind(parts)
+    names = tuple(map(str, class_names)) if class_names is not None else found.class_names
+    labels, names = _class_indices(parts, names)
+    splits = {key: _as_split(key, part, labels[key]) for key, part in parts.items()}
+    splits, made = _with_missing_splits(splits, len(names), plan)
+    splits = {key: splits[key] for key in SPLITS if key in splits}
+    _check_splits(splits, names)
+    provenance: dict[str, Any] = {
+        **found.facts,
+        "splits": {key: made.get(key, "as given") for key in splits},
+        "counts": {key: len(split) for key, split in splits.items()},
+    }
+    if made:
+        provenance["split_seed"] = plan.seed
+    missing = {key: _classes_without_samples(split, names) for key, split in splits.items()}
+    provenance["classes_without_samples"] = {key: absent for key, absent in missing.items() if absent}
+    provenance["fingerprint"] = _fingerprint(splits, names)
+    return Dataset(name or found.name, kind, splits, names, provenance, found.set_aside)
+
+
+def _renamed(parts: Mapping[str, RawSplit], rename: Mapping[str, str] | None) -> dict[str, RawSplit]:
+    if not rename:
+        return dict(parts)
+    for old, new in rename.items():
+        if old not in parts:
+            raise InputError(f"rename must name parts of the data, got '{old}'; {did_you_mean(old, parts)}")
+        if new not in SPLITS:
+            raise InputError(f"rename must give 'train', 'val' or 'test', got '{new}' for '{old}'; choose one of them")
+    renamed = [rename.get(key, key) for key in parts]
+    if len(set(renamed)) < len(renamed):
+        raise InputError(f"rename must keep split names apart, got {', '.join(renamed)}; rename the other one too")
+    return dict(zip(renamed, parts.values(), strict=True))
+
+
+def _check_part(name: str, part: RawSplit) -> None:
+    n = len(part.inputs)
+    if n == 0:
+        raise InputError(f"split '{name}' must hold at least one sample, got an empty one; add samples or leave it out")
+    if np.ndim(part.labels) != 1 or len(part.labels) != n:
+        raise InputError(
+            f"labels of '{name}' must be one per sample, got shape {np.shape(part.labels)} for {n} inputs; "
+            "give inputs and labels of one length"
+        )
+    for column, values in part.columns.items():
+        if len(values) != n:
+            raise InputError(f"column '{column}' of '{name}' must have {n} values, got {len(values)}; give one each")
+
+
+def _one_kind(parts: Mapping[str, RawSplit]) -> str:
+    """Kind of the inputs; all parts must have inputs of one kind and one shape."""
+    kinds = {key: kind_of(part.inputs) for key, part in parts.items()}
+    shapes = {key: tuple(part.inputs.shape[1:]) for key, part in parts.items()}
+    first = next(iter(parts))
+    for key in parts:
+        if kinds[key] != kinds[first] or shapes[key] != shapes[first]:
+            raise InputError(
+                f"all splits must hold inputs of one kind and shape, got {kinds[first]} {shapes[first]} in '{first}' "
+                f"and {kinds[key]} {shapes[key]} in '{key}'; convert one of them"
+            )
+    return kinds[first]
+
+
+def _class_indices(
+    parts: Mapping[str, RawSplit], names: tuple[str, ...] | None
+) -> tuple[dict[str, NDArray[np.int64]], tuple[str, ...]]:
+    """Labels as indices into one list of class names; names that are words are sorted when no list is given."""
+    raw = {key: _plain_labels(part.labels, key) for key, part in parts.items()}
+    if any(values.dtype.kind == "U" for values in raw.values()):
+        return _indices_of_words({key: values.astype(np.str_) for key, values in raw.items()}, names)
+    count = len(names) if names is not None else 1 + max(int(values.max()) for values in raw.values())
+    checked = {
+        key: check_labels(as_tensor(values, "labels"), len(values), count, f"labels of '{key}'").numpy()
+        for key, values in raw.items()
+    }
+    return checked, names if names is not None else tuple(map(str, range(count)))
+
+
+def _plain_labels(labels: Any, where: str) -> NDArray[Any]:
+    if hasattr(labels, "detach"):
+        labels = labels.detach().cpu().numpy()
+    array = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+    if array.dtype == object:
+        missing = [i for i, value in enumerate(array.tolist()) if value is None or value != value]
+        if missing:
+            raise InputError(f"labels of '{where}' must not be missing, got none at sample {missing[0]}; drop it")
+        array = array.astype(np.str_)
+    if array.dtype.kind not in "iufbU":
+        raise InputError(f"labels of '{where}' must be class indices or class names, got {array.dtype}; convert them")
+    return array.astype(np.int64) if array.dtype.kind in "bu" else array
+
+
+def _indices_of_words(
+    raw: Mapping[str, NDArray[Any]], names: tuple[str, ...] | None
+) -> tuple[dict[str, NDArray[np.int64]], tuple[str, ...]]:
+    if names is None:
+        names = sorted_class_names(set(np.concatenate(list(raw.values())).tolist()))
+    index = {name: i for i, name in enumerate(names)}
+    indices = {}
+    for key, values in raw.items():
+        unknown = [i for i, value in enumerate(values.tolist()) if value not in index]
+        if unknown:
+            word = str(values[unknown[0]])
+            raise InputError(
+                f"labels of '{key}' must be class names, got '{word}' at sample {unknown[0]}; "
+                f"{did_you_mean(word, names)}"
+            )
+        indices[key] = np.array([index[value] for value in values.tolist()], dtype=np.int64)
+    return indices, names
+
+
+def _as_split(name: str, part: RawSplit, labels: NDArray[np.int64]) -> Split:
+    ids = part.ids if part.ids is not None else default_ids_of(name, len(labels))
+    return Split(part.inputs, labels, check_ids(ids, len(labels), f"ids of '{name}'"), part.columns)
+
+
+def _with_missing_splits(
+    splits: dict[str, Split], num_classes: int, plan: SplitPlan
+) -> tuple[dict[str, Split], dict[str, str]]:
+    """Val and test are cut from `train` (or from the whole) where the source has none."""
+    origin = WHOLE if WHOLE in splits else "train"
+    if origin not in splits:
+        return splits, {}
+    wanted = {"test": plan.test_fraction, "val": plan.val_fraction}
+    fractions = {key: fraction for key, fraction in wanted.items() if key not in splits and fraction > 0}
+    if not fractions and origin == "train":
+        return splits, {}
+    pieces = cut(splits[origin], num_classes, fractions, plan.seed)
+    made = {key: f"cut from '{origin}', stratified, fraction {fraction:g}" for key, fraction in fractions.items()}
+    if "train" in pieces:
+        made["train"] = f"the rest of '{origin}'"
+    return {**{key: split for key, split in splits.items() if key != origin}, **pieces}, made
+
+
+def _check_splits(splits: Mapping[str, Split], names: tuple[str, ...]) -> None:
+    for key, split in splits.items():
+        if len(split) == 0:
+            raise InputError(
+                f"split '{key}' must hold at least one sample, got none; give more samples or a larger {key}_fraction"
+            )
+    if "train" not in splits:
+        return
+    if len(names) < 2:
+        raise InputError(
+            f"a classifier needs at least two classes, got only '{names[0]}' in all {len(splits['train'])} samples; "
+            "add samples of another class"
+        )
+    absent = _classes_without_samples(splits["train"], names)
+    if absent:
+        raise InputError(
+            f"every class must have samples in 'train', got none for '{absent[0]}' "
+            f"({len(absent)} of {len(names)} classes); "
+            "number labels from 0 without gaps, or drop the class from the class names"
+        )
+
+
+def _classes_without_samples(split: Split, names: tuple[str, ...]) -> list[str]:
+    counts = np.bincount(split.labels, minlength=len(names))
+    return [names[k] for k in np.flatnonzero(counts == 0)]
+
+
+def _fingerprint(splits: Mapping[str, Split], names: tuple[str, ...]) -> str:
+    """One short word for the content: ids, labels, class names, and inputs that are in memory."""
+    digest = hashlib.blake2b("\0".join(names).encode(), digest_size=16)
+    for key, split in splits.items():
+        digest.update(key.encode())
+        digest.update("\0".join(map(str, split.ids.tolist())).encode())
+        digest.update(np.ascontiguousarray(split.labels).tobytes())
+        inputs = split.inputs
+        if not isinstance(inputs, np.ndarray):
+            digest.update(str(getattr(inputs, "fingerprint", "")).encode())
+        elif inputs.dtype == object:
+            digest.update("\0".join(inputs.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(inputs).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+# The door of the data room: a word or a path -> the source that reads it -> a checked Dataset.
+
+DATASETS = Registry("dataset")
+"""Sources: `(path | data folder | arrays, *, options) -> Found`. The fact `takes` says which of the three."""
+
+_RECOGNISERS: dict[str, Callable[[Path], bool]] = {}
+# A path that several sources know is read by the first of these; a user's own source is asked before them.
+_ASKED = [
+    "tiny-imagenet",
+    "svhn",
+    "parquet",
+    "mnist",
+    "jsonl",
+    "npz",
+    "csv",
+    "clinc150",
+    "cifar100",
+    "cifar10",
+    "folder",
+]
+
+
+def recognises(word: str, test: Callable[[Path], bool]) -> None:
+    """A source tells which paths are its own."""
+    _RECOGNISERS[word] = test
+
+
+def names() -> tuple[str, ...]:
+    """All words, sorted."""
+    return DATASETS.names()
+
+
+def data_folder(given: str | Path | None = None) -> Path:
+    """Where downloaded data lives: the argument, else the environment's CONFIDE_DATA, else ~/.cache/confide."""
+    return Path(given or os.environ.get("CONFIDE_DATA") or Path.home() / ".cache" / "confide").expanduser()
+
+
+def load_dataset(
+    source: Any,
+    *,
+    seed: int = 0,
+    val_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    rename: Mapping[str, str] | None = None,
+    class_names: Sequence[str] | None = None,
+    name: str = "",
+    folder: str | Path | None = None,
+    **options: Any,
+) -> Dataset:
+    """The dataset of a word (`fashion-sample`, `cifar10`, `hf:<name>`), a path, or arrays in memory.
+
+    Splits that the source lacks are cut from its training part: stratified, by seed, recorded in `provenance`.
+
+    Args:
+        seed: of the splits made here.
+        val_fraction: share of the part it is cut from; 0 makes no such split.
+        test_fraction: likewise.
+        rename: which part plays which role, such as {"val": "test"}.
+        class_names: one name per class index, where the source has none or others are wanted.
+        name: how the dataset is called in reports.
+        folder: where words find (and keep) their files, instead of CONFIDE_DATA or ~/.cache/confide.
+        options: of the source; `confide list data` shows them.
+    """
+    home = data_folder(folder)
+    method, where = _find(source, home)
+    method.check_options(options)
+    needs = {"data_folder": home} if "data_folder" in method.needs else {}
+    found = method.function(where, **options, **needs)
+    origin = {"source": method.word, "options": options}
+    if method.facts["takes"] in ("path", "name"):
+        origin["where"] = str(where)
+    plan = SplitPlan(seed, val_fraction, test_fraction, rename)
+    return assemble(replace(found, facts={**origin, **found.facts}), name, plan, class_names)
+
+
+def _find(source: Any, folder: Path) -> tuple[Method, Any]:
+    if not isinstance(source, (str, Path)):
+        return DATASETS.get("arrays"), source
+    word, _, rest = str(source).partition(":")
+    if word in DATASETS and isinstance(source, str):
+        return _by_word(DATASETS.get(word), rest, folder)
+    path = Path(source).expanduser()
+    if not path.exists() and (path.suffix or len(path.parts) > 1):
+        raise InputError(f"{path} must be a file or folder, but it does not exist; check the path")
+    if not path.exists():
+        raise InputError(
+            f"no dataset named '{source}', and no such file or folder; {did_you_mean(str(source), DATASETS.names())}"
+        )
+    own = [word for word in reversed(_RECOGNISERS) if word not in _ASKED]
+    for word in (*own, *_ASKED):
+        if _RECOGNISERS[word](path):
+            return DATASETS.get(word), path
+    what = "folder" if path.is_dir() else "file"
+    raise InputError(
+        f"{what} {path} must be a dataset, but no source knows its layout ({_content(path)}); "
+        "`confide list data` shows the layouts"
+    )
+
+
+def _by_word(method: Method, rest: str, folder: Path) -> tuple[Method, Any]:
+    takes = method.facts["takes"]
+    if takes == "memory":
+        raise InputError(f"dataset '{method.word}' is made of arrays; pass them: load_dataset((inputs, labels))")
+    if takes == "word" and not rest:
+        return method, folder
+    if not rest:
+        raise InputError(f"dataset '{method.word}' must be told where, got the bare word; write '{method.word}:WHERE'")
+    if takes == "name":
+        return method, rest
+    path = Path(rest).expanduser()
+    if not path.exists():
+        raise InputError(f"{path} must be a file or folder, but it does not exist; check the path")
+    return method, path
+
+
+def _content(path: Path) -> str:
+    if not path.is_dir():
+        return f"ending '{path.suffix}'" if path.suffix else "no ending"
+    inside = sorted(entry.name for entry in path.iterdir())
+    return "it is empty" if not inside else "it holds " + ", ".join(inside[:3]) + (", ..." if len(inside) > 3 else "")

@@ -1,0 +1,304 @@
+"""Registry of the difficulty methods, the two calls `score` and `fit`, and a fitted difficulty on disk. High = hard.
+
+A method over features is a function `(values, labels, *, options) -> model`; the model has `values_of(values, labels)`
+and `notes`. One that can be saved has a `state()` too and registers `restore(numbers, arrays, notes) -> model`, which
+checks what it is given. A method over a training log is a function `(log, *, options) -> n values`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.checks import InputError, as_tensor, check_labels
+from confide.difficulty.training_logs import TrainingLog, as_log
+from confide.files import formats
+from confide.files.formats import tensor_metadata
+from confide.records import Features, Ids, Scores, check_ids, default_ids
+from confide.registry import Registry
+
+# A fitted difficulty on disk: one .safetensors file, numbers as tensors, words as JSON in its header.
+
+FORMAT = "difficulty/1"
+Arrays = dict[str, NDArray[Any]]
+State = tuple[dict[str, Any], Arrays]
+"""What a model is made of: plain numbers and words, and arrays."""
+
+
+def write_fitted(path: str | Path, words: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write words and arrays as one file, atomically, with a digest of everything in it."""
+    check_ending(path)
+    try:
+        text = {name: json.dumps(formats.plain(value), allow_nan=False) for name, value in words.items()}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"options and source of a difficulty must be plain JSON values to be saved, but: {error}"
+        ) from None
+    tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in arrays.items()}
+    formats.write_checkpoint(path, tensors, {"format": FORMAT, **text})
+
+
+def check_ending(path: str | Path) -> None:
+    """Only one format is written; whoever wants another should know before the fit."""
+    if Path(path).suffix != ".safetensors":
+        raise InputError(f"{path} must end in .safetensors to hold a fitted difficulty, got '{Path(path).suffix}'")
+
+
+def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
+    """Exactly these arrays, each of its dtype, not empty and finite."""
+    if set(arrays) != set(kinds):
+        raise ValueError(f"it must hold {', '.join(sorted(kinds))}, got {', '.join(sorted(arrays))[:200] or 'nothing'}")
+    for name, kind in kinds.items():
+        if arrays[name].dtype != np.dtype(kind):
+            raise ValueError(f"{name} must be {kind}, got {arrays[name].dtype}")
+        if not arrays[name].size or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} must be finite numbers, got {'others' if arrays[name].size else 'none'}")
+
+
+def need_shape(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape of an array; None stands for any length."""
+    found = arrays[name].shape
+    if len(found) != len(shape) or any(
+        wanted not in (None, length) for wanted, length in zip(shape, found, strict=True)
+    ):
+        wanted_text = " x ".join("any" if length is None else str(length) for length in shape)
+        raise ValueError(f"{name} must be {wanted_text} numbers, got {' x '.join(map(str, found))}")
+    return tuple(found)
+
+
+def need_counts(counts: NDArray[np.int64]) -> None:
+    """Numbers of samples by class: none below zero, not all zero."""
+    if int(counts.min()) < 0 or not counts.any():
+        raise ValueError(f"counts must be numbers of samples, got {int(counts.min())} to {int(counts.max())}")
+
+
+# How hard is every sample: registry, door and the two calls `score` and `fit`. High = hard, always.
+#
+# A method over features is a function `(values, labels, *, options) -> model`; the model has `values_of(values,
+# labels)` and `notes`. One that can be saved has a `state()` too and registers `restore(numbers, arrays, notes) ->
+# model`, which checks what it is given. A method over a training log is a function `(log, *, options) -> n values`.
+
+Float64 = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+DIFFICULTY = Registry("difficulty")
+
+
+class DifficultyModel(Protocol):
+    """What a method over features returns: fitted, frozen."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done beyond the formula, one line each."""
+
+    def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
+        """One value per row, high = hard."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDifficulty:
+    """A difficulty fitted on one split; scores any other."""
+
+    method: str
+    options: Mapping[str, Any]
+    model: DifficultyModel
+    num_classes: int
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Where the features came from, in plain JSON values, such as {"extractor": "pixels", "options": {"size": 4}}."""
+
+    def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
+        """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
+        uses_labels = DIFFICULTY.get(self.method).facts.get("labels", True)
+        rows = check_features(features, labels, ids, need_labels=uses_labels)
+        if uses_labels and isinstance(rows.labels, np.ndarray) and int(rows.labels.max()) >= self.num_classes:
+            bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
+            raise InputError(
+                f"labels must lie in [0, {self.num_classes}), got {rows.labels[bad]} at sample {bad} of "
+                f"{len(rows.labels)}; fit on data with samples of that class"
+            )
+        values = self.model.values_of(rows.values, rows.labels)
+        known = rows.labels if isinstance(rows.labels, np.ndarray) else rows.true_labels
+        return Scores(rows.ids, values, self.method, dict(self.options), known, {}, self.model.notes)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as one .safetensors file; `difficulty.load` gives it back, to the last digit."""
+        check_ending(path)
+        restore, state = DIFFICULTY.get(self.method).facts.get("restore"), getattr(self.model, "state", None)
+        if restore is None or state is None:
+            raise InputError(
+                f"difficulty '{self.method}' cannot be saved: it has no state to write; fit it where it is used"
+            )
+        numbers, arrays = state()
+        try:
+            restore(numbers, arrays, self.model.notes)  # what could not be read again is not written
+        except ValueError as error:
+            raise InputError(f"difficulty '{self.method}' cannot be saved: {error}; fit it on other features") from None
+        names = ("method", "options", "num_classes", "source")
+        words = {name: getattr(self, name) for name in names}
+        write_fitted(path, {**words, "notes": self.model.notes, "numbers": numbers}, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """What came through the door: rows `n d`, their labels or a word, and ids."""
+
+    values: Any
+    labels: Labels | str | None
+    ids: Ids
+    true_labels: Labels | None = field(default=None)
+
+
+def check_features(features: Any, labels: Any, ids: Any = None, *, need_labels: bool = True) -> LabelledRows:
+    """Features (record, array, tensor) and labels (array or word), checked."""
+    known = features.labels if isinstance(features, Features) else None
+    if known is not None and bool((known < 0).all()):
+        known = None  # a record of unlabelled samples
+    if isinstance(features, Features):
+        ids = features.ids if ids is None else ids
+        labels = known if labels is None else labels
+        features = features.values
+    if not hasattr(features, "shape") or not hasattr(features, "dtype"):
+        features = as_tensor(features, "features").numpy()
+    if len(features.shape) != 2 or not features.shape[1]:
+        raise InputError(f"features must be n x d (two dimensions), got shape {tuple(features.shape)}; flatten them")
+    if not isinstance(features, Tensor) and np.dtype(features.dtype).kind not in "fiub":
+        raise InputError(f"features must be numbers, got {features.dtype} values; convert them first")
+    n = int(features.shape[0])
+    if not n:
+        raise InputError("features must have at least one row, got none; give samples to score")
+    ids = default_ids(n) if ids is None else check_ids(ids, n)
+    if labels is None and need_labels:
+        raise InputError("labels must be given with features that carry none; pass one class index per sample")
+    return LabelledRows(features, _labels(labels, n), ids, known)
+
+
+def _labels(labels: Any, n: int) -> Labels | str | None:
+    if labels is None:
+        return None
+    if isinstance(labels, str):
+        if labels not in ("min", "predicted"):
+            raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
+        return labels
+    checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
+    if n and int(checked.min()) < 0:
+        bad = int((checked < 0).nonzero()[0][0])
+        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; drop that sample")
+    return checked
+
+
+def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedDifficulty:
+    """Fit a difficulty over features on one split; the result scores this or any other."""
+    method = DIFFICULTY.get(word)
+    method.check_options(options)
+    if method.facts["source"] != "features":
+        raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
+    rows = check_features(features, labels, need_labels=method.facts.get("labels", True))
+    if isinstance(rows.labels, str):
+        raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
+    model = method.function(rows.values, rows.labels, **options)
+    num_classes = int(rows.labels.max()) + 1 if rows.labels is not None else 0
+    return FittedDifficulty(word, _plain_options({**method.options, **options}), model, num_classes, _source(features))
+
+
+def _source(features: Any) -> dict[str, Any]:
+    """What a record of features knows of where they come from."""
+    if not isinstance(features, Features) or features.extractor in ("", "unknown"):
+        return {}
+    found = {"extractor": features.extractor, "options": dict(features.options)}
+    return {**found, "split": features.split} if features.split else found
+
+
+def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:
+    """Difficulty of every sample by a method's word, fitted on the same samples.
+
+    `features` is a Features record, an array or a tensor `n d`; for the words that read a training (`confusion`,
+    `loss`, `correctness`, `entropy`) a recorder, its log, Predictions, or probabilities [member, epoch,] n x c.
+    """
+    method = DIFFICULTY.get(word)
+    method.check_options(options)
+    if method.facts["source"] == "log":
+        log = as_log(features, labels, ids)
+        return _score_log(word, log, options)
+    return fit(word, features, labels, **options).score(features, labels, ids=ids)
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    simple = (str, int, float, bool, type(None))
+    options = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
+    kept = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}
+    return {k: v if isinstance(v, simple) else f"{len(v)} given" for k, v in kept.items()}
+
+
+def _score_log(word: str, log: TrainingLog, options: Mapping[str, Any]) -> Scores:
+    method = DIFFICULTY.get(word)
+    values = method.function(log, **options)
+    return Scores(log.ids, values, word, {**method.options, **options}, log.labels)
+
+
+def names() -> tuple[str, ...]:
+    """All words of the family."""
+    return DIFFICULTY.names()
+
+
+# Fitted difficulties from their files, checked: what comes from outside is one clear line or a model that scores.
+
+HEADER_TYPES = {"method": str, "options": dict, "num_classes": int, "notes": list, "source": dict, "numbers": dict}
+"""Of what kind the words in the header are."""
+
+
+def load(path: str | Path) -> FittedDifficulty:
+    """Read what `Fitted.save` wrote; it scores as the difficulty that was saved, to the last digit on a CPU."""
+    header = tensor_metadata(path)
+    _check_format(path, header.get("format"))
+    tensors, _ = formats.read_checkpoint(path)
+    try:
+        return _restored(_words(header), tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        raise InputError(f"{path} must be what `save` wrote, but it is not ({what}); fit and save again") from None
+
+
+def _check_format(path: str | Path, found: str | None) -> None:
+    if found == FORMAT:
+        return
+    is_other_version = found is not None and found.startswith("difficulty/")
+    mend = "use the version of confide that wrote it" if is_other_version else "give a fitted difficulty that was saved"
+    raise InputError(f"{path} must be of format '{FORMAT}', got {_short(found)}; {mend}, or fit again")
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:60]
+
+
+def _words(header: Mapping[str, str]) -> dict[str, Any]:
+    if "digest" not in header:
+        raise ValueError("it has no digest")
+    words = {name: json.loads(header[name]) for name in HEADER_TYPES}
+    for name, kind in HEADER_TYPES.items():
+        if not isinstance(words[name], kind) or isinstance(words[name], bool):
+            raise TypeError(f"{name} is {_short(words[name])}")
+    if not all(isinstance(note, str) for note in words["notes"]):
+        raise TypeError("notes must be lines of text")
+    return words
+
+
+def _restored(words: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> FittedDifficulty:
+    word = words["method"]
+    restore = DIFFICULTY.get(word).facts.get("restore") if word in DIFFICULTY else None
+    if restore is None:
+        raise ValueError(f"it was fitted by {_short(word)}, which cannot be loaded by this version")
+    # Copies: the file may go, and a difficulty that was loaded must not change with it.
+    arrays = {name: np.array(tensor.numpy()) for name, tensor in tensors.items()}
+    model = restore(words["numbers"], arrays, tuple(words["notes"]))
+    classes = getattr(model, "num_classes", max(words["num_classes"], 0))
+    if classes != words["num_classes"]:
+        raise ValueError(f"num_classes must be {classes}, got {words['num_classes']}")
+    return FittedDifficulty(word, words["options"], model, words["num_classes"], words["source"])

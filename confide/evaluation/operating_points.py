@@ -1,0 +1,299 @@
+"""A confidence threshold whose selective risk is promised, from finite samples, with multiplicity control."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+from torch import Tensor
+
+from confide.checks import InputError, check_choice, check_range
+from confide.files import formats
+from confide.metrics.view import metric_samples, score_name, score_values
+from confide.predictions import Predictions
+
+FORMAT = "operating-point/1"
+STEPS = 20  # candidate coverages 5 %, 10 %, ..., 100 %
+
+Values = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class BoundedThreshold:
+    """A threshold with what was seen at it: accepted samples, errors among them, and the bound on the risk."""
+
+    threshold: float
+    accepted: int
+    errors: int
+    bound: float
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
+
+    The promise is `risk`, or `bound` where a coverage was asked for: with the stated confidence the error rate among
+    accepted samples of the same distribution is at most that. `bound` beside a risk is that of the chosen threshold
+    alone, without regard to the search. `classes` holds one such point per predicted class where that was asked for.
+    """
+
+    score: str
+    threshold: float | None
+    coverage: float
+    risk: float | None
+    confidence: float
+    bound: float | None
+    accepted: int
+    errors: int
+    n: int
+    method: str
+    num_classes: int
+    class_names: tuple[str, ...] | None = None
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    note: str = ""
+    format: str = FORMAT
+
+    @property
+    def certified(self) -> bool:
+        """Whether there is a threshold at all."""
+        return self.threshold is not None or any(c["threshold"] is not None for c in self.classes.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionary, ready for JSON."""
+        return asdict(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON, atomically."""
+        formats.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> OperatingPoint:
+        """Read what `save` wrote."""
+        data = formats.read_json(path)
+        found = data.get("format") if isinstance(data, dict) else None
+        if found != FORMAT:
+            raise InputError(f"{path} must be of format '{FORMAT}', got {found!r}; make it again with this version")
+        names = data.pop("class_names")
+        return cls(**data, class_names=None if names is None else tuple(names))
+
+
+def risk_bound(errors: int, accepted: int, delta: float) -> float:
+    """Clopper-Pearson upper bound b: with probability 1 - delta the true error rate is at most b."""
+    return 1.0 if errors >= accepted else float(betaincinv(errors + 1, accepted - errors, 1 - delta))
+
+
+def operating_point(
+    predictions: Predictions,
+    risk: float | None = None,
+    confidence: float = 0.95,
+    *,
+    coverage: float | None = None,
+    score: Any = "msp",
+    method: str = "fixed_sequence",
+    per_class: bool = False,
+) -> OperatingPoint:
+    """The threshold with the largest coverage whose selective risk is at most `risk` with that confidence.
+
+    Valid for samples of the same distribution, if these were not used to train, calibrate or fit the score.
+
+    Args:
+        risk: the error rate allowed among accepted samples.
+        confidence: how sure the promise must be: over repeated calibration sets it is kept this often.
+        coverage: instead of a risk: the share to accept; the risk that can be promised there is `bound`.
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        method: `fixed_sequence` tests coverages 5 %, 10 %, ... from the most confident on until one fails; `fallback`
+            survives a bad head; `sgr` is the binary search of Geifman & El-Yaniv, 2017.
+        per_class: one threshold per predicted class; all promises hold together (the error 1 - confidence is shared).
+    """
+    metric_samples(predictions)
+    if (risk is None) == (coverage is None):
+        raise InputError("operating_point needs either risk= or coverage=; give one of them")
+    check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)
+    check_choice(method, ("fixed_sequence", "fallback", "sgr"), "method")
+    if risk is not None:
+        check_range(risk, "risk", 0, 1, low_open=True, high_open=True)
+    if coverage is not None:
+        check_range(coverage, "coverage", 0, 1, low_open=True)
+    values = score_values(predictions, score).astype(np.float64)
+    wrong = ~predictions.facts.correct.cpu().numpy()
+    chosen = method if coverage is None else "coverage"
+
+    def search(rows: NDArray[np.bool_], delta: float) -> BoundedThreshold | None:
+        part, errors = values[rows], wrong[rows]
+        if coverage is not None:
+            return at_coverage(part, errors, coverage, delta)
+        assert risk is not None
+        return SEARCHES[method](part, errors, risk, delta)
+
+    common: dict[str, Any] = {
+        "score": score_name(score),
+        "risk": risk,
+        "confidence": confidence,
+        "n": len(predictions),
+        "method": chosen,
+        "num_classes": predictions.num_classes,
+        "class_names": predictions.class_names,
+    }
+    if per_class:
+        return _per_class(predictions, search, common)
+    found = search(np.ones(len(values), dtype=bool), 1 - confidence)
+    return _point(found, common)
+
+
+def _point(found: BoundedThreshold | None, common: dict[str, Any]) -> OperatingPoint:
+    if found is None:
+        note = f"no threshold can promise a risk of {common['risk']:g} with confidence {common['confidence']:g}"
+        least = math.ceil(math.log(1 - common["confidence"]) / math.log1p(-common["risk"]))
+        note += f" from {common['n']} samples; even without errors it takes {least} accepted samples"
+        return OperatingPoint(threshold=None, coverage=0.0, bound=None, accepted=0, errors=0, note=note, **common)
+    return OperatingPoint(
+        threshold=found.threshold,
+        coverage=found.accepted / common["n"],
+        bound=found.bound,
+        accepted=found.accepted,
+        errors=found.errors,
+        **common,
+    )
+
+
+def _per_class(
+    predictions: Predictions,
+    search: Callable[[NDArray[np.bool_], float], BoundedThreshold | None],
+    common: dict[str, Any],
+) -> OperatingPoint:
+    said = predictions.facts.prediction.cpu().numpy()
+    present = np.unique(said)
+    delta = (1 - common["confidence"]) / len(present)
+    classes, accepted, errors = {}, 0, 0
+    for k in present:
+        rows = said == k
+        found = search(rows, delta)
+        own: dict[str, Any] = {"threshold": None, "accepted": 0, "errors": 0, "bound": None}
+        own |= asdict(found) if found else {}
+        classes[str(k)] = {**own, "n": int(rows.sum())}
+        accepted, errors = accepted + own["accepted"], errors + own["errors"]
+    bounds = [c["bound"] for c in classes.values() if c["bound"] is not None]
+    empty = [k for k, c in classes.items() if c["threshold"] is None]
+    note = f"no threshold can promise it for predicted classes {', '.join(empty)}" if empty else ""
+    return OperatingPoint(
+        threshold=None,
+        coverage=accepted / common["n"],
+        bound=max(bounds) if bounds else None,
+        accepted=accepted,
+        errors=errors,
+        classes=classes,
+        note=note,
+        **common,
+    )
+
+
+def candidates(values: Values, wrong: NDArray[np.bool_], steps: int = STEPS) -> list[tuple[float, int, int]]:
+    """Thresholds at coverages 5 %, 10 %, ...: (threshold, accepted, errors); ties are never split."""
+    falling = np.sort(values)[::-1]
+    n, found = len(values), list[tuple[float, int, int]]()
+    for j in range(1, steps + 1):
+        threshold = float(falling[max(math.ceil(j * n / steps - 1e-9), 1) - 1])
+        if found and found[-1][0] == threshold:
+            continue
+        inside = values >= threshold
+        found.append((threshold, int(inside.sum()), int(wrong[inside].sum())))
+    return found
+
+
+def fixed_sequence(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+    """Test each candidate at the full level, the most confident first, until one fails; keep the last success."""
+    least = math.log(delta) / math.log1p(-risk)
+    kept = None
+    for threshold, accepted, errors in candidates(values, wrong):
+        if accepted < least:
+            continue  # no outcome could certify so few, so nothing is tested here
+        bound = risk_bound(errors, accepted, delta)
+        if bound > risk:
+            break
+        kept = BoundedThreshold(threshold, accepted, errors, bound)
+    return kept
+
+
+def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+    """Share the level over the candidates; a success hands its level on. Keep the largest success."""
+    tried = candidates(values, wrong)
+    kept, level = None, 0.0
+    for threshold, accepted, errors in tried:
+        level += delta / len(tried)
+        bound = risk_bound(errors, accepted, level)
+        if bound <= risk:
+            kept = BoundedThreshold(threshold, accepted, errors, bound)
+        else:
+            level = 0.0
+    return kept
+
+
+def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+    """Binary search over how many to accept, with ceil(log2 m) bounds, each at delta / ceil(log2 m)."""
+    falling = np.sort(values)[::-1]
+    n = len(values)
+    rounds = max(1, math.ceil(math.log2(n)))
+    low, high, kept = 1, n, None
+    for _ in range(rounds):
+        middle = math.ceil((low + high) / 2)
+        threshold = float(falling[middle - 1])
+        inside = values >= threshold
+        accepted, errors = int(inside.sum()), int(wrong[inside].sum())
+        bound = risk_bound(errors, accepted, delta / rounds)
+        if bound <= risk:
+            low, kept = middle, BoundedThreshold(threshold, accepted, errors, bound)
+        else:
+            high = middle
+    return kept
+
+
+def at_coverage(values: Values, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:
+    """The threshold that accepts that share, chosen without the labels, with the bound on its risk."""
+    falling = np.sort(values)[::-1]
+    threshold = float(falling[max(math.ceil(coverage * len(values) * (1 - 1e-12) - 1e-9), 1) - 1])
+    inside = values >= threshold
+    accepted, errors = int(inside.sum()), int(wrong[inside].sum())
+    return BoundedThreshold(threshold, accepted, errors, risk_bound(errors, accepted, delta))
+
+
+SEARCHES: dict[str, Callable[[Values, NDArray[np.bool_], float, float], BoundedThreshold | None]] = {
+    "fixed_sequence": fixed_sequence,
+    "fallback": fallback,
+    "sgr": sgr,
+}
+
+
+def apply_operating_point(point: OperatingPoint, predictions: Predictions, score: Any = None) -> Tensor:
+    """Which predictions are accepted: n booleans. A score given as values when the point was made is given again."""
+    if point.score == "given" and score is None:
+        raise InputError("this operating point was made on a score given as values; pass the same score= here")
+    values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
+    if not point.classes:
+        accepted = (
+            values >= point.threshold if point.threshold is not None else torch.zeros(len(values), dtype=torch.bool)
+        )
+        return accepted.to(predictions.labels.device)
+    limits = torch.full((max(predictions.num_classes, point.num_classes),), math.inf, dtype=torch.float64)
+    for k, own in point.classes.items():
+        if own["threshold"] is not None:
+            limits[int(k)] = own["threshold"]
+    return (values >= limits[predictions.facts.prediction.cpu()]).to(predictions.labels.device)
+
+
+def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> dict[str, float]:
+    """What the point does on other labelled samples: coverage and error rate among the accepted."""
+    accepted = apply_operating_point(point, predictions, score)
+    count = int(accepted.sum())
+    wrong = int((accepted & ~predictions.facts.correct).sum())
+    return {
+        "coverage": count / max(len(predictions), 1),
+        "risk": wrong / count if count else math.nan,
+        "accepted": count,
+    }

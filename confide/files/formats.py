@@ -1,0 +1,426 @@
+"""The only code that knows file formats: atomic writes, JSON, YAML, npz, parquet and csv tables, safetensors.
+
+Everything is written to a temporary file beside its target and renamed, so a reader never sees half a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from confide.checks import InputError
+
+# Values that people write: YAML, with numbers such as 1e-3 read as numbers.
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """The safe loader, with the floats of YAML 1.2: version 1.1, which the library reads, takes 1e-3 for a word."""
+
+
+_YamlLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(text: str, where: str) -> Any:
+    """The value of a YAML text; what is no YAML gets one clear line that says where it stood."""
+    try:
+        return yaml.load(text, Loader=_YamlLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where} must be YAML: {' '.join(str(error).split())}") from None
+
+
+# Tensors to a safetensors file; what the disk refuses is an OSError, as with every other file.
+
+
+def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> None:
+    """Write contiguous CPU tensors that share no memory, with notes in the header."""
+    try:
+        save_file(tensors, str(path), metadata=notes)
+    except SafetensorError as error:
+        # The library hides the system's error in one of its own; only its number is left, in words.
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        code = int(number[1])
+        raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def tensor_metadata(path: str | Path) -> dict[str, str]:
+    """The notes in a file's header; no tensor is read, however large a foreign file may be."""
+    if not Path(path).is_file():
+        raise InputError(f"{path} must be a safetensors file, but there is no such file; check the path")
+    try:
+        with safe_open(str(path), framework="pt") as archive:
+            return dict(archive.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None
+
+
+# The only code that knows file formats: atomic writes, JSON, npz, parquet and csv tables, safetensors.
+#
+# Everything is written to a temporary file beside its target and renamed, so a reader never sees half a file.
+
+Table = dict[str, NDArray[Any]]
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix + ".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        # mkstemp makes private files; a result has the rights any new file of this user has.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text atomically, UTF-8."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON atomically; arrays become lists, NaN and infinity become null."""
+    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Value as JSON can hold it: numpy and torch scalars and arrays to Python, non-finite numbers to None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def read_json(path: str | Path) -> Any:
+    """Read JSON; a file that is not JSON gets one clear line."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be JSON, got something else ({error}); write it again") from None
+
+
+def checksum(path: str | Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
+    """Columns and metadata of an npz, parquet or csv file; a vector per row becomes an n x c column."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    readers: dict[str, Callable[[Path], tuple[Table, dict[str, str]]]] = {
+        ".npz": _read_npz,
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+    }
+    suffixes = [s for s in path.suffixes if s != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix not in readers:
+        mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
+        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; {mend}")
+    try:
+        return readers[suffix](path)
+    except InputError:
+        raise
+    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
+        raise InputError(f"{path} must be a readable {suffix[1:]} file, but reading it failed: {error}") from None
+
+
+def write_table(
+    path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write columns as npz, parquet or csv by the suffix of the path, atomically."""
+    path = Path(path)
+    if path.suffix == ".npz":
+        with atomic(path) as temporary, open(temporary, "wb") as file:
+            arrays: dict[str, Any] = {k: np.asarray(v) for k, v in columns.items()}
+            np.savez_compressed(file, **arrays, **_npz_metadata(metadata))
+    elif path.suffix == ".parquet":
+        table = pa.table({name: _arrow_column(values) for name, values in columns.items()})
+        table = table.replace_schema_metadata(dict(metadata or {}))
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    elif path.suffix == ".csv":
+        _write_csv(path, columns)
+    else:
+        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Write torch tensors as safetensors, atomically."""
+
+    with atomic(path) as temporary:
+        save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
+
+
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """Torch tensors of a safetensors file; a damaged file gets one clear line."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not Path(path).exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        return dict(load_file(path))
+    except SafetensorError as error:
+        raise InputError(f"{path} must be a readable safetensors file, but reading it failed: {error}") from None
+
+
+def _npz_metadata(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
+
+
+def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            columns = {name: archive[name] for name in archive.files}
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError("it holds Python objects, which are never unpickled; save words as dtype=str") from None
+    metadata = columns.pop("metadata", None)
+    return columns, json.loads(str(metadata)) if metadata is not None else {}
+
+
+def _arrow_column(values: NDArray[Any]) -> pa.Array:
+    values = np.asarray(values)
+    if values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return pa.array(values)
+
+
+def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
+    """An arrow column as numpy: lists of one length as n x c, the rest as a vector."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    joined = column.combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = pa.concat_arrays(joined.chunks)
+    values = joined.flatten().to_numpy(zero_copy_only=False)
+    width = len(values) // max(len(joined), 1)
+    if not pa.types.is_fixed_size_list(kind):
+        offsets = joined.offsets.to_numpy()
+        if not (np.diff(offsets) == width).all():
+            bad = int((np.diff(offsets) != width).nonzero()[0][0])
+            raise InputError(f"list column must have one length, got another at row {bad}; give one value per class")
+    return np.asarray(values).reshape(len(joined), width)
+
+
+def _read_parquet(path: Path) -> tuple[Table, dict[str, str]]:
+    table = pq.read_table(path)
+    metadata = text_metadata(table.schema.metadata)
+    return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
+
+
+def text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """Metadata of a parquet file as text, without what other libraries keep there."""
+    own = (metadata or {}).items()
+    return {k.decode(): v.decode() for k, v in own if k not in (b"pandas", b"ARROW:schema")}
+
+
+def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
+    from pyarrow import csv as arrow_csv
+
+    with pa.input_stream(path) as lines:
+        header = lines.read(1 << 16).split(b"\n", 1)[0]
+    delimiter = next((mark for mark in ",;\t" if mark.encode() in header), ",")  # spreadsheets also write ; and tabs
+    table = arrow_csv.read_csv(path, parse_options=arrow_csv.ParseOptions(delimiter=delimiter))
+    return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
+
+
+def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    flat: dict[str, list[Any]] = {}
+    for name, values in columns.items():
+        values = np.asarray(values)
+        if values.ndim == 2:
+            flat.update({f"{name}{k}": values[:, k].tolist() for k in range(values.shape[1])})
+        else:
+            flat[name] = values.tolist()
+    with atomic(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(flat)
+        writer.writerows(zip(*flat.values(), strict=True))
+
+
+def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named torch tensors as safetensors, atomically, with a digest of everything in the header."""
+
+    # Clones, because safetensors refuses tensors that share memory; contiguous, because it stores plain rows.
+    kept = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    notes = dict(metadata or {})
+    notes["digest"] = _tensor_digest(kept, notes)
+    with atomic(path) as temporary:
+        save_tensors(kept, temporary, notes)
+
+
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; one that is torn or was changed is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        with safe_open(str(path), framework="pt") as archive:
+            notes = dict(archive.metadata() or {})
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  not a dictionary
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None
+    expected = notes.pop("digest", None)
+    if expected is not None and expected != _tensor_digest(tensors, notes):
+        raise InputError(f"{path} must hold what its digest says, but it was damaged; use an earlier one")
+    return tensors, notes
+
+
+def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+    import torch
+
+    digest = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        if value.numel():
+            digest.update(value.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def table_batches(
+    path: str | Path, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[tuple[Table, dict[str, str]]]:
+    """A table in parts of about so many rows: parquet is read part by part, other formats whole.
+
+    Args:
+        columns: of a parquet file, those to read; all of them when left out.
+    """
+    path = Path(path)
+    if path.suffix != ".parquet":
+        yield read_table(path)
+        return
+    if not path.exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = text_metadata(file.schema_arrow.metadata)
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                table = pa.Table.from_batches([batch])
+                yield {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
+    except pa.ArrowException as error:
+        raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
+
+
+# Tables as arrow: columns of one value a row, without a Python object for each, for a million rows and more.
+
+
+def read_arrow(path: str | Path) -> tuple[pa.Table, dict[str, str]]:
+    """The columns of one value a row as an arrow table, and the metadata; of parquet nothing else is read.
+
+    A folder is read as the parquet files in it, one after the other.
+    """
+    path = Path(path)
+    if path.is_dir():
+        parts = [read_arrow(part) for part in sorted(path.glob("*.parquet"))]
+        return pa.concat_tables([table for table, _ in parts], promote_options="permissive"), parts[0][1]
+    if path.suffix != ".parquet":
+        columns, metadata = read_table(path)
+        return pa.table({name: pa.array(values) for name, values in columns.items() if values.ndim == 1}), metadata
+    if not path.exists():
+        raise InputError(f"{path} must be a file, but it does not exist; check the path")
+    try:
+        schema = pq.read_schema(path)
+        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        return pq.read_table(path, columns=flat), text_metadata(schema.metadata)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
+
+
+def column_names(path: str | Path) -> list[str]:
+    """The names of a table's columns; of parquet only the schema is read."""
+    path = Path(path)
+    if path.is_dir():
+        path = min(path.glob("*.parquet"))
+    if path.suffix != ".parquet":
+        return list(read_table(path)[0])
+    try:
+        return list(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
+
+
+def arrow_bytes(table: pa.Table, kind: str) -> bytes:
+    """An arrow table as the bytes of a parquet or csv file."""
+    sink = pa.BufferOutputStream()
+    if kind == "parquet":
+        pq.write_table(table, sink, compression="zstd")
+    else:
+        from pyarrow import csv as arrow_csv
+
+        arrow_csv.write_csv(table, sink)
+    return bytes(sink.getvalue())
+
+
+def num_rows(path: str | Path) -> int:
+    """How many rows a table has; of parquet only the footer is read."""
+    path = Path(path)
+    return int(pq.read_metadata(path).num_rows) if path.suffix == ".parquet" else int(read_arrow(path)[0].num_rows)
+
+
+def parquet_metadata(path: str | Path) -> dict[str, str]:
+    """The metadata of a parquet file as text."""
+    return text_metadata(pq.read_schema(Path(path)).metadata)
+
+
+def list_width(path: str | Path, names: tuple[str, ...]) -> int:
+    """Values per row of the first of these columns that a parquet file has; 0 without one."""
+    footer = pq.read_metadata(Path(path))
+    leaves = [footer.schema.column(k).path.split(".")[0] for k in range(footer.num_columns)]
+    for name in names:
+        if name in leaves and footer.num_rows:
+            values = sum(
+                footer.row_group(g).column(leaves.index(name)).num_values for g in range(footer.num_row_groups)
+            )
+            return int(values) // int(footer.num_rows)
+    return 0

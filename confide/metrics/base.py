@@ -1,0 +1,294 @@
+"""What every metric shares: the registry with what a metric is called and means, the way from a number of a `View`
+to a
+Measurement with its interval, and `create`, the same metric over batches.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from confide.checks import InputError
+from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
+from confide.metrics.view import MetricSamples, View, metric_samples, score_name
+from confide.predictions import ClassTable, Facts, Predictions, join_facts
+from confide.registry import Method, Registry
+from confide.results import Measurement
+
+# The family's registry and door: a metric is written once, as a number of a `View`, and gains its interval here.
+
+METRICS = Registry("metric")
+
+CORE = (
+    "accuracy",
+    "confidence_gap",
+    "nll",
+    "brier",
+    "ece",
+    "ece_mass",
+    "classwise_ece",
+    "aurc",
+    "eaurc",
+    "augrc",
+    "auroc",
+    "aupr_success",
+    "aupr_error",
+    "fpr95",
+    "halving_rejection",
+)
+
+
+class Metric(Protocol):
+    """What every metric word is: `(predictions, *, options) -> Measurement`."""
+
+    def __call__(self, predictions: Predictions, **options: Any) -> Measurement: ...
+
+
+def metric(
+    word: str,
+    *,
+    paper: str,
+    better: str,
+    range: tuple[float, float],
+    meaning: str,
+    kind: str,
+    corners: tuple[dict[str, Any], ...] = (),
+    **facts: Any,
+) -> Callable[[Callable[..., float]], Metric]:
+    """Decorator: makes `(view, *, options) -> float` the public metric of that word and registers it.
+
+    Args:
+        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
+        range: the smallest and largest value it can take.
+        meaning: one plain sentence.
+        kind: "mean", "calibration" (bias-corrected interval, chance level, test), "ranking" or "separation".
+    """
+
+    def wrap(function: Callable[..., float]) -> Metric:
+        def measured(predictions: Predictions, *rest: Any, **options: Any) -> Measurement:
+            if rest:
+                raise InputError(
+                    f"{word} takes one record: confide.metrics.{word}(confide.Predictions(logits, labels))"
+                )
+            return measure(METRICS.get(word), predictions, options)
+
+        signature = inspect.signature(function)
+        first = inspect.Parameter("predictions", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        rest = list(signature.parameters.values())[1:]
+        measured.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[first, *rest], return_annotation=Measurement
+        )
+        measured.__name__ = measured.__qualname__ = word
+        measured.__doc__, measured.__module__ = function.__doc__, function.__module__
+        known = {"better": better, "range": range, "meaning": meaning, "kind": kind, "value": function, **facts}
+        METRICS.add(word, paper=paper, corners=corners, **known)(measured)
+        return measured
+
+    return wrap
+
+
+def names() -> tuple[str, ...]:
+    """All words of the family."""
+    return METRICS.names()
+
+
+def parse_metric(word: str) -> tuple[Method, dict[str, Any]]:
+    """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
+    if word.endswith("_mass") and word not in METRICS and word[: -len("_mass")] in METRICS:
+        return METRICS.get(word[: -len("_mass")]), {"binning": "mass"}
+    return METRICS.get(word), {}
+
+
+def metric_name(method: Method, options: dict[str, Any]) -> str:
+    """The name of a measurement: the word, with `_mass` for equal-mass bins where the default is equal width."""
+    default = method.options.get("binning")
+    chosen = options.get("binning", default)
+    return f"{method.word}_{chosen}" if chosen != default else method.word
+
+
+def value_of(method: Method, view: View, options: dict[str, Any]) -> float:
+    """The number of a metric on weighted samples."""
+    return float(method.facts["value"](view, **options))
+
+
+def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -> Measurement:
+    """A metric's measurement; interval and chance level are computed when they are first asked for."""
+    method.check_options(options)
+    missing = [name for name in method.needs if name not in options]
+    if missing:
+        raise InputError(f"metric '{method.word}' needs {missing[0]}=; give it")
+    base = metric_samples(predictions)
+    value = value_of(method, View(base), options)
+    return Measurement(
+        metric=metric_name(method, options),
+        value=value,
+        n=len(predictions),
+        split=predictions.split,
+        score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
+        note=note_of(method, options, len(predictions)),
+        interval=lambda: interval_of(method, predictions, options, value),
+    )
+
+
+def note_of(method: Method, options: dict[str, Any], n: int) -> str | None:
+    """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
+    told = {k: v for k, v in options.items() if k != "score" and v != method.options.get(k)}
+    told.pop("binning", None)
+    words = [f"{k} {v}" for k, v in told.items()]
+    most = method.facts.get("resampled_rows", n)
+    if n > most:
+        words.append(f"interval from resamples of {most:,} of {n:,} rows")
+    return ", ".join(words) or None
+
+
+def calibration_test(
+    predictions: Predictions, metric: str = "ece_mass", *, resamples: int = RESAMPLES, seed: int = 0, **options: Any
+) -> Null:
+    """What a perfectly calibrated model with these confidences would show, and the p-value of being one.
+
+    Args:
+        metric: the calibration error to test with.
+        resamples: draws of correctness from the confidences; the smallest p-value is 1 / (resamples + 1). Class-wise
+            and kernel errors draw labels 200 and 99 times.
+    """
+    method, extra = parse_metric(metric)
+    if method.facts["kind"] != "calibration":
+        raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
+    options = {**extra, **options}
+    method.check_options(options)
+    base = MetricSamples(predictions)
+    if not method.facts.get("whole"):
+        return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
+    found = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
+    if found is None:
+        raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")
+    return found
+
+
+# Metrics in someone else's loop: update batch by batch, compute, reset, merge across processes.
+
+
+class Accumulator:
+    """One metric over batches: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`, `sync()`.
+
+    Keeps a few numbers per sample (facts), the class-wise sums for class-wise ECE, or the whole batches where a
+    metric needs all probabilities at once.
+    """
+
+    def __init__(self, method: Method, options: dict[str, Any]) -> None:
+        self.method, self.options = method, options
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._facts: list[Facts] = []
+        self._labels: list[torch.Tensor] = []
+        self._trust: list[torch.Tensor] = []
+        self._whole: list[Predictions] = []
+        self._table: ClassTable | None = None
+        self._classes = 0
+        self._from_probabilities = False
+
+    def __len__(self) -> int:
+        return sum(len(labels) for labels in self._labels) + sum(len(record) for record in self._whole)
+
+    def update(self, predictions: Any, labels: Any = None, *, from_probs: bool = False) -> None:
+        """Add a batch: Predictions, or logits (probabilities if said so) and labels."""
+        record = predictions if isinstance(predictions, Predictions) else self._record(predictions, labels, from_probs)
+        if not len(record):
+            return
+        if self._classes and record.top1 is None and record.num_classes != self._classes:
+            raise InputError(f"every batch must have {self._classes} classes, got {record.num_classes}")
+        self._classes = max(self._classes, record.num_classes)
+        self._from_probabilities |= record.from_probabilities
+        if self._needs_everything:
+            record.need_logits(f"metric '{self.method.word}'")
+            self._whole.append(record)
+            return
+        if self.method.facts.get("whole"):
+            table = record.class_table()
+            self._table = table if self._table is None else self._table + table
+        self._facts.append(record.facts)
+        self._labels.append(record.labels.cpu())
+        if record.trust is not None:
+            self._trust.append(record.trust)
+
+    @staticmethod
+    def _record(values: Any, labels: Any, from_probs: bool) -> Predictions:
+        if labels is None:
+            raise InputError("update needs Predictions, or logits and labels; give both")
+        return Predictions.from_probs(values, labels) if from_probs else Predictions(values, labels)
+
+    @property
+    def _needs_everything(self) -> bool:
+        standard = self.method.word == "classwise_ece" and all(
+            self.options.get(name, default) == default for name, default in self.method.options.items()
+        )
+        return bool(self.method.facts.get("whole") or self.options.get("of") == "classes") and not standard
+
+    def compute(self) -> Measurement:
+        """The measurement of all batches so far."""
+        if not len(self):
+            raise InputError(f"metric '{self.method.word}' has no samples yet; call update first")
+        return measure(self.method, self._joined(), self.options)
+
+    def _joined(self) -> Predictions:
+        if self._whole:
+            values = [r.probs if r.probs is not None else r.logits for r in self._whole]
+            labels = torch.cat([r.labels for r in self._whole])
+            make = Predictions.from_probs if self._from_probabilities else Predictions
+            return make(torch.cat(values), labels)
+        labels = torch.cat(self._labels)
+        complete = sum(map(len, self._trust)) == len(labels)
+        return Predictions.from_facts(
+            join_facts(self._facts),
+            labels,
+            max(self._classes, int(labels.max()) + 1),
+            self._table,
+            trust=torch.cat(self._trust) if complete and self._trust else None,
+            from_probabilities=self._from_probabilities,
+        )
+
+    def merge(self, other: Accumulator) -> None:
+        """Add the batches of another accumulator of the same metric, such as that of another process."""
+        if other.method.word != self.method.word or other.options != self.options:
+            raise InputError(f"cannot merge metric '{other.method.word}' into '{self.method.word}'; they must be alike")
+        if self._classes and other._classes and self._classes != other._classes and self._table is not None:
+            raise InputError(f"merge needs {self._classes} classes on both sides, got {other._classes}")
+        self._facts += other._facts
+        self._labels += other._labels
+        self._trust += other._trust
+        self._whole += other._whole
+        if other._table is not None:
+            self._table = other._table if self._table is None else self._table + other._table
+        self._classes = max(self._classes, other._classes)
+        self._from_probabilities |= other._from_probabilities
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["method"] = self.method.word
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.method = parse_metric(state["method"])[0]
+
+    def sync(self) -> None:
+        """In a torch.distributed group: every process afterwards holds the batches of all, in the order of ranks."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return
+        parts: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(parts, self)
+        self.reset()
+        for part in parts:
+            self.merge(part)
+
+
+def create(word: str, **options: Any) -> Accumulator:
+    """An accumulator of that metric: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`."""
+    method, extra = parse_metric(word)
+    method.check_options(options)
+    return Accumulator(method, {**extra, **options})

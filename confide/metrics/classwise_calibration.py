@@ -1,0 +1,380 @@
+"""Class-wise ECE and its resamples: matrix products for equal-width bins, running sums per class for equal-mass
+bins.
+
+These take longer than the metrics of a sorted score, so there are 200 resamples, of at most 50,000 rows and, in
+equal-mass bins, at most 2,000,000 probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from confide.checks import check_choice, check_range
+from confide.metrics.base import metric
+from confide.metrics.resampling import bernoulli_sums
+from confide.metrics.view import View
+from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
+from confide.predictions import Predictions
+
+# Resamples of class-wise calibration error: matrix products for the column sums, few entries per row for the bins.
+#
+# These take longer than the metrics of a sorted score, so there are 200 resamples, and at most 50,000 rows are
+# resampled.
+
+RESAMPLES = 200
+LARGEST = 50_000
+BLOCK_ELEMENTS = 1 << 19  # elements of a block
+
+CLASSES = ("all", "present", "to_largest")
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+def kept_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
+    """Which classes count: all, those among the labels, or those up to the largest label."""
+    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
+    if classes == "all":
+        return np.ones(len(counts), dtype=np.bool_)
+    last = int(np.flatnonzero(counts)[-1])
+    return np.asarray(counts > 0 if classes == "present" else np.arange(len(counts)) <= last)
+
+
+def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
+    """Probabilities in blocks of rows, with the first row of each."""
+    source = predictions.probs if predictions.probs is not None else predictions.logits
+    rows = max(1, BLOCK_ELEMENTS // source.shape[1])
+    for start in range(0, len(source), rows):
+        block = source[start : start + rows].double()
+        probs = block if predictions.probs is not None else torch.softmax(block, dim=1)
+        yield start, probs.cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Probabilities above the first bin: row, cell (class and bin) and p - 1[label]."""
+
+    row: Indices
+    cell: Indices
+    residual: Floats
+
+
+def entries_of(predictions: Predictions, edges: Floats, closed: str) -> Entries:
+    """All entries above the first bin, and nothing of the rest."""
+    labels, bins = predictions.labels.cpu().numpy(), len(edges) - 1
+    rows, cells, residuals = [], [], []
+    for start, probs in blocks(predictions):
+        index = bin_of(probs, edges, closed)
+        row, column = np.nonzero(index)
+        rows.append(row + start)
+        cells.append(column * bins + index[row, column])
+        residuals.append(probs[row, column] - (labels[row + start] == column))
+    return Entries(np.concatenate(rows), np.concatenate(cells), np.concatenate(residuals))
+
+
+def draw_within_labels(labels: NDArray[np.int64], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """How often each sample is drawn in each resample, with as many of every label as there are."""
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
+    start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    size = np.repeat(counts, counts)
+    weights = np.empty((resamples, len(labels)), dtype=np.float32)
+    for b in range(resamples):
+        drawn = order[start + (rng.random(len(labels)) * size).astype(np.intp)]
+        weights[b] = np.bincount(drawn, minlength=len(labels))
+    return weights
+
+
+def cell_sums(predictions: Predictions, weights: NDArray[np.float32], bins: int, closed: str) -> Floats:
+    """Weighted sums of p - 1[label] in every class and bin, for every row of weights: `resamples c bins`."""
+    num_classes, labels = predictions.num_classes, predictions.labels.cpu().numpy()
+    columns = np.zeros((len(weights), num_classes))
+    for start, probs in blocks(predictions):
+        columns += weights[:, start : start + len(probs)] @ probs.astype(np.float32)
+    entries = entries_of(predictions, width_edges(bins), closed)
+    cells = np.empty((len(weights), num_classes, bins))
+    for b, own in enumerate(weights):
+        sums = np.bincount(entries.cell, own[entries.row] * entries.residual, minlength=num_classes * bins)
+        cells[b] = sums.reshape(num_classes, bins)
+        total = columns[b] - np.bincount(labels, own, minlength=num_classes)
+        cells[b, :, 0] = total - cells[b, :, 1:].sum(axis=1)
+    return cells
+
+
+def errors_of(cells: Floats, n: int) -> Floats:
+    """Class-wise ECE of cell sums."""
+    return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (n * cells.shape[1]))
+
+
+def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+    """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
+    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 23]))
+    if len(predictions) > LARGEST:
+        factor = math.sqrt(LARGEST / len(predictions))
+        predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
+    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
+    cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
+    return errors_of(cells[:, kept_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
+
+
+def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
+    """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 41]))
+    if len(a) > LARGEST:
+        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
+        a, b = a.take(rows), b.take(rows)
+    # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
+    swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
+    bins, closed = options.get("bins", 15), options.get("closed", "right")
+    kept = kept_classes(a, options.get("classes", "all"))
+    of_a, of_b = (cell_sums(p, swap, bins, closed)[:, kept] for p in (a, b))
+    first, second = of_a[:1] - of_a + of_b, of_a + of_b[:1] - of_b
+    differences = np.abs(errors_of(second, len(a)) - errors_of(first, len(a)))
+    return float(differences[0]), differences[1:]
+
+
+def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indices:
+    """Labels drawn from the probabilities of each row, `rows x resamples`."""
+    rows, num_classes = probs.shape
+    cumulative = np.cumsum(probs, axis=1)
+    cumulative /= cumulative[:, -1:]
+    offset = np.arange(rows)[:, None]
+    place = np.searchsorted((cumulative + offset).reshape(-1), rng.random((rows, resamples)) + offset, side="right")
+    return np.asarray(np.clip(place - offset * num_classes, 0, num_classes - 1), dtype=np.intp)
+
+
+def width_null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
+    """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
+    bins, closed = options.get("bins", 15), options.get("closed", "right")
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 29]))
+    table = predictions.class_table(bins, closed)
+    n, num_classes = len(predictions), predictions.num_classes
+    kept = kept_classes(predictions, options.get("classes", "all"))
+    if len(predictions) > LARGEST:
+        return cell_draws(predictions, table.confidence, width_edges(bins), closed, kept, rng)
+    cells = np.empty((n, RESAMPLES), dtype=np.int32)
+    for start, probs in blocks(predictions):
+        drawn = draw_labels(probs, RESAMPLES, rng)
+        chosen = np.take_along_axis(probs, drawn, axis=1)
+        cells[start : start + len(probs)] = drawn * bins + bin_of(chosen, width_edges(bins), closed)
+    draws = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        hits = np.bincount(cells[:, b], minlength=num_classes * bins).reshape(num_classes, bins)
+        draws[b] = np.abs(table.confidence - hits)[kept].sum() / (n * kept.sum())
+    return draws
+
+
+def cell_draws(
+    predictions: Predictions,
+    mean: Floats,
+    edges: Floats,
+    closed: str,
+    kept: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Floats:
+    """Hits of a cell, drawn at once; that a row has one label only is left out of account."""
+    squares, bins = np.zeros(mean.size), len(edges) - 1
+    for _, probs in blocks(predictions):
+        cell = np.arange(probs.shape[1]) * bins + bin_of(probs, edges, closed)
+        squares += np.bincount(cell.reshape(-1), (probs * probs).reshape(-1), minlength=mean.size)
+    flat = np.maximum(mean.reshape(-1), 0)
+    draws = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        hits = bernoulli_sums(flat, np.maximum(flat - squares, 0), rng)
+        draws[b] = np.abs(flat - hits).reshape(mean.shape)[kept].sum() / (len(predictions) * kept.sum())
+    return draws
+
+
+# Resamples of class-wise calibration error in equal-mass bins: running sums in the order of each class.
+#
+# The bins of a resample are those of its copies, cut by rank. Every class has an order of its own, so there are 200
+# resamples, of at most 2,000,000 probabilities.
+
+MASS_RESAMPLES = RESAMPLES
+MASS_ELEMENTS = 2_000_000
+CHUNK = 50  # resamples whose running sums are held at once
+
+MASS_EDGES = ("rank", "order")
+
+
+def bins_of(column: Floats, bins: int, edges: str) -> Indices:
+    """Equal-mass bin of every probability of a class: by rank, or between the samples at every n / bins-th rank."""
+    if edges == "order":
+        return bin_of(column, order_edges(column, bins), closed="left")
+    index = np.empty(len(column), dtype=np.intp)
+    index[np.argsort(column, kind="stable")] = mass_bin_of_rank(len(column), bins)
+    return index
+
+
+def cells_of(probs: Floats, bins: int, edges: str) -> NDArray[np.int32]:
+    """Class and bin of every probability as one number, class * bins + bin."""
+    columns = [k * bins + bins_of(column, bins, edges) for k, column in enumerate(probs.T)]
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def errors_in_cells(
+    cells: NDArray[np.int32], residual: Floats, weights: NDArray[np.float32], kept: NDArray[np.bool_], bins: int
+) -> Floats:
+    """Class-wise ECE of every row of weights in cells that stay."""
+    errors, flat = np.empty(len(weights)), cells.reshape(-1)
+    for b, own in enumerate(weights):
+        sums = np.bincount(flat, (own[:, None] * residual).reshape(-1), minlength=len(kept) * bins)
+        errors[b] = np.abs(sums.reshape(-1, bins)[kept]).sum() / (own.sum() * kept.sum())
+    return errors
+
+
+def mass_rows(predictions: Predictions, rng: np.random.Generator) -> NDArray[np.intp] | None:
+    """Rows to resample where there are too many; None for all of them."""
+    most = min(LARGEST, max(1, MASS_ELEMENTS // predictions.num_classes))
+    n = len(predictions)
+    return None if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def weighted_errors(records: list[Predictions], weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
+    """Class-wise ECE of every row of whole weights, each with the same sum; copies of a sample may part at an edge.
+
+    Bins between samples are those of the records, whatever the weights.
+    """
+    bins, kept = options.get("bins", 15), kept_classes(records[0], options.get("classes", "all"))
+    parts = [probabilities_of(record) for record in records]
+    probs, labels = np.concatenate(parts), np.concatenate([record.labels.cpu().numpy() for record in records])
+    if options.get("edges", "rank") == "order":
+        cells = np.concatenate([cells_of(part, bins, "order") for part in parts])
+        residual = probs.copy()
+        residual[np.arange(len(labels)), labels] -= 1
+        return errors_in_cells(cells, residual, weights, kept, bins)
+    total = np.zeros(len(weights))
+    size = round(float(weights[0].sum()))
+    starts = mass_starts(size, bins)
+    for k in np.flatnonzero(kept):
+        column = probs[:, k]
+        order = np.argsort(column, kind="stable")
+        residual = (column - (labels == k))[order]
+        for first in range(0, len(weights), CHUNK):
+            own = weights[first : first + CHUNK][:, order].astype(np.float64)
+            count, sums = np.cumsum(own, axis=1), np.cumsum(own * residual, axis=1)
+            for b in range(len(own)):
+                at = np.interp(starts, np.append(0.0, count[b]), np.append(0.0, sums[b]))
+                total[first + b] += np.abs(np.diff(at)).sum()
+    return np.asarray(total / (size * kept.sum()))
+
+
+def probabilities_of(predictions: Predictions) -> Floats:
+    return np.concatenate([block for _, block in blocks(predictions)])
+
+
+def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+    """Class-wise ECE of resamples within labels, and the factor of their spread where only some rows were resampled."""
+    if options.get("binning", "width") == "width":
+        return width_bootstrap_draws(predictions, options, seed)
+    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 53]))
+    rows = mass_rows(predictions, rng)
+    if rows is not None:
+        factor, predictions = math.sqrt(len(rows) / len(predictions)), predictions.take(rows)
+    weights = draw_within_labels(predictions.labels.cpu().numpy(), MASS_RESAMPLES, rng)
+    return weighted_errors([predictions], weights, options), factor
+
+
+def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
+    """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
+    if options.get("binning", "width") == "width":
+        return width_permutation_draws(a, b, options, seed)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 59]))
+    rows = mass_rows(a, rng)
+    if rows is not None:
+        a, b = a.take(rows), b.take(rows)
+    swap = np.concatenate([np.zeros((1, len(a))), rng.random((MASS_RESAMPLES, len(a))) < 0.5]).astype(np.float32)
+    to_b = np.concatenate([swap, 1 - swap], axis=1)
+    first, second = (weighted_errors([a, b], w, options) for w in (1 - to_b, to_b))
+    differences = np.abs(second - first)
+    return float(differences[0]), differences[1:]
+
+
+def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
+    """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
+    if options.get("binning", "width") == "width":
+        return width_null_draws(predictions, options, seed)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 61]))
+    probs, bins = probabilities_of(predictions), options.get("bins", 15)
+    n, num_classes = probs.shape
+    index = cells_of(probs, bins, options.get("edges", "rank"))
+    kept = kept_classes(predictions, options.get("classes", "all"))
+    size, flat = num_classes * bins, index.reshape(-1)
+    mean = np.bincount(flat, probs.reshape(-1), size).astype(np.float64)
+    squares = np.bincount(flat, (probs * probs).reshape(-1), size).astype(np.float64)
+    draws = np.empty(MASS_RESAMPLES)
+    exact = n <= LARGEST
+    cells = np.take_along_axis(index, draw_labels(probs, MASS_RESAMPLES, rng), axis=1) if exact else None
+    for b in range(MASS_RESAMPLES):
+        if cells is None:
+            hits = bernoulli_sums(mean, np.maximum(mean - squares, 0), rng)
+        else:
+            hits = np.bincount(cells[:, b], minlength=size).astype(np.float64)
+        draws[b] = np.abs(mean - hits).reshape(-1, bins)[kept].sum() / (n * kept.sum())
+    return draws
+
+
+@metric(
+    "classwise_ece",
+    paper="Nixon et al., 2019, arXiv:1904.01685; Kull et al., 2019, arXiv:1910.12656",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="How far the probability of each class is from how often it is the label, averaged over all classes.",
+    kind="calibration",
+    corners=(
+        {"bins": 1},
+        {"bins": 100},
+        {"binning": "mass"},
+        {"closed": "left"},
+        {"classes": "present"},
+        {"classes": "to_largest"},
+        {"binning": "mass", "edges": "order"},
+    ),
+    whole=True,
+    null=null_draws,
+    resample=bootstrap_draws,
+    permute=permutation_draws,
+)
+def classwise_ece(
+    view: View,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    closed: str = "right",
+    classes: str = "all",
+    edges: str = "rank",
+) -> float:
+    """Class-wise ECE, mean over all K classes of the binary ECE of p_k against 1[y = k].
+
+    Args:
+        bins: how many, for each class. Default: as for the expected calibration error.
+        binning: `width`, or `mass` for equal counts by rank within each class.
+        closed: the side on which an equal-width bin holds its edge.
+        classes: those of the mean: `all`; only those `present` among the labels (the package CalibWeightedRisk);
+            `to_largest` leaves out those above the largest label (Mukhoti et al., 2020).
+        edges: of equal-mass bins: `rank`, or `order` for bins [low, high) between samples, which never part ties.
+    """
+    check_choice(classes, CLASSES, "classes")
+    check_choice(edges, MASS_EDGES if binning == "mass" else ("rank",), "edges (they need equal-mass bins)")
+    check_choice(binning, ("width", "mass"), "binning")
+    check_choice(closed, ("right", "left"), "closed")
+    check_range(bins, "bins", 1)
+    predictions, kept = view.predictions, kept_classes(view.predictions, classes)
+    size = len(predictions) * int(kept.sum())
+    if binning == "width":
+        table = predictions.class_table(bins, closed)
+        return float(np.abs(table.confidence - table.hits)[kept].sum() / size)
+    predictions.need_logits("class-wise calibration")
+    probs, labels = predictions.probabilities(), predictions.labels
+    total = 0.0
+    for k in np.flatnonzero(kept).tolist():
+        column = probs[:, k].double().cpu().numpy()
+        residual = column - (labels == k).cpu().numpy()
+        total += float(np.abs(np.bincount(bins_of(column, bins, edges), residual, minlength=bins)).sum())
+    return total / size

@@ -1,0 +1,65 @@
+"""Means over samples: accuracy, the proper scores NLL and Brier, and confidence minus accuracy."""
+
+from __future__ import annotations
+
+from confide.checks import check_choice
+from confide.metrics.base import metric
+from confide.metrics.view import View
+
+
+@metric(
+    "accuracy",
+    paper="folklore",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="The share of samples whose most probable class is the label.",
+    kind="mean",
+)
+def accuracy(view: View) -> float:
+    """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction."""
+    return view.mean("correct")
+
+
+@metric(
+    "nll",
+    paper="Good, 1952, doi:10.1111/j.2517-6161.1952.tb00104.x",
+    better="lower",
+    range=(0.0, float("inf")),
+    meaning="How surprised the model is by the true labels, in nats; sure mistakes cost most.",
+    kind="mean",
+)
+def nll(view: View) -> float:
+    """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12."""
+    return view.mean("nll")
+
+
+@metric(
+    "brier",
+    paper="Brier, 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
+    better="lower",
+    range=(0.0, 2.0),
+    meaning="The squared distance between the probabilities and the truth, over all classes.",
+    kind="mean",
+    corners=({"over": "mean"},),
+)
+def brier(view: View, *, over: str = "sum") -> float:
+    """Brier score, mean over samples of the sum over classes of (p_k - 1[y = k])^2.
+
+    Args:
+        over: `sum` over classes, as the paper; `mean` divides it by their number, as some packages do.
+    """
+    check_choice(over, ("sum", "mean"), "over")
+    return view.mean("brier") / (1 if over == "sum" else view.predictions.num_classes)
+
+
+@metric(
+    "confidence_gap",
+    paper="Murphy, 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
+    better="neither",
+    range=(-1.0, 1.0),
+    meaning="How far the average confidence lies above the share that is right; above 0 is overconfident.",
+    kind="mean",
+)
+def confidence_gap(view: View) -> float:
+    """Calibration in the large, mean confidence - accuracy: one number with a sign."""
+    return view.mean("sureness") - view.mean("correct")

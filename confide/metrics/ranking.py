@@ -1,0 +1,456 @@
+"""How well a score tells right from wrong: risk-coverage areas, AUROC, AUPR, rates at a threshold, shares at a risk,
+and the distance between the scores of both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.checks import check_choice, check_range
+from confide.metrics.base import metric
+from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
+
+# One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
+
+RISKS = ("error", "nll", "brier")
+
+
+def _losses_by_score(view: View, score: object, loss: str) -> tuple[NDArray[np.floating], Floats, Floats]:
+    """Score, weight and weighted loss of every sample, in the order of the samples."""
+    check_choice(loss, RISKS, "risk")
+    values = score_values(view.predictions, view.base.cut(score))
+    weights = np.ones(len(values)) if view.weights is None else view.weights
+    return values, weights, weights * (view.base.wrong if loss == "error" else view.base.vector(loss))
+
+
+def steps_of(view: View, score: object, loss: str = "error") -> tuple[Floats, Ranks]:
+    """The distinct scores, from the highest, and samples and losses accepted at each; ties are one step."""
+    values, weights, losses = _losses_by_score(view, score, loss)
+    distinct, place = np.unique(values, return_inverse=True)
+    count, lost = (np.bincount(place, v, minlength=len(distinct))[::-1] for v in (weights, losses))
+    there = count > 0
+    tied = np.ones(int(there.sum()), dtype=np.bool_)
+    return distinct[::-1][there].astype(np.float64), Ranks(np.cumsum(count[there]), np.cumsum(lost[there]), tied)
+
+
+def in_given_order(view: View, score: object, loss: str = "error") -> Ranks:
+    """One step per sample, ties in the order of the samples."""
+    values, weights, losses = _losses_by_score(view, score, loss)
+    order = np.argsort(-values, kind="stable")
+    return Ranks(np.cumsum(weights[order]), np.cumsum(losses[order]), np.zeros(len(order), dtype=np.bool_))
+
+
+def trapezoid_area(ranks: Ranks) -> float:
+    """Area between risk and coverage by trapezoids, from the first step to the last but one; NaN with one point."""
+    coverage, risk = ranks.accepted[:-1] / ranks.n, ranks.errors[:-1] / ranks.accepted[:-1]
+    if len(coverage) < 2:
+        return math.nan
+    return float(((risk[1:] + risk[:-1]) / 2 * np.diff(coverage)).sum())
+
+
+@metric(
+    "aurc",
+    paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="The error rate among accepted samples, averaged over all shares one might accept.",
+    kind="ranking",
+    corners=({"area": "trapezoid"}, {"ties": "given"}, {"ties": "given", "risk": "brier"}, {"risk": "brier"}),
+)
+def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "averaged", risk: str = "error") -> float:
+    """Area under the risk-coverage curve, mean over k of (errors among the k safest) / k, ties averaged.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        area: `mean` over all n coverages; `trapezoid` between distinct scores, which leaves out both ends and is
+            smaller (released code of Corbiere et al., 2019).
+        ties: `averaged` over all orders of equal scores, or in the order `given`, as most released code leaves them.
+        risk: what is averaged among the accepted: `error`, or the loss `nll` or `brier` (then the range is its own).
+    """
+    check_choice(area, ("mean", "trapezoid"), "area")
+    check_choice(ties, ("averaged", "given"), "ties")
+    if (area, ties, risk) == ("mean", "averaged", "error"):
+        return view.ranks(score).area
+    ranks = in_given_order(view, score, risk) if ties == "given" else steps_of(view, score, risk)[1]
+    return ranks.area if area == "mean" else trapezoid_area(ranks)
+
+
+# Excess area under the risk-coverage curve.
+
+
+def best_area(n: int, wrong: int, form: str) -> float:
+    """AURC of a perfect ranking: r + (1 - r) ln(1 - r) in the limit, or exactly for n samples."""
+    check_choice(form, ("limit", "finite"), "form")
+    rate = wrong / n
+    if form == "limit":
+        return rate + (1 - rate) * math.log1p(-rate) if rate < 1 else 1.0
+    right, sums = n - wrong, harmonic(n)
+    # errors come last: sum over j = 1..wrong of j / (right + j) = wrong - right (H[n] - H[right])
+    return float(wrong - right * (sums[n] - sums[right])) / n
+
+
+@metric(
+    "eaurc",
+    paper="Geifman et al., 2019, arXiv:1805.08206",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="What the ranking alone adds to the area under the risk-coverage curve; 0 if every error ranks last.",
+    kind="ranking",
+    corners=({"form": "finite"},),
+)
+def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
+    """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
+        area: `mean` or `trapezoid`, as for AURC; by trapezoids the excess of a good ranking may be below 0.
+    """
+    check_choice(area, ("mean", "trapezoid"), "area")
+    ranks = view.ranks(score)
+    found = ranks.area if area == "mean" else trapezoid_area(steps_of(view, score)[1])
+    return found - best_area(round(ranks.n), round(ranks.wrong), form)
+
+
+@metric(
+    "augrc",
+    paper="Traub et al., 2024, arXiv:2407.01032",
+    better="lower",
+    range=(0.0, 0.5),
+    meaning="The share of samples accepted and wrong, averaged over all shares one might accept.",
+    kind="ranking",
+)
+def augrc(view: View, *, score: Any = "msp") -> float:
+    """Area under (errors accepted) / n over coverage, by trapezoids through (0, 0) and one point per distinct score.
+
+    Equals (1 - AUROC) a (1 - a) + (1 - a)^2 / 2 with accuracy a; 0 if all are right, 1/2 if all are wrong.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    ranks = view.ranks(score)
+    return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
+
+
+@metric(
+    "auroc",
+    paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="The chance that a correct sample scores higher than a wrong one; one half is a guess.",
+    kind="ranking",
+)
+def auroc(view: View, *, score: Any = "msp") -> float:
+    """AUROC of correct against wrong, P(score of a correct > score of a wrong) + P(tie) / 2.
+
+    Undefined (NaN) where all samples are correct or all wrong.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    ranks = view.ranks(score)
+    right = ranks.n - ranks.wrong
+    if right == 0 or ranks.wrong == 0:
+        return math.nan
+    below = ranks.wrong - (ranks.errors_before + ranks.errors) / 2
+    return float((ranks.size - ranks.new_errors) @ below / (right * ranks.wrong))
+
+
+@metric(
+    "aupr_success",
+    paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="How purely the highest scores hold correct samples; a guess gets the accuracy.",
+    kind="ranking",
+)
+def aupr_success(view: View, *, score: Any = "msp") -> float:
+    """Average precision of correct samples, sum over distinct scores of (recall gained) x precision (steps).
+
+    Undefined (NaN) where no sample is correct.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    ranks = view.ranks(score)
+    right = ranks.n - ranks.wrong
+    if right == 0:
+        return math.nan
+    gained = ranks.size - ranks.new_errors
+    # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
+    lost = np.where(ranks.tied, gained * ranks.errors / np.maximum(ranks.accepted, 1), 0.0)
+    run = np.flatnonzero(~ranks.tied & (gained > 0))
+    return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)
+
+
+@metric(
+    "aupr_error",
+    paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="How purely the lowest scores hold errors; a guess gets the error rate.",
+    kind="ranking",
+    corners=({"form": "released"},),
+)
+def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
+    """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        form: `negated`; `released` leaves the score as it is, as the released code of Luo et al., 2021, does, so that
+            a better score gives a smaller value. For comparison with its tables only.
+    """
+    check_choice(form, ("negated", "released"), "form")
+    ranks = view.ranks(score) if form == "negated" else steps_of(view, score)[1]
+    if ranks.wrong == 0:
+        return math.nan
+    if form == "released":
+        return float((ranks.new_errors * ranks.errors / ranks.accepted).sum() / ranks.wrong)
+    left, errors_left = ranks.n - ranks.before, ranks.wrong - ranks.errors_before
+    tie = np.flatnonzero(ranks.tied & (ranks.new_errors > 0))  # a resample may leave nothing behind a tie
+    total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
+    # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
+    run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
+    sums = harmonic(int(ranks.n))
+    rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
+    total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
+    return total / ranks.wrong
+
+
+# False positive rate at 95 % true positive rate.
+
+SCANNED, WITHIN = 10_000, 0.0005
+
+
+def at_nearest_corner(ranks: Ranks, tpr: float) -> float:
+    """FPR at the corner of the ROC curve, points on a line left out, whose TPR is nearest."""
+    wrong, right = ranks.errors, ranks.accepted - ranks.errors
+    bent = (np.diff(wrong, 2) != 0) | (np.diff(right, 2) != 0) if len(wrong) > 2 else np.ones(len(wrong) - 2, bool)
+    corner = np.concatenate(([True], bent, [True])) if len(wrong) > 1 else np.ones(1, bool)
+    share = np.concatenate(([0.0], right[corner] / right[-1]))
+    return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(np.abs(share - tpr)))])
+
+
+def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
+    """FPR at the first of 10,000 rising thresholds whose TPR is within 0.0005; NaN where none is."""
+    low, high = float(values[-1]), float(values[0])
+    if low == high:
+        return math.nan
+    thresholds = np.arange(low, high, (high - low) / SCANNED)
+    # Values fall: those at or above a threshold are the first so many.
+    at = np.searchsorted(-values, -thresholds, side="right") - 1
+    right = (ranks.accepted - ranks.errors)[at] / (ranks.n - ranks.wrong)
+    hit = np.flatnonzero((right >= tpr - WITHIN) & (right <= tpr + WITHIN))
+    return float(ranks.errors[at[hit[0]]] / ranks.wrong) if len(hit) else math.nan
+
+
+@metric(
+    "fpr95",
+    paper="Liang et al., 2018, arXiv:1706.02690",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="The share of errors still accepted at the threshold that accepts 95 % of the correct samples.",
+    kind="ranking",
+    corners=({"tpr": 1.0}, {"tpr": 0.0}, {"form": "corner"}),
+)
+def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "reached") -> float:
+    """Share of wrong samples at or above the largest threshold that at least `tpr` of the correct ones reach.
+
+    Undefined (NaN) where all samples are correct or all wrong.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+        tpr: the share of correct samples to keep.
+        form: `reached`, as above; `corner` takes the corner of the ROC curve whose TPR is nearest, which may keep less
+            (released code of Moon et al., 2020); `scan` the first of 10,000 rising thresholds within 0.0005 of it,
+            NaN where none is (released code of Corbiere et al., 2019).
+    """
+    check_range(tpr, "tpr", 0, 1)
+    check_choice(form, ("reached", "corner", "scan"), "form")
+    ranks = view.ranks(score)
+    right = ranks.n - ranks.wrong
+    if right == 0 or ranks.wrong == 0:
+        return math.nan
+    if form != "reached":
+        values, steps = steps_of(view, score)
+        return at_nearest_corner(steps, tpr) if form == "corner" else at_first_scanned(values, steps, tpr)
+    reached = (ranks.accepted - ranks.errors) >= tpr * right * (1 - 1e-12)
+    return float(ranks.errors[int(np.argmax(reached))] / ranks.wrong)
+
+
+@metric(
+    "tpr",
+    paper="Luo et al., 2021, arXiv:2110.00054",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="The share of correct samples that the threshold accepts.",
+    kind="ranking",
+    corners=({"threshold": 0.0}, {"threshold": 1.0}),
+)
+def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
+    """Share of correct samples with score >= threshold; undefined (NaN) where no sample is correct.
+
+    Args:
+        threshold: from which score on a sample is accepted.
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    accepted, wrong, weights = view.above(score, threshold)
+    right = float((weights * ~wrong).sum())
+    return float((weights * (accepted & ~wrong)).sum()) / right if right else math.nan
+
+
+@metric(
+    "tnr",
+    paper="Luo et al., 2021, arXiv:2110.00054",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="The share of wrong samples that the threshold rejects.",
+    kind="ranking",
+    corners=({"threshold": 0.0}, {"threshold": 1.0}),
+)
+def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
+    """Share of wrong samples with score < threshold; undefined (NaN) without errors.
+
+    Args:
+        threshold: below which score a sample is rejected.
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    accepted, wrong, weights = view.above(score, threshold)
+    total = float((weights * wrong).sum())
+    return float((weights * (wrong & ~accepted)).sum()) / total if total else math.nan
+
+
+# Largest share of samples that can be accepted at a given error rate.
+
+
+def largest_coverage(ranks: Ranks, risk: float) -> float:
+    """Largest accepted share whose error rate is at most `risk`; ties are accepted together."""
+    good = np.flatnonzero((ranks.errors <= risk * ranks.accepted * (1 + 1e-12)) & (ranks.accepted > 0))
+    reached = float(ranks.accepted[good[-1]]) if len(good) else 0.0
+    following = int(good[-1]) + 1 if len(good) else 0
+    if following < len(ranks.accepted) and not ranks.tied[following] and risk < 1:
+        # A run of errors follows: the first few may still be allowed, (E + k) / (A + k) <= risk.
+        room = (risk * ranks.before[following] - ranks.errors_before[following]) / (1 - risk)
+        reached += max(0, math.floor(room * (1 + 1e-12)))
+    return reached / ranks.n
+
+
+@metric(
+    "coverage_at_risk",
+    paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
+    better="higher",
+    range=(0.0, 1.0),
+    meaning="The largest share of samples one can accept with at most the given error rate; seen here, not promised.",
+    kind="ranking",
+    corners=({"risk": 0.0}, {"risk": 1.0}),
+)
+def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
+    """Largest k / n over thresholds whose error rate among the k accepted is at most `risk`; 0 if there is none.
+
+    Descriptive: for a threshold with a guarantee see `confide.operating_point`.
+
+    Args:
+        risk: the error rate allowed among accepted samples.
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    check_range(risk, "risk", 0, 1)
+    return largest_coverage(view.ranks(score), risk)
+
+
+@metric(
+    "risk_at_coverage",
+    paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="The error rate among the given share of samples with the highest scores.",
+    kind="ranking",
+    corners=({"coverage": 1.0}, {"coverage": 1e-9}),
+)
+def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
+    """Error rate among the ceil(coverage x n) safest samples, averaged over all orders of tied ones.
+
+    Args:
+        coverage: the share of samples accepted.
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    check_range(coverage, "coverage", 0, 1, low_open=True)
+    ranks = view.ranks(score)
+    # The tolerance keeps 0.8 x 1000 at 800 although 0.8 is not exact in binary.
+    wanted = max(1.0, math.ceil(coverage * ranks.n * (1 - 1e-12) - 1e-9))
+    accepted, errors = (np.concatenate(([0.0], v)) for v in (ranks.accepted, ranks.errors))
+    return float(np.interp(wanted, accepted, errors) / wanted)
+
+
+@metric(
+    "halving_rejection",
+    paper="Nadeem et al., 2010, PMLR 8 (accuracy-rejection curves)",
+    better="lower",
+    range=(0.0, 1.0),
+    meaning="The share of samples to set aside, least trusted first, so that the error rate of the rest is halved.",
+    kind="ranking",
+)
+def halving_rejection(view: View, *, score: Any = "msp") -> float:
+    """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
+
+    Args:
+        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    """
+    ranks = view.ranks(score)
+    if ranks.wrong == 0:
+        return math.nan
+    return 1 - largest_coverage(ranks, ranks.wrong / ranks.n / 2)
+
+
+@metric(
+    "separability_kl",
+    paper="Luo et al., 2021, arXiv:2110.00054",
+    better="higher",
+    range=(0.0, math.inf),
+    meaning="How far apart the scores of correct and of wrong samples lie, if both were normal; 0 if alike.",
+    kind="separation",
+    corners=({"form": "released"},),
+)
+def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence") -> float:
+    """[KL(N1 || N2) + KL(N2 || N1)] / 2 of Gaussians fitted to the scores of correct and wrong samples.
+
+    Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
+
+    Args:
+        score: what is looked at, high = safe: a word, `trust`, or n values.
+        form: `divergence`; `released` lacks the 1/2 of the quadratic term, as the paper's code does, so that alike
+            samples get 0.5. For comparison with its tables only.
+    """
+    check_choice(form, ("divergence", "released"), "form")
+    (mean, variance), (other_mean, other_variance) = view.moments(score)
+    if not (variance > 0 and other_variance > 0):
+        return math.nan
+    apart = (mean - other_mean) ** 2
+    quadratic = (variance + apart) / other_variance + (other_variance + apart) / variance
+    return (quadratic - 1) / 2 if form == "released" else (quadratic - 2) / 4
+
+
+@metric(
+    "separability_bhattacharyya",
+    paper="Luo et al., 2021, arXiv:2110.00054",
+    better="higher",
+    range=(0.0, math.inf),
+    meaning="How little the scores of correct and of wrong samples overlap, if both were normal; 0 if alike.",
+    kind="separation",
+)
+def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
+    """ln((v1 / v2 + v2 / v1 + 2) / 4) / 4 + (m1 - m2)^2 / (4 (v1 + v2)) of Gaussians fitted to both sides.
+
+    Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
+
+    Args:
+        score: what is looked at, high = safe: a word, `trust`, or n values.
+    """
+    (mean, variance), (other_mean, other_variance) = view.moments(score)
+    if not (variance > 0 and other_variance > 0):
+        return math.nan
+    ratio = variance / other_variance
+    return math.log((ratio + 1 / ratio + 2) / 4) / 4 + (mean - other_mean) ** 2 / (4 * (variance + other_variance))

@@ -1,0 +1,81 @@
+"""Which bin a confidence falls into; nobody else knows.
+
+Bins are (low, high] and the first also holds 0; `closed="left"` gives [low, high) and the last also holds 1.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.checks import check_choice, check_range
+
+Array = NDArray[np.floating]
+Indices = NDArray[np.intp]
+
+
+def width_edges(bins: int) -> NDArray[np.float64]:
+    """Edges of equal-width bins on [0, 1]."""
+    check_range(bins, "bins", 1)
+    return np.linspace(0.0, 1.0, bins + 1)
+
+
+def bin_of(values: Array, edges: Array, closed: str = "right") -> Indices:
+    """Index of the bin of every value, by comparison with the edges; values outside fall into the end bins."""
+    check_choice(closed, ("right", "left"), "closed")
+    # searchsorted on the inner edges: side="left" counts edges < value, so a value on an edge stays below it.
+    # Edges in the dtype of the values: a float32 confidence of 0.6 lies on the edge 9/15, not above it.
+    kind = np.asarray(values).dtype
+    inner = edges[1:-1].astype(kind) if kind.kind == "f" else edges[1:-1]
+    return np.searchsorted(inner, values, side="left" if closed == "right" else "right")
+
+
+def mass_bin_of_rank(n: int, bins: int) -> Indices:
+    """Bin of the i-th smallest of n values in equal-mass bins by rank: floor(i * bins / n)."""
+    check_range(bins, "bins", 1)
+    return (np.arange(n, dtype=np.int64) * bins // max(n, 1)).astype(np.intp)
+
+
+def mass_starts(n: int, bins: int) -> Indices:
+    """First rank of every equal-mass bin and n at the end: bin b holds ranks ceil(b n / bins) up to the next."""
+    check_range(bins, "bins", 1)
+    return (-(-np.arange(bins + 1, dtype=np.int64) * n // bins)).astype(np.intp)
+
+
+def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1."""
+    check_range(bins, "bins", 1)
+    rising = np.sort(values)
+    parts = [part for part in np.array_split(rising, bins) if len(part)]
+    between = [(before[-1] + after[0]) / 2 for before, after in pairwise(parts)]
+    return np.concatenate(([0.0], np.unique([*between, 1.0])))
+
+
+def width_bin_of(values: Array, bins: int, closed: str = "right") -> Indices:
+    """The same as `bin_of` with equal widths, quicker for many values: only those close to an edge are compared."""
+    edges = width_edges(bins)
+    if bins > 1000 or len(values) < 1000:
+        return bin_of(values, edges, closed)
+    place = values * values.dtype.type(bins)
+    index = place.astype(np.intp)
+    place -= index
+    place -= values.dtype.type(0.5)
+    # Float32 rounds the place by at most 1e-4; further from an edge than that, its whole part is the bin.
+    near = np.flatnonzero(np.abs(place, out=place) > 0.4998)
+    index[near] = bin_of(values[near], edges, closed)
+    return index
+
+
+def interpolated_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges at ranks b n / bins of the sorted values, linear between neighbours, the last at the largest value."""
+    check_range(bins, "bins", 1)
+    n = len(values)
+    return np.asarray(np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(values)), dtype=np.float64)
+
+
+def order_edges(values: Array, bins: int) -> NDArray[np.float64]:
+    """Edges that are values themselves: those at ranks floor(b (n - 1) / bins)."""
+    check_range(bins, "bins", 1)
+    return np.asarray(np.sort(values)[np.linspace(0, len(values) - 1, bins + 1).astype(np.intp)], dtype=np.float64)

@@ -1,0 +1,124 @@
+"""Rows in blocks of bounded memory over arrays, tensors, memory maps and shards, and factors of d x d matrices on
+the
+device where the rows were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import linalg
+from torch import Tensor
+
+from confide.checks import InputError
+
+# Rows of features in blocks: one way to walk over arrays, tensors, memory maps and shards with bounded memory.
+
+BLOCK_ELEMENTS = 1 << 22
+"""Elements of one block of working memory on a CPU: 16 MB of float32."""
+DEVICE_BLOCK_ELEMENTS = 1 << 27
+"""The same on a GPU, where small blocks would leave the device idle."""
+
+
+def block_rows(values: Any, width: int) -> int:
+    """How many rows of `width` elements fit into one block of working memory, where the values live."""
+    on_device = isinstance(values, Tensor) and values.device.type != "cpu"
+    return max(64, (DEVICE_BLOCK_ELEMENTS if on_device else BLOCK_ELEMENTS) // max(width, 1))
+
+
+def cache_rows(values: Any, width: int) -> int:
+    """Rows of a block that several passes go over: on a CPU few enough to stay in its cache."""
+    rows = block_rows(values, width)
+    return (
+        rows if isinstance(values, Tensor) and values.device.type != "cpu" else max(64, min(rows, (1 << 19) // width))
+    )
+
+
+def blocks(values: Any, rows: int) -> Iterator[tuple[int, Tensor]]:
+    """(first row, block) over anything sliced by rows; float64 stays float64, everything else becomes float32."""
+    for start in range(0, int(values.shape[0]), rows):
+        yield start, working_block(values[start : start + rows], start)
+
+
+def working_block(part: Any, start: int = 0) -> Tensor:
+    """One slice of rows as a floating tensor, float64 or float32."""
+    try:
+        block = part if isinstance(part, Tensor) else torch.from_numpy(_writable(np.asarray(part)))
+    except (TypeError, OSError) as error:
+        raise InputError(f"features from row {start} on must be readable numbers, but: {error}") from None
+    return block if block.dtype == torch.float64 else block.to(torch.float32)
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    # A read-only memory map cannot become a tensor without a warning; one block is copied, never the file.
+    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
+
+
+def matrix_product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right; on a CPU by numpy, whose products are the faster ones (and X'X costs half)."""
+    if left.device.type != "cpu":
+        return left @ right
+    # Overflow and NaN are looked for in the result, with a message that names the sample.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+
+
+def check_block(block: Tensor, start: int, n: int) -> None:
+    """Refuse NaN and infinity, naming the first row by its number in the whole."""
+    finite = torch.isfinite(block).all(dim=1)
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0])
+        bad = block[row][~torch.isfinite(block[row])][0]
+        raise InputError(
+            f"features must be finite, got {float(bad)} at sample {start + row} of {n}; "
+            "drop that sample or mend the extractor that made it"
+        )
+
+
+# Factors of d x d matrices in float64, where the rows were: a host can take longer for one than a GPU for all rows.
+
+Float64 = NDArray[np.float64]
+HOST = "cpu"
+
+
+def cholesky(matrix: Float64, device: str = HOST) -> Float64 | None:
+    """Lower factor L of L L', or None where the matrix is not positive definite."""
+    if device == HOST:
+        try:
+            return np.asarray(linalg.cholesky(matrix, lower=True))
+        except linalg.LinAlgError:
+            return None
+    factor, failed = torch.linalg.cholesky_ex(_to_device(matrix, device))
+    return None if int(failed) else _to_numpy(factor)
+
+
+def solve_lower(factor: Float64, columns: Float64, *, transposed: bool = False, device: str = HOST) -> Float64:
+    """L^-1 columns, or L'^-1 columns."""
+    if device == HOST:
+        return np.asarray(linalg.solve_triangular(factor, columns, lower=True, trans="T" if transposed else "N"))
+    left = _to_device(factor, device)
+    return _to_numpy(
+        torch.linalg.solve_triangular(left.T if transposed else left, _to_device(columns, device), upper=transposed)
+    )
+
+
+def eigh(matrix: Float64, device: str = HOST) -> tuple[Float64, Float64]:
+    """Eigenvalues, rising, and eigenvectors of a symmetric matrix."""
+    if device == HOST:
+        values, vectors = linalg.eigh(matrix)
+        return values, vectors
+    found = torch.linalg.eigh(_to_device(matrix, device))
+    return _to_numpy(found.eigenvalues), _to_numpy(found.eigenvectors)
+
+
+def _to_device(matrix: Any, device: str) -> Tensor:
+    return torch.as_tensor(np.ascontiguousarray(matrix), dtype=torch.float64, device=device)
+
+
+def _to_numpy(tensor: Tensor) -> Float64:
+    taken: Float64 = tensor.cpu().numpy()
+    return taken

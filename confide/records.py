@@ -1,0 +1,398 @@
+"""The records that flow before a model predicts: Split, Dataset, Features, Scores, and the files that hold them.
+
+Frozen, few. Ids follow a sample everywhere. Features may lie in a folder of memory-mapped shards, written one by one,
+read like one array, resumable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.checks import InputError
+from confide.files import formats
+
+# The records that flow before a model has spoken: Split, Dataset, Features, Scores.
+#
+# Frozen, few. Ids follow a sample through the whole house.
+
+Ids = NDArray[Any]
+"""n integers or strings, unique within a split."""
+
+
+def default_ids(n: int, prefix: str = "") -> Ids:
+    """Ids for samples that came without: their position, as `prefix` + number when a prefix is given."""
+    if not prefix:
+        return np.arange(n, dtype=np.int64)
+    return np.array([f"{prefix}{i}" for i in range(n)], dtype=np.str_)
+
+
+def check_ids(ids: Any, n: int, name: str = "ids") -> Ids:
+    """Ids must be n unique integers or strings."""
+    array = np.asarray(ids)
+    if array.dtype == object:
+        array = array.astype(np.str_)
+    if array.shape != (n,):
+        raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
+    if array.dtype.kind not in "iuU":
+        raise InputError(f"{name} must be integers or strings, got {array.dtype}; convert them")
+    unique, counts = np.unique(array, return_counts=True)
+    if len(unique) != n:
+        raise InputError(f"{name} must be unique, got {unique[counts > 1][0].item()!r} twice or more; rename one")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One part of a dataset.
+
+    `inputs` is anything of length n that takes an index array: uint8 images `n c h w`, float rows `n d`, a sequence
+    of texts, or images decoded when asked for.
+    """
+
+    inputs: Any
+    labels: NDArray[np.int64]
+    ids: Ids
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: NDArray[np.integer]) -> Split:
+        """The chosen rows, in the order given."""
+        if isinstance(self.inputs, (list, tuple)):
+            inputs: Any = [self.inputs[int(i)] for i in rows]
+        else:
+            # Images that are decoded when asked for must not be decoded to choose among them.
+            inputs = self.inputs.subset(rows) if hasattr(self.inputs, "subset") else self.inputs[rows]
+        return Split(inputs, self.labels[rows], self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Splits by name (`train`, `val`, `test`), class names, and how it was made.
+
+    `set_aside` lists inputs that could not be read, as (id, reason); they are in no split.
+    """
+
+    name: str
+    kind: str  # "image", "text" or "rows"
+    splits: Mapping[str, Split]
+    class_names: tuple[str, ...]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    set_aside: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        """One line for a console."""
+        sizes = ", ".join(f"{name} {len(part):,}" for name, part in self.splits.items())
+        return f"<Dataset '{self.name}': {self.kind}, {self.num_classes} classes; {sizes}>"
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def train(self) -> Split:
+        return self.split("train")
+
+    @property
+    def val(self) -> Split:
+        return self.split("val")
+
+    @property
+    def test(self) -> Split:
+        return self.split("test")
+
+    def split(self, name: str) -> Split:
+        """The split of that name, or an error that lists what there is."""
+        if name not in self.splits:
+            raise InputError(f"dataset '{self.name}' has no split '{name}'; it has {', '.join(self.splits)}")
+        return self.splits[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
+
+    values: Any
+    labels: NDArray[np.int64]
+    ids: Ids
+    extractor: str
+    split: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the extractor, as they were given."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def dim(self) -> int:
+        return int(self.values.shape[1])
+
+    def save(self, path: str | Path) -> None:
+        """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
+        about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
+        about |= {"options": json.dumps(formats.plain(self.options))} if self.options else {}
+        formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values)}, about)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Features:
+        """Read features written by `save`, or any npz or parquet with `features` and `label`."""
+        columns, about = formats.read_table(path)
+        if "features" not in columns:
+            raise InputError(f"{path} must have a column 'features' (n x d), got {', '.join(columns)}; rename it")
+        values = columns["features"]
+        labels = columns.get("label", columns.get("labels", np.full(len(values), -1)))
+        ids = columns.get("id", columns.get("ids"))
+        return cls(
+            values=values,
+            labels=labels.astype(np.int64),
+            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+            extractor=about.get("extractor", "unknown"),
+            split=about.get("split") or None,
+            options=extractor_options(about),
+        )
+
+
+def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
+    """Options of an extractor from a file's metadata; what another program keeps under that name is none of ours."""
+    try:
+        found = json.loads(about.get("options", "{}"))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One difficulty value per sample, high = hard, with the method and options that made it."""
+
+    ids: Ids
+    values: NDArray[np.float64]
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: NDArray[np.int64] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        """One line for a console."""
+        low, high = (self.values.min(), self.values.max()) if len(self) else (0.0, 0.0)
+        return f"<Scores by '{self.method}': {len(self):,} samples, {low:.4g} (easy) to {high:.4g} (hard)>"
+
+    @property
+    def mean(self) -> float:
+        """The mean value; exactly 0 where it is rounding beside the spread, as of RMD on the data it was fitted on."""
+        mean = float(self.values.mean())
+        return 0.0 if abs(mean) < 1e-5 * float(self.values.std()) else mean
+
+    def of(self, ids: Ids) -> NDArray[np.float64]:
+        """Values for these ids, in their order; an id without a score is an error."""
+        return self.values[rows_of(ids, self.ids, "scores")]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """The scores of several splits as one record; they must come from one method, and no id may come twice."""
+        if len(parts) == 1:
+            return parts[0]
+        methods = list(dict.fromkeys(part.method for part in parts))
+        if len(methods) != 1:
+            raise InputError(f"scores to join must come from one method, got {', '.join(methods) or 'none'}")
+        kinds = {part.ids.dtype.kind for part in parts}
+        ids = np.concatenate([part.ids.astype(np.str_) if len(kinds) > 1 else part.ids for part in parts])
+        known = [part.labels for part in parts if part.labels is not None]
+        return cls(
+            check_ids(ids, len(ids), "ids of joined scores"),
+            np.concatenate([part.values for part in parts]),
+            methods[0],
+            parts[0].options,
+            np.concatenate(known) if len(known) == len(parts) else None,
+            notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata."""
+        columns: dict[str, NDArray[Any]] = {"id": self.ids}
+        if self.labels is not None:
+            columns["label"] = self.labels
+        columns["score"] = self.values
+        columns |= {k: v for k, v in self.columns.items() if k not in columns}
+        about = {"method": self.method, "options": json.dumps(formats.plain(dict(self.options)))}
+        formats.write_table(path, columns, {"confide": "scores/1", **about, "notes": json.dumps(self.notes)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Scores:
+        """Read scores written by `save`, or any table with `id` and `score`."""
+        columns, about = formats.read_table(path)
+        if "score" not in columns:
+            raise InputError(f"{path} must have a column 'score', got {', '.join(columns)}; are these predictions?")
+        values = columns.pop("score").astype(np.float64)
+        ids, labels = columns.pop("id", None), columns.pop("label", None)
+        return cls(
+            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+            values=values,
+            method=about.get("method", "unknown"),
+            options=json.loads(about.get("options", "{}")),
+            labels=None if labels is None else labels.astype(np.int64),
+            columns=columns,
+            notes=tuple(json.loads(about.get("notes", "[]"))),
+        )
+
+
+def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
+    """Rows of `known` that hold the wanted ids, in their order."""
+    wanted = np.asarray(wanted)
+    if wanted.dtype.kind != known.dtype.kind and "U" in (wanted.dtype.kind, known.dtype.kind):
+        wanted, known = wanted.astype(np.str_), known.astype(np.str_)
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known[order], wanted)
+    rows = order[np.minimum(place, len(known) - 1)] if len(known) else np.zeros(len(wanted), dtype=np.intp)
+    missing = known[rows] != wanted if len(known) else np.ones(len(wanted), dtype=bool)
+    if missing.any():
+        first = wanted[missing][0]
+        raise InputError(
+            f"{what} must have every id asked for, but {int(missing.sum())} of {len(wanted)} are missing, "
+            f"first {first.item()!r}; use {what} of the same samples"
+        )
+    return rows
+
+
+# Feature rows in a folder of memory-mapped shards: written one by one, read like one array, resumable.
+
+SHARDS_MANIFEST = "manifest.json"
+SHARDS_FORMAT = "features/1"
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedRows:
+    """Rows `n d` over .npy files; slices read only the shards they touch."""
+
+    paths: tuple[Path, ...]
+    starts: tuple[int, ...]  # first row of every shard, and n at the end
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.shape[0])
+            if step == 1:
+                return self._span(start, max(stop, start))
+            rows = np.arange(start, stop, step)
+        wanted = np.asarray(rows)
+        wanted = wanted.nonzero()[0] if wanted.dtype == bool else wanted
+        result = np.empty((wanted.size, self.shape[1]), dtype=self.dtype)
+        shard = np.searchsorted(self.starts, wanted.reshape(-1), side="right") - 1
+        for k in np.unique(shard):
+            here = shard == k
+            result[here] = self._open(int(k))[wanted.reshape(-1)[here] - self.starts[k]]
+        return result[0] if wanted.ndim == 0 else result
+
+    def _span(self, start: int, stop: int) -> NDArray[Any]:
+        parts: list[NDArray[Any]] = []
+        for k in range(len(self.paths)):
+            low, high = max(start, self.starts[k]), min(stop, self.starts[k + 1])
+            if low < high:
+                parts.append(self._open(k)[low - self.starts[k] : high - self.starts[k]])
+        if not parts:
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _open(self, k: int) -> NDArray[Any]:
+        shape = (self.starts[k + 1] - self.starts[k], self.shape[1])
+        return read_shard(self.paths[k], shape)
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """File of the shard of that number."""
+    return folder / f"rows-{number:06d}.npy"
+
+
+def read_shard(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
+    """One shard, memory-mapped; damage gets one line that says how to mend it."""
+    try:
+        # Copy-on-write: torch takes such arrays without a copy, and the file stays as it is.
+        rows: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(
+            f"shard {path} must be a readable array, but: {error}; delete it and run the same extraction again"
+        ) from None
+    if rows.shape != shape:
+        raise InputError(f"shard {path} must have shape {shape}, got {rows.shape}; delete it and extract again")
+    return rows
+
+
+def write_shard(path: Path, rows: NDArray[Any]) -> None:
+    """Write one shard, atomically."""
+    with formats.atomic(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, rows, allow_pickle=False)
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any], labels: NDArray[Any], ids: NDArray[Any]) -> None:
+    """Labels, ids and the facts of the extraction, written once all shards are there."""
+    formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
+    formats.write_json(folder / SHARDS_MANIFEST, {"format": SHARDS_FORMAT, **facts})
+
+
+def open_features(folder: str | Path) -> Features:
+    """Features over a finished folder of shards."""
+    folder = Path(folder)
+    if not (folder / SHARDS_MANIFEST).exists():
+        raise InputError(
+            f"{folder} must be a finished folder of features, but {SHARDS_MANIFEST} is missing; extract again"
+        )
+    facts = formats.read_json(folder / SHARDS_MANIFEST)
+    if facts.get("format") != SHARDS_FORMAT:
+        raise InputError(f"{folder / SHARDS_MANIFEST} must be of format '{SHARDS_FORMAT}', got {facts.get('format')!r}")
+    columns, _ = formats.read_table(folder / "samples.parquet")
+    ids = columns["id"].astype(np.str_) if columns["id"].dtype == object else columns["id"]
+    n, size = len(ids), int(facts["shard_rows"])
+    starts = (*range(0, n, size), n)
+    paths = tuple(shard_path(folder, k) for k in range(len(starts) - 1))
+    values = ShardedRows(paths, starts, (n, int(facts["dim"])), np.dtype(facts["dtype"]))
+    labels, options = columns["label"].astype(np.int64), facts.get("options", {})
+    return Features(values, labels, ids, facts["extractor"], facts.get("split"), options)
+
+
+FEATURE_COLUMNS = ("features", "values", "embeddings")
+
+
+def load_features(path: str | Path, *, ids: Any = None, labels: Any = None) -> Features:
+    """A folder of shards, or .npz / .parquet with `features` (n d) and, where known, `id` and `label`.
+
+    Args:
+        ids: of the samples in the order of the file, where the file has none.
+        labels: likewise; -1 stands for unknown.
+    """
+    source = Path(path)
+    if source.is_dir():
+        return open_features(source)
+    columns, metadata = formats.read_table(source)
+    name = next((c for c in FEATURE_COLUMNS if c in columns), None)
+    if name is None or columns[name].ndim != 2:
+        raise InputError(f"{source} must have a column 'features' of n x d numbers, got {', '.join(columns)}; add it")
+    values = columns[name]
+    n = len(values)
+    known = next((columns[c] for c in ("id", "ids") if c in columns), ids)
+    truth = next((columns[c] for c in ("label", "labels") if c in columns), labels)
+    if (truth is not None and len(truth) != n) or (known is not None and len(known) != n):
+        raise InputError(f"{source} must have one row per sample, got {n} rows of features; pass the same split")
+    return Features(
+        values,
+        np.full(n, -1, dtype=np.int64) if truth is None else np.asarray(truth).astype(np.int64),
+        default_ids(n) if known is None else check_ids(known, n, f"ids of {source}"),
+        metadata.get("extractor", source.stem),
+        metadata.get("split"),
+        extractor_options(metadata),
+    )

@@ -1,0 +1,188 @@
+"""Draws an Evaluation as one self-contained HTML file, or as a fragment for a notebook."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from confide import __version__
+from confide.files import formats
+from confide.report.draw import Empty
+from confide.report.sections.coverage import coverage_section
+from confide.report.sections.difficulty import Picture, difficulty_section
+from confide.report.sections.models import models_section
+from confide.report.sections.provenance import provenance_section
+from confide.report.sections.reliability import reliability_section
+from confide.report.sections.shift import shift_section
+from confide.report.sections.training import training_section
+from confide.report.sections.trust import trust_section
+from confide.report.verdict import tiles, verdict
+from confide.report.view import EvaluationView
+from confide.report.words import CHANCE, P_CALIBRATED, code, count, term, when
+from confide.results import Evaluation
+
+CONTENTS = (
+    ("models", "Models"),
+    ("reliability", "Reliability"),
+    ("coverage", "Risk and coverage"),
+    ("trust", "Trust"),
+    ("difficulty", "Difficulty"),
+    ("shift", "Shift"),
+    ("training", "Training"),
+    ("made", "How it was made"),
+)
+MOST_GROUPS = 2000
+NO_CLASSES = Empty(
+    "No class-wise view",
+    "The evaluation was not split by class.",
+    "confide evaluate predictions.parquet --by class",
+)
+NO_PROMISE = Empty(
+    "No promised thresholds",
+    "A promise needs a threshold chosen on validation data, with multiplicity control.",
+    "confide operating-point val.parquet --risk 0.05",
+)
+
+
+def write_report(evaluation: Evaluation, path: str | Path) -> Path:
+    """Write the report of an evaluation as one HTML file that opens from disk and loads nothing."""
+    formats.write_text(path, render_report(evaluation))
+    return Path(path)
+
+
+def render_report(evaluation: Evaluation) -> str:
+    """The report as a string."""
+    view = EvaluationView(evaluation)
+    coverage = coverage_section(view)
+    return str(
+        _environment()
+        .get_template("report.html")
+        .render(
+            version=__version__,
+            css=Markup(_asset("base.css") + _asset("report.css")),
+            js=Markup(_asset("report.js")),
+            data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
+            contents=_contents(view),
+            title=view.about.get("title") or view.focus,
+            kicker=_kicker(view),
+            verdict=verdict(view),
+            warnings=evaluation.warnings,
+            tiles=tiles(view),
+            unit=view.unit,
+            stages=[when(stage) for stage in (view.before, view.after) if stage],
+            models=models_section(view),
+            interval_note=view.about.get("interval_note") or _interval_note(view),
+            models_question=_models_question(view),
+            reliability=reliability_section(view),
+            coverage=coverage,
+            trust=trust_section(view),
+            difficulty=difficulty_section(view),
+            shift=shift_section(view),
+            training=training_section(view),
+            made=provenance_section(view),
+            meanings=_meanings(),
+            no_classes=NO_CLASSES,
+            no_promise=NO_PROMISE,
+        )
+    )
+
+
+def _contents(view: EvaluationView) -> tuple[tuple[str, str], ...]:
+    """All sections, or those that the evaluation says it is about."""
+    chosen = view.about.get("sections")
+    wanted = chosen if isinstance(chosen, (list, tuple)) else ()
+    return tuple((id, name) for id, name in CONTENTS if not wanted or id in wanted)
+
+
+def _interval_note(view: EvaluationView) -> str:
+    return f"Small figures are 95\u202f% intervals on the same {count(view.n)} {view.unit}."
+
+
+def notebook_view(evaluation: Evaluation) -> str:
+    """Verdict and table of models, scoped so that a notebook keeps its own style."""
+    view = EvaluationView(evaluation)
+    template = _environment().get_template("notebook.html")
+    return str(template.render(verdict=verdict(view), models=models_section(view)))
+
+
+def verdict_sentence(evaluation: Evaluation) -> str:
+    """The verdict in one sentence of plain text."""
+    return verdict(EvaluationView(evaluation)).sentence
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals["thumbnail"] = _thumbnail
+    return environment
+
+
+def _asset(name: str) -> str:
+    return resources.files("confide.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _thumbnail(picture: Picture) -> Markup:
+    """The picture of a sample, its text, or a note that it is missing; only data URIs of images are let in."""
+    source = picture.sample.picture or ""
+    if source.startswith("data:image/"):
+        return Markup('<img class="thumb" src="{}" alt="{}">').format(source, picture.alt)
+    if picture.sample.text:
+        return Markup('<p class="words">{}</p>').format(picture.sample.text)
+    return Markup('<span class="thumb nopic" role="img" aria-label="{}, picture missing">no picture</span>').format(
+        picture.alt
+    )
+
+
+def _numbers(evaluation: Evaluation) -> dict[str, Any]:
+    """The evaluation without its pictures, which the page already holds; intervals are asked for.
+
+    Where groups or classes run into the thousands, the page keeps the first and says so.
+    """
+    whole = [m for m in evaluation.measurements if m.group is None]
+    groups = [m for m in evaluation.measurements if m.group is not None]
+    kept = whole + groups[:MOST_GROUPS]
+    for m in kept:
+        _ = m.low
+    data = {**evaluation.to_dict(), "measurements": [m.as_row() for m in kept]}
+    names = data["about"].get("class_names") or []
+    if len(groups) > MOST_GROUPS or len(names) > MOST_GROUPS:
+        data["about"]["class_names"] = list(names)[:MOST_GROUPS]
+        data["about"]["left_out"] = "measurements of further groups and names of further classes"
+    data["samples"] = [{k: v for k, v in s.items() if k != "picture"} for s in data["samples"]]
+    return data
+
+
+def _island(value: Any) -> Markup:
+    """JSON that no text inside it can end: every < is written as an escape."""
+    text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _kicker(view: EvaluationView) -> Markup:
+    names = view.about.get("class_names") or ()
+    classes = f", {count(len(names))} classes" if names else ""
+    what = f"{count(view.n)} {view.split or ''} {view.unit}".replace("  ", " ")
+    return Markup("{}{}, model {}").format(what, classes, code(view.focus))
+
+
+def _models_question(view: EvaluationView) -> str:
+    number = {1: "One model", 2: "Two models", 3: "Three models", 4: "Four models", 5: "Five models"}
+    models = number.get(len(view.models), f"{len(view.models)} models")
+    return f"{models}, the same {view.unit}. Each row is a model at one stage."
+
+
+def _meanings() -> dict[str, str]:
+    return {
+        "ece:ece": term("ece").meaning,
+        "ece:ece_mass": term("ece_mass").meaning,
+        "chance": CHANCE,
+        "p": P_CALIBRATED,
+    }

@@ -1,0 +1,120 @@
+"""How it was made: config, seed, versions, data and the commands to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from confide.files.formats import plain
+from confide.report.draw import Empty
+from confide.report.view import EvaluationView
+from confide.report.words import count
+
+# In this order; what `about` holds beyond it comes after.
+NAMES = {
+    "title": "Name",
+    "runs": "Runs",
+    "data": "Data",
+    "seed": "Seed",
+    "difficulty": "Difficulty",
+    "focus": "In focus",
+    "commit": "Commit",
+}
+SHOWN_APART = (
+    "class_names",
+    "commands",
+    "config",
+    "interval_note",
+    "label_counts",
+    "left_out",
+    "missing",
+    "num_classes",
+    "sections",
+    "stages",
+    "timings",
+    "unit",
+    "versions",
+)
+LONGEST = 6  # stages whose time is shown
+MOST_NAMES = 30
+LONGEST_TEXT = 320
+
+
+@dataclass(frozen=True)
+class ProvenanceSection:
+    """What the section shows."""
+
+    commands: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    config: str
+    no_commands: Empty
+
+
+def provenance_section(view: EvaluationView) -> ProvenanceSection:
+    """All that `about` says, in an order for people."""
+    about = view.about
+    commands = about.get("commands") or ()
+    if isinstance(commands, str):
+        commands = (commands,)
+    known = [*(k for k in NAMES if k in about), *(k for k in about if k not in NAMES and k not in SHOWN_APART)]
+    if isinstance(about.get("commit"), str):
+        about["commit"] = about["commit"][:12]
+    shape = {"data": _data}
+    facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), shape.get(k, _words)(about[k])) for k in known]
+    facts.append(("Classes", _classes(about.get("class_names") or ())))
+    facts.append(("Versions", _words(about.get("versions"))))
+    facts.append(("Timings", _timings(about.get("timings"))))
+    config = about.get("config")
+    empty = Empty("No commands were recorded", "The evaluation was made from Python, or by hand.")
+    shown = tuple((name, words) for name, words in facts if words)
+    return ProvenanceSection(tuple(str(c) for c in commands), shown, _yaml(config) if config else "", empty)
+
+
+def _data(value: Any) -> str:
+    """Name, place, sizes, how splits were made, where from, fingerprint; the rest stands in evaluation.json."""
+    if not isinstance(value, Mapping) or "name" not in value:
+        return _words(value)
+    counts, splits = value.get("counts"), value.get("splits")
+    sizes = ", ".join(f"{count(n)} {split}" for split, n in counts.items()) if isinstance(counts, Mapping) else ""
+    made = isinstance(splits, Mapping) and {k: v for k, v in splits.items() if v != "as given"}
+    metadata = value.get("metadata")
+    origin = metadata.get("source") if isinstance(metadata, Mapping) else None
+    told = [value["name"], value.get("where"), sizes, made or None, origin, value.get("fingerprint")]
+    return "; ".join(words for part in told if (words := _words(part)))
+
+
+def _classes(names: Any) -> str:
+    shown = ", ".join(str(n) for n in list(names)[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {count(len(names) - MOST_NAMES)} more"
+
+
+def _timings(seconds: Any) -> str:
+    """The longest stages, in seconds."""
+    if not isinstance(seconds, Mapping):
+        return _words(seconds)
+    known = {str(k): float(v) for k, v in seconds.items() if isinstance(v, (int, float))}
+    longest = sorted(known, key=lambda k: -known[k])[:LONGEST]
+    return f"{sum(known.values()):.0f} s in all: " + ", ".join(f"{k} {known[k]:.1f} s" for k in longest)
+
+
+def _words(value: Any) -> str:
+    """A value in plain words: nothing for what is empty, inner parts by semicolons, no more than a paragraph."""
+    if isinstance(value, Mapping):
+        parts = [(str(k).replace("_", " "), _words(v)) for k, v in value.items()]
+        text = "; ".join(f"{k} {v}" for k, v in parts if v)
+    elif isinstance(value, (list, tuple)):
+        text = ", ".join(words for v in value if (words := _words(v)))
+    elif isinstance(value, float):
+        text = f"{value:.4g}"
+    else:
+        text = "" if value is None else str(value)
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def _yaml(config: Any) -> str:
+    return (
+        config if isinstance(config, str) else str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    )

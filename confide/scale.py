@@ -1,0 +1,501 @@
+"""Where work runs: jobs as local processes or tasks of a Ray cluster, one training over several workers, and the
+difficulty of a folder of parquet files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from confide import difficulty, features
+from confide.checks import InputError, MissingExtra, check_choice, check_range
+from confide.difficulty.from_features import GaussianDifficulty
+from confide.files import formats
+from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, moments_of
+from confide.progress import Progress
+from confide.records import Split, default_ids
+
+# Jobs: independent pieces of work, each a function by name with a plain payload, run by several processes.
+
+ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work: `function` is "module:name", `payload` goes to it as JSON, and so does its answer back.
+
+    `gpu` is the share of a GPU that it takes on a Ray cluster that has any.
+    """
+
+    name: str
+    function: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    gpu: float = 1.0
+
+
+@dataclass
+class _RunningJob:
+    job: int
+    process: BaseProcess
+    answer: Connection
+
+
+def call_job(job: Job) -> Any:
+    """Do the work here."""
+    module, _, name = job.function.partition(":")
+    return getattr(import_module(module), name)(json.loads(json.dumps(dict(job.payload))))
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    *,
+    engine: str = "local",
+    workers: int = 2,
+    retries: int = 2,
+    on_done: Callable[[Job, Any], None] | None = None,
+) -> list[Any]:
+    """Answers of all jobs in order. A worker that dies is tried again; bad input is not, it stays bad.
+
+    Args:
+        engine: local (processes of this machine) or ray (tasks on a cluster).
+        workers: jobs at the same time.
+        retries: how often a job whose worker died is started again.
+        on_done: told of each job as it ends.
+    """
+    check_choice(engine, ENGINES, "engine")
+    check_range(workers, "workers", 1)
+    names = [job.name for job in jobs]
+    if len(set(names)) != len(names):
+        raise InputError("jobs must have different names, got some twice; add what tells them apart")
+    if engine == "ray":
+        return _run_ray_tasks(jobs, workers, retries, on_done)
+    return _run_local(jobs, workers, retries, on_done)
+
+
+def _run_local(
+    jobs: Sequence[Job], workers: int, retries: int, on_done: Callable[[Job, Any], None] | None
+) -> list[Any]:
+    answers: list[Any] = [None] * len(jobs)
+    waiting, tries = list(range(len(jobs))), [0] * len(jobs)
+    running: list[_RunningJob] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_start_process(waiting.pop(0), jobs, workers))
+            ended = [work for work in running if work.answer.poll() or not work.process.is_alive()]
+            if not ended:
+                time.sleep(0.02)
+            for work in ended:
+                running.remove(work)
+                kind, value = _result(work)
+                tries[work.job] += 1
+                if kind == "done":
+                    answers[work.job] = value
+                    if on_done is not None:
+                        on_done(jobs[work.job], value)
+                elif kind == "bad" or tries[work.job] > retries:
+                    raise InputError(f"job '{jobs[work.job].name}': {value}")
+                else:
+                    waiting.append(work.job)
+    finally:
+        for work in running:
+            work.process.kill()
+            work.process.join()
+    return answers
+
+
+def _start_process(number: int, jobs: Sequence[Job], workers: int) -> _RunningJob:
+    # A fresh process each: torch does not survive a fork, and a job's memory goes back when it ends.
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    process = context.Process(target=_work_in_process, args=(jobs[number], sender, threads), daemon=False)
+    process.start()
+    sender.close()
+    return _RunningJob(number, process, receiver)
+
+
+def _work_in_process(job: Job, sender: Connection, threads: int) -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    from confide.checks import MissingExtra, OptionError
+    from confide.progress import Progress
+
+    Progress.quiet = True
+    try:
+        sender.send(("done", json.dumps(call_job(job))))
+    except (InputError, OptionError, MissingExtra) as error:
+        sender.send(("bad", str(error)))
+    except Exception as error:
+        sender.send(("failed", f"{type(error).__name__}: {error}"))
+
+
+def _result(work: _RunningJob) -> tuple[str, Any]:
+    try:
+        kind, value = work.answer.recv() if work.answer.poll() else ("failed", "")
+    except EOFError:
+        kind, value = "failed", ""
+    work.process.join()
+    if kind == "done":
+        return kind, json.loads(value)
+    return kind, value or f"its process ended with status {work.process.exitcode}"
+
+
+# Ray: jobs as tasks of a cluster, and one training over several of its workers.
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("ray", "ray", "engine 'ray'") from None
+    return ray
+
+
+def connect_ray(workers: int) -> Any:
+    """Ray, joined to the cluster of RAY_ADDRESS, or started here with room for the workers."""
+    ray = _import_ray()
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS")
+        # One more than the workers: Ray Train keeps a processor for itself.
+        own: dict[str, Any] = {} if address else {"num_cpus": max(workers + 1, os.cpu_count() or 1)}
+        # From a checkout nothing is installed: workers must find the package where this process did.
+        places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(places)}}
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, runtime_env=environment, **own)
+    return ray
+
+
+def _run_ray_tasks(
+    jobs: Sequence[Job], workers: int, retries: int, on_done: Callable[[Job, Any], None] | None
+) -> list[Any]:
+    """Answers of all jobs in order, each a task with retries."""
+    ray = connect_ray(workers)
+    gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
+    remote = ray.remote(num_cpus=1, max_retries=retries)(call_job)
+    numbers: dict[Any, int] = {}
+    answers: list[Any] = [None] * len(jobs)
+    left = list(range(len(jobs)))
+    while left or numbers:
+        while left and len(numbers) < workers:
+            number = left.pop(0)
+            numbers[remote.options(num_gpus=gpus * jobs[number].gpu).remote(jobs[number])] = number
+        ready, _ = ray.wait(list(numbers), num_returns=1)
+        for reference in ready:
+            number = numbers.pop(reference)
+            try:
+                answers[number] = ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                reason = str(error.cause).splitlines()[0] if str(error.cause) else type(error.cause).__name__
+                raise InputError(f"job '{jobs[number].name}': {reason}") from None
+            if on_done is not None:
+                on_done(jobs[number], answers[number])
+    return answers
+
+
+def train_workers(job: Job, workers: int, *, storage: str | Path, gpu: bool = False) -> Any:
+    """One job on several workers of a cluster that form one torch process group (Ray Train).
+
+    Args:
+        storage: a folder that all workers see; the first worker leaves its answer there.
+        gpu: give each worker a GPU.
+    """
+    connect_ray(workers)
+    from ray import train
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    note = Path(storage).resolve() / f"{job.name}.json"
+    note.unlink(missing_ok=True)
+
+    def work(config: dict[str, Any]) -> None:
+        answer = call_job(Job(config["name"], config["function"], config["payload"]))
+        if train.get_context().get_world_rank() == 0:
+            formats.write_json(config["note"], answer)
+
+    plan = {"name": job.name, "function": job.function, "payload": dict(job.payload), "note": str(note)}
+    trainer = TorchTrainer(
+        work,
+        train_loop_config=plan,
+        scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpu),
+        run_config=RunConfig(name=job.name, storage_path=str(note.parent)),
+    )
+    try:
+        trainer.fit()
+    except Exception as error:  # Ray wraps what a worker raised in errors of its own, many lines long
+        raise InputError(f"job '{job.name}': {_last_line(error)}") from None
+    if not note.exists():
+        raise InputError(f"job '{job.name}' left no answer in {note.parent}; all workers must see that folder")
+    return formats.read_json(note)
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+# Runs one function over many items: one after the other here, or as a Ray Data job on any number of machines.
+
+
+def map_items(
+    function: Callable[[Any], None], items: Sequence[Any], *, engine: str, workers: int, what: str, gpu: bool = False
+) -> None:
+    """Call `function` on every item; it writes its own result, so a stopped job goes on with what is missing.
+
+    Args:
+        engine: "local", or "ray" for a Ray Data job (the cluster of RAY_ADDRESS, or one started here).
+        workers: tasks at a time on Ray.
+        gpu: each task takes a GPU of the cluster, where it has any.
+    """
+    check_choice(engine, ("local", "ray"), "engine")
+    if not items:
+        return
+    if engine == "local":
+        with Progress(what, len(items)) as progress:
+            for item in items:
+                function(item)
+                progress.step()
+        return
+    _map_items_ray(function, items, workers, what, gpu)
+
+
+def _map_items_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, what: str, gpu: bool) -> None:
+    ray = connect_ray(workers)
+    from ray import data as ray_data
+
+    # Our own line of progress says enough; Ray's would be many.
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    ray_data.DataContext.get_current().enable_progress_bars = False
+
+    def task(row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            function(items[int(row["place"])])
+        except InputError as error:
+            return {"place": row["place"], "error": str(error)}
+        return {"place": row["place"], "error": ""}
+
+    places = [{"place": i} for i in range(len(items))]
+    # One block per item: Ray gives each to a free worker and repeats it elsewhere when a machine is lost.
+    pool = ray_data.TaskPoolStrategy(size=min(workers, len(places)))
+    resources = {"num_gpus": 1} if gpu and ray.cluster_resources().get("GPU", 0) >= 1 else {}
+    data = ray_data.from_items(places, override_num_blocks=len(places)).map(task, compute=pool, **resources)
+    failed = []
+    with Progress(what, len(items)) as progress:
+        for row in data.iter_rows():
+            failed += [row["error"]] if row["error"] else []
+            progress.step()
+    if failed:
+        raise InputError(f"{failed[0]} ({len(failed)} of {len(items)} parts failed; the rest is kept, run it again)")
+
+
+# Difficulty of a folder of parquet files: features, moments and scores as three maps with a merge between them.
+#
+# Every part is written by the task that made it, atomically, under a name that its inputs determine: running the same
+# job again does only what is missing. Nothing the driver holds grows with the number of samples.
+
+FOLDER_METHODS = ("rmd", "md")
+GROUP_FILES = 16
+"""Files whose moments one task adds up: the driver then merges few, small results."""
+
+
+@dataclass(frozen=True)
+class FolderScoring:
+    """What to score, how and where. `source` holds parquet files with `label` and `features`, `image` or `text`."""
+
+    source: Path
+    out: Path
+    method: str = "rmd"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    features: str | None = None
+    feature_options: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = 64
+    workers: int = 2
+    engine: str = "ray"
+    labels: str = "given"  # or "predicted", "min": the class that distances are measured to
+
+    def key(self, name: str) -> str:
+        """A short name for what these options make."""
+        facts: list[Any] = [str(self.source.resolve()), self.features, sorted(self.feature_options.items())]
+        if name == "scores":
+            facts += [self.method, sorted(self.options.items())]
+            facts += [] if self.labels == "given" else [self.labels]
+        return hashlib.sha256(json.dumps([name, facts], default=str).encode()).hexdigest()[:12]
+
+
+def score_folder(job: FolderScoring) -> dict[str, Any]:
+    """Score every sample of a folder of parquet files; parts of the result are parquet files of the same names."""
+    if job.method not in FOLDER_METHODS:
+        raise InputError(f"at this scale the methods are {' and '.join(FOLDER_METHODS)}, got '{job.method}'")
+    difficulty.DIFFICULTY.get(job.method).check_options(job.options)
+    check_choice(job.labels, ("given", "predicted", "min"), "labels")
+    if not job.source.is_dir():
+        raise InputError(f"{job.source} must be a folder of parquet files, but it is none")
+    sources = sorted(job.source.glob("*.parquet"))
+    if not sources:
+        raise InputError(f"{job.source} must hold .parquet files, got none")
+    rows = _feature_files(job, sources)
+    num_classes = 1 + max(_largest_label(path) for path in rows)
+    model = _fit_gaussians(job, rows, num_classes)
+    parts = job.out / f"scores-{job.key('scores')}-{_names_key(rows)}"
+    todo = [path for path in rows if not (parts / path.name).exists()]
+    map_items(
+        lambda path: _score_file(path, parts / path.name, model, job),
+        todo,
+        engine=job.engine,
+        workers=job.workers,
+        what="scores",
+    )
+    n = sum(pq.read_metadata(parts / path.name).num_rows for path in rows)
+    return {"scores": str(parts), "n": n, "files": len(rows), "made": len(todo), "notes": list(model.notes)}
+
+
+def _feature_files(job: FolderScoring, sources: list[Path]) -> list[Path]:
+    if job.features is None:
+        return sources
+    folder = job.out / f"features-{job.key('features')}"
+    todo = [path for path in sources if not _is_newer(folder / path.name, path)]
+    map_items(
+        lambda path: _extract_file(path, folder / path.name, job),
+        todo,
+        engine=job.engine,
+        workers=job.workers,
+        what="features",
+        gpu=True,
+    )
+    return [folder / path.name for path in sources]
+
+
+def _extract_file(path: Path, target: Path, job: FolderScoring) -> None:
+    columns, _ = formats.read_table(path)
+    name = next((c for c in ("image", "text", "row") if c in columns), None)
+    if name is None or "label" not in columns:
+        raise InputError(f"{path} must have columns label and image, text or row, got {', '.join(columns)}")
+    inputs = columns[name]
+    labels = columns["label"].astype(np.int64)
+    split = Split(inputs if inputs.ndim > 1 else list(inputs), labels, _ids_of_rows(columns, path))
+    found = features.extract(str(job.features), split, batch_size=job.batch_size, **job.feature_options)
+    formats.write_table(target, {"id": found.ids, "label": found.labels, "features": found.values.astype(np.float32)})
+
+
+def _ids_of_rows(columns: Mapping[str, NDArray[Any]], path: Path) -> NDArray[Any]:
+    if "id" in columns:
+        return columns["id"].astype(np.str_) if columns["id"].dtype == object else columns["id"]
+    return default_ids(len(columns["label"]), f"{path.stem}-")
+
+
+def _read_rows(path: Path) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]]:
+    columns, _ = formats.read_table(path)
+    if "features" not in columns or "label" not in columns or columns["features"].ndim != 2:
+        raise InputError(f"{path} must have columns features (a list of numbers) and label; name --features to extract")
+    return columns["features"], columns["label"].astype(np.int64), _ids_of_rows(columns, path)
+
+
+def _largest_label(path: Path) -> int:
+    try:
+        table = pq.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} must be a readable parquet file, but: {error}; write it again") from None
+    if "label" not in table.schema_arrow.names:
+        raise InputError(f"{path} must have a column 'label'")
+    place = table.schema_arrow.names.index("label")
+    groups = [table.metadata.row_group(k).column(place) for k in range(table.metadata.num_row_groups)]
+    if all(g.path_in_schema == "label" and g.statistics is not None and g.statistics.has_min_max for g in groups):
+        return max((int(g.statistics.max) for g in groups), default=0)
+    return int(formats.read_table(path)[0]["label"].max())
+
+
+def _fit_gaussians(job: FolderScoring, rows: list[Path], num_classes: int) -> GaussianDifficulty:
+    """Moments of groups of files, merged here, and the Gaussians they give."""
+    groups = [rows[k : k + GROUP_FILES] for k in range(0, len(rows), GROUP_FILES)]
+    moments: Moments | None = None
+    for part in _moments_of_groups(job, groups, num_classes):
+        moments = part if moments is None else moments.merge(part)
+    assert moments is not None
+
+    def fourth(centres: NDArray[np.float64], by_class: bool) -> float:
+        return _fourth_moment(job, groups, centres, by_class)
+
+    shrinkage = job.options.get("shrinkage", "auto")
+    return GaussianDifficulty(gaussians_from(moments, fourth, shrinkage=shrinkage), job.method == "rmd")
+
+
+def _moments_of_groups(job: FolderScoring, groups: list[list[Path]], num_classes: int) -> list[Moments]:
+    folder = job.out / f"moments-{job.key('features')}"
+    targets = [folder / f"{_names_key(group)}.npz" for group in groups]
+    todo = [i for i, target in enumerate(targets) if not target.exists()]
+
+    def make(i: int) -> None:
+        total: Moments | None = None
+        for path in groups[i]:
+            values, labels, _ = _read_rows(path)
+            # Every file has its own pilots: files sorted by class would leave shared ones far from most classes.
+            part = moments_of(values, labels, num_classes)
+            total = part if total is None else total.merge(part)
+        assert total is not None
+        names = ("pilots", "counts", "sums", "scatter")
+        formats.write_table(
+            targets[i], {**{k: getattr(total, k) for k in names}, "precision": np.array(total.precision)}
+        )
+
+    map_items(make, todo, engine=job.engine, workers=job.workers, what="moments")
+    return [_read_moments(target) for target in targets]
+
+
+def _read_moments(path: Path) -> Moments:
+    columns, _ = formats.read_table(path)
+    return Moments(
+        columns["pilots"], columns["counts"], columns["sums"], columns["scatter"], float(columns["precision"])
+    )
+
+
+def _names_key(group: list[Path]) -> str:
+    """A short name for these files as they are now: a changed file makes other moments and other scores."""
+    facts = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in group]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _is_newer(target: Path, source: Path) -> bool:
+    return target.exists() and target.stat().st_mtime_ns >= source.stat().st_mtime_ns
+
+
+def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArray[np.float64], by_class: bool) -> float:
+    """Mean ||x - centre||^4 over all files, for Ledoit-Wolf; asked for only where the covariance lacks rank."""
+    every = _names_key([path for group in groups for path in group])
+    folder = job.out / f"fourth-{job.key('features')}-{every}-{'class' if by_class else 'all'}"
+    targets = [folder / f"{_names_key(group)}.json" for group in groups]
+
+    def make(i: int) -> None:
+        total, n = 0.0, 0
+        for path in groups[i]:
+            values, labels, _ = _read_rows(path)
+            total += fourth_moment(values, labels if by_class else None, centres) * len(labels)
+            n += len(labels)
+        formats.write_json(targets[i], {"total": total, "n": n})
+
+    todo = [i for i, target in enumerate(targets) if not target.exists()]
+    map_items(make, todo, engine=job.engine, workers=job.workers, what="fourth moments")
+    found = [formats.read_json(target) for target in targets]
+    return float(sum(f["total"] for f in found) / sum(f["n"] for f in found))
+
+
+def _score_file(path: Path, target: Path, model: GaussianDifficulty, job: FolderScoring) -> None:
+    values, labels, ids = _read_rows(path)
+    scored = model.values_of(values, labels if job.labels == "given" else job.labels)
+    about = {"confide": "scores/1", "method": job.method, "options": json.dumps(formats.plain(dict(job.options)))}
+    formats.write_table(
+        target, {"id": ids, "label": labels, "score": scored}, {**about, "notes": json.dumps(model.notes)}
+    )

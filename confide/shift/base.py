@@ -1,0 +1,252 @@
+"""The family of shifts, `(images n c h w in [0, 1], draws, parameters) -> images`, `corrupt`, and the filters that
+shifts are made of.
+
+A filter along the sides is a matrix h x h whatever the width of its kernel, so the borders and kernels wider than the
+image need no padding, and a batch is one matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.checks import InputError, check_choice
+from confide.random import Bits, Draws, sample_keys
+from confide.records import check_ids
+from confide.registry import Method, Registry
+
+# The family of shifts: `(images n c h w in [0, 1], draws, parameters) -> images`; `corrupt` is its door.
+
+SHIFTS = Registry("shift")
+"""Facts: `kind` (benchmark, extra or domain), `small` and `large` (parameters of the five severities for 32 and 224
+pixels), `smallest` (parameters -> shortest side that works), `colour` (needs three channels)."""
+
+SEVERITIES = (1, 2, 3, 4, 5)
+FORMS = ("32", "224")
+BLOCK = {"cpu": 1 << 19, "cuda": 1 << 23}
+"""Values worked on at a time: a block that stays in the cache on a CPU, that fills the device on a GPU."""
+
+
+def names(kind: str = "all") -> tuple[str, ...]:
+    """Words by kind: `benchmark` (15), `corruptions` (16, with Gaussian blur), `corruptions19`, `domain`, `all`."""
+    check_choice(kind, ("benchmark", "corruptions", "corruptions19", "domain", "all"), "kind")
+    kinds = {"all": ("benchmark", "extra", "domain"), "corruptions19": ("benchmark", "extra")}.get(kind, (kind,))
+    if kind == "corruptions":
+        return (*names("benchmark"), "gaussian_blur")
+    return tuple(method.word for method in SHIFTS if method.facts["kind"] in kinds)
+
+
+def form_of(height: int, width: int, form: str = "auto") -> str:
+    """The form of the parameters for images of this size: `auto` takes the nearer of 32 and 224 pixels."""
+    check_choice(form, ("auto", *FORMS), "form")
+    side = min(height, width)
+    return form if form != "auto" else "32" if side - 32 <= 224 - side else "224"
+
+
+def corrupt(images: Any, word: str, severity: int, *, ids: Any, seed: int = 0, form: str = "auto") -> Any:
+    """Images under a shift: uint8 or float in [0, 1], `n c h w`, in and out of the same type and device.
+
+    The draws of an image are keyed by (seed, its id, word, severity), so it gets the same corruption in any batch,
+    order or process.
+
+    Args:
+        word: see `names`.
+        severity: 1 to 5.
+        ids: one unique integer or string per image.
+        form: `32` or `224`, the published parameters for that size; `auto` takes the nearer.
+    """
+    method = SHIFTS.get(word)
+    tensor = images if isinstance(images, Tensor) else _tensor(images)
+    check_images(tensor)
+    parameters = check_shift(tensor, word, severity, form)
+    keys = sample_keys(check_ids(ids, len(tensor)))
+    result = _in_blocks(method, tensor, keys, f"shift/{word}/{severity}", parameters, seed)
+    return result if isinstance(images, Tensor) else result.numpy()
+
+
+def check_shift(images: Tensor, word: str, severity: int, form: str = "auto") -> tuple[float, ...]:
+    """The published numbers of a shift for images of this size, after a check that it can be applied to them."""
+    method = SHIFTS.get(word)
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise InputError(f"severity must be a whole number from 1 to 5, got {severity!r}")
+    parameters = parameters_of(method, int(severity), form_of(images.shape[2], images.shape[3], form))
+    check_fits(method, parameters, images)
+    return parameters
+
+
+def _tensor(images: Any) -> Tensor:
+    array = np.array(images)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"images must be an array or tensor of numbers, got {array.dtype}; decode them first")
+    return torch.from_numpy(array)
+
+
+def parameters_of(method: Method, severity: int, form: str) -> tuple[float, ...]:
+    """The published numbers of a severity, as a tuple."""
+    found = method.facts["small" if form == "32" else "large"][severity - 1]
+    return found if isinstance(found, tuple) else (found,)
+
+
+def check_images(images: Tensor) -> None:
+    """Images must be n c h w of one or three channels: uint8, or floating in [0, 1]."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise InputError(
+            f"images must be n x c x h x w with one or three channels, got shape {tuple(images.shape)}; "
+            "move the channels to the second place"
+        )
+    if images.dtype == torch.uint8:
+        return
+    if not images.is_floating_point():
+        raise InputError(f"images must be uint8, or floating in [0, 1], got {images.dtype}; convert them")
+    inside = (images >= 0) & (images <= 1)
+    if not bool(inside.all()):
+        if not bool(torch.isfinite(images).all()):
+            raise InputError("floating images must be finite and lie in [0, 1], got NaN or infinite values; mend them")
+        row = int((~inside).flatten(1).any(dim=1).nonzero()[0])
+        low, high = float(images[row].min()), float(images[row].max())
+        raise InputError(
+            f"floating images must lie in [0, 1], got {low:g} to {high:g} in image {row}; "
+            "divide by 255, or undo the normalisation"
+        )
+
+
+def check_fits(method: Method, parameters: tuple[float, ...], images: Tensor) -> None:
+    """Grey images cannot lose their colours, and a kernel must fit into the image."""
+    if method.facts.get("colour") and images.shape[1] != 3:
+        raise InputError(f"shift '{method.word}' changes colours, but the images have one channel; leave it out")
+    smallest = method.facts["smallest"](parameters) if "smallest" in method.facts else 2
+    side = min(images.shape[2:])
+    if side < smallest:
+        raise InputError(
+            f"shift '{method.word}' needs images of at least {smallest} x {smallest} pixels here, "
+            f"got {images.shape[2]} x {images.shape[3]}; use form='32', a lower severity or larger images"
+        )
+
+
+def _in_blocks(
+    method: Method, images: Tensor, keys: Bits, purpose: str, parameters: tuple[float, ...], seed: int
+) -> Tensor:
+    result = torch.empty_like(images)
+    block = max(1, BLOCK.get(images.device.type, BLOCK["cpu"]) // max(images[:1].numel(), 1))
+    for start in range(0, len(images), block):
+        part = images[start : start + block].contiguous()
+        values = part.float().div_(255.0) if part.dtype == torch.uint8 else part.float()
+        draws = Draws(seed, keys[start : start + block], purpose, images.device)
+        made = method.function(values, draws, parameters).clamp(0.0, 1.0)
+        if images.dtype == torch.uint8:
+            made = made.mul_(255.0).round_()
+        result[start : start + block] = made.to(images.dtype)
+    return result
+
+
+def luminance(images: Tensor) -> Tensor:
+    """Grey as the eye sees it, 0.299 r + 0.587 g + 0.114 b, `n 1 h w`; one channel is its own."""
+    if images.shape[1] == 1:
+        return images
+    weights = torch.tensor([0.299, 0.587, 0.114], device=images.device)[:, None, None]
+    return (images * weights).sum(dim=1, keepdim=True)
+
+
+# Linear maps along the sides of an image as matrices: Gaussian smoothing, centre zoom, box resizing.
+#
+# A map of h rows is a matrix h x h whatever the width of its kernel, so the borders and kernels wider than the image
+# need no padding, and a batch is one matrix product.
+
+Matrix = NDArray[np.float64]
+
+
+def filter_sides(images: Tensor, rows: Matrix, columns: Matrix) -> Tensor:
+    """rows @ image @ columns^T for every channel."""
+    # On a GPU float32 products may be cut to 10 bits by a setting of the user; in float64 they never are.
+    kind = torch.float64 if images.device.type == "cuda" else images.dtype
+    left, right = (torch.from_numpy(m).to(images.device, kind) for m in (rows, columns))
+    return (left @ (images.to(kind) @ right.T)).to(images.dtype)
+
+
+def gaussian_filter(images: Tensor, sigma: float, *, truncate: float = 4.0, border: str = "nearest") -> Tensor:
+    """Gaussian smoothing, cut off at `truncate` sigma; beyond the border `nearest` or `reflect` (edge twice)."""
+    if sigma <= 0:
+        return images
+    height, width = images.shape[-2:]
+    return filter_sides(
+        images, gaussian_matrix(height, sigma, truncate, border), gaussian_matrix(width, sigma, truncate, border)
+    )
+
+
+@lru_cache(maxsize=64)
+def gaussian_matrix(side: int, sigma: float, truncate: float, border: str) -> Matrix:
+    """Row i holds the weights of the pixels that make smoothed pixel i."""
+    radius = int(truncate * sigma + 0.5)
+    offsets = np.arange(-radius, radius + 1)
+    weights = np.exp(-0.5 * (offsets / sigma) ** 2)
+    weights /= weights.sum()
+    source = np.arange(side)[:, None] + offsets[None, :]
+    if border == "nearest":
+        source = source.clip(0, side - 1)
+    else:
+        folded = source % (2 * side)
+        source = np.minimum(folded, 2 * side - 1 - folded)
+    matrix = np.zeros((side, side))
+    np.add.at(matrix, (np.arange(side)[:, None], source), np.broadcast_to(weights, source.shape))
+    return matrix
+
+
+@lru_cache(maxsize=256)
+def zoom_matrix(side: int, factor: float) -> Matrix:
+    """The middle 1/factor of a side stretched linearly, ends on ends, and cut to the side again."""
+    crop = math.ceil(side / factor)
+    begin = (side - crop) // 2
+    stretched = round(crop * factor)
+    trim = (stretched - side) // 2
+    place = (np.arange(side) + trim) * ((crop - 1) / max(stretched - 1, 1))
+    low = np.floor(place).astype(int).clip(0, crop - 1)
+    share = place - low
+    matrix = np.zeros((side, side))
+    matrix[np.arange(side), begin + low] += 1 - share
+    matrix[np.arange(side), begin + np.minimum(low + 1, crop - 1)] += share
+    return matrix
+
+
+@lru_cache(maxsize=64)
+def box_matrix(source: int, target: int) -> Matrix:
+    """Resizing by the mean of the pixels whose centres fall into the box of a new pixel (at least the nearest)."""
+    scale = source / target
+    reach = max(scale, 1.0)
+    matrix = np.zeros((target, source))
+    for row in range(target):
+        centre = (row + 0.5) * scale
+        first, last = max(int(centre - 0.5 * reach + 0.5), 0), min(int(centre + 0.5 * reach + 0.5), source)
+        distance = (np.arange(first, last) + 0.5 - centre) / reach
+        matrix[row, first:last] = (distance > -0.5) & (distance <= 0.5)
+        matrix[row] /= matrix[row].sum()
+    return matrix
+
+
+def line_blur(images: Tensor, radius: int, sigma: float, degrees: NDArray[np.float64]) -> Tensor:
+    """Sum over i = 0 .. 2 radius of w_i image(moved by i pixels along the angle), w_i ~ exp(-i^2 / 2 sigma^2).
+
+    Pixels beyond the border are those of the border.
+    """
+    n, channels, height, width = images.shape
+    taps = np.arange(2 * radius + 1)
+    weights = np.exp(-0.5 * (taps / sigma) ** 2)
+    weights /= weights.sum()
+    turn = np.deg2rad(degrees)[:, None]
+    down, right = (-np.ceil(taps * part(turn) - 0.5).astype(np.int64) for part in (np.sin, np.cos))
+    flat = images.reshape(n, channels, height * width)
+    rows, columns = torch.arange(height, device=images.device), torch.arange(width, device=images.device)
+    result = flat * float(weights[0])
+    for tap in taps[1:]:
+        if weights[tap] < 1e-7:
+            break
+        dy, dx = (torch.from_numpy(moves[:, tap]).to(images.device)[:, None] for moves in (down, right))
+        from_rows = (rows - dy).clamp_(0, height - 1) * width
+        place = (from_rows[:, :, None] + (columns - dx).clamp_(0, width - 1)[:, None, :]).reshape(n, 1, -1)
+        result += flat.gather(2, place.expand(n, channels, -1)).mul_(float(weights[tap]))
+    return result.reshape(images.shape)

@@ -1,0 +1,144 @@
+"""Data that the labels do not fit: out-of-distribution datasets (pairs by word, overlapping classes dropped, images
+in the model's shape) and noisy labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from confide import random
+from confide.checks import InputError, check_range
+from confide.records import Dataset, Split, check_ids
+
+# Data of other classes: pairs by word, classes that overlap and must go, images in the model's shape.
+
+
+@dataclass(frozen=True)
+class OODPair:
+    """A foreign dataset for a known one: `near` or `far`, and the classes of it that show what the known one shows."""
+
+    known: str
+    foreign: str
+    distance: str
+    overlapping: tuple[str, ...] = ()
+
+
+def _class_names(text: str) -> tuple[str, ...]:
+    return tuple(word.replace("_", " ") for word in text.split())
+
+
+# Birds, cats, dogs, frogs, hoofed animals, cars, vans, trucks and boats.
+TINY_IMAGENET_AS_CIFAR10 = _class_names(
+    "bullfrog tailed_frog goose black_stork king_penguin albatross Chihuahua Yorkshire_terrier golden_retriever "
+    "Labrador_retriever German_shepherd standard_poodle tabby Persian_cat Egyptian_cat cougar lion hog ox bison "
+    "bighorn gazelle Arabian_camel beach_wagon convertible freight_car go-kart gondola lifeboat limousine moving_van "
+    "police_van school_bus sports_car tractor trolleybus"
+)
+CIFAR100_AS_CIFAR10 = _class_names("bus pickup_truck streetcar tractor tank cattle camel leopard lion tiger wolf fox")
+
+OOD_PAIRS = (
+    OODPair("cifar10", "tinyimagenet32", "near", TINY_IMAGENET_AS_CIFAR10),
+    OODPair("cifar10", "cifar100", "near", CIFAR100_AS_CIFAR10),
+    OODPair("cifar10", "svhn", "far"),
+    OODPair("cifar10", "dtd", "far"),
+    OODPair("cifar10", "mnist", "far"),
+    OODPair("clinc150", "out-of-scope", "near"),
+)
+
+
+def ood_pair(known: str, foreign: str) -> OODPair:
+    """The pair of these names; one that is not listed overlaps nowhere that we know of."""
+    for pair in OOD_PAIRS:
+        if pair.known == known and foreign.lower().startswith(pair.foreign):
+            return pair
+    return OODPair(known, foreign, "unknown")
+
+
+def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = None, *, most: int = 0) -> Split:
+    """The samples to show as foreign: of `test`, else `val`, else `train`, without overlapping classes.
+
+    Ids get the dataset's name in front: those of two datasets may read alike.
+
+    Args:
+        shape: `c h w` of the model; images are scaled and their channels made alike. None leaves inputs as they are.
+        most: samples at most, the first ones; 0 takes all.
+    """
+    name = next((word for word in ("test", "val", "train") if word in dataset.splits), None)
+    if name is None or not len(dataset.splits[name]):
+        raise InputError(f"dataset '{dataset.name}' must have samples to show as foreign, got none")
+    split = dataset.splits[name]
+    dropped = {i for i, word in enumerate(dataset.class_names) if word.replace("_", " ") in pair.overlapping}
+    rows = np.flatnonzero(~np.isin(split.labels, list(dropped)))
+    rows = rows[:most] if most else rows
+    if not len(rows):
+        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; nothing foreign is left")
+    kept = split.take(rows)
+    inputs = kept.inputs if shape is None else to_shape(np.asarray(kept.inputs[np.arange(len(rows))]), shape)
+    return Split(inputs, kept.labels, named_ids(kept.ids, dataset.name), kept.columns)
+
+
+def named_ids(ids: NDArray[Any], name: str) -> NDArray[Any]:
+    """Ids with the dataset's name in front."""
+    return np.array([f"{name}/{one}" for one in ids.tolist()], dtype=np.str_)
+
+
+def to_shape(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """uint8 images `n c h w` in another shape: grey repeated or colours averaged, scaled with smoothing."""
+    if images.ndim != 4 or images.dtype != np.uint8:
+        raise InputError(f"foreign inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
+    tensor = torch.from_numpy(np.ascontiguousarray(images)).float()
+    if tensor.shape[1] != shape[0]:
+        tensor = tensor.mean(dim=1, keepdim=True).expand(-1, shape[0], -1, -1)
+    if tuple(tensor.shape[2:]) != tuple(shape[1:]):
+        tensor = torch.nn.functional.interpolate(
+            tensor, size=shape[1:], mode="bilinear", align_corners=False, antialias=True
+        )
+    scaled: NDArray[np.uint8] = tensor.round().clamp(0, 255).to(torch.uint8).numpy()
+    return scaled
+
+
+# Labels of which some are wrong: any other class, or the class one takes it for.
+
+
+def noisy_labels(
+    labels: Any, rate: float, *, num_classes: int, ids: Any, seed: int = 0, confusion: Any = None
+) -> NDArray[np.int64]:
+    """Labels of which a share is replaced, drawn by seed and sample id; a higher rate keeps what a lower one changed.
+
+    Args:
+        rate: share of the labels to replace.
+        confusion: `c c` counts or shares (row: true class, column: taken for); a wrong label is then drawn in
+            proportion to its row. Without it every other class is as likely.
+    """
+    check_range(rate, "rate", 0, 1)
+    true = np.asarray(labels)
+    if true.ndim != 1 or true.dtype.kind not in "iu":
+        raise InputError(f"labels must be n whole class indices, got shape {true.shape} of {true.dtype}")
+    if len(true) and not (true.min() >= 0 and true.max() < num_classes):
+        raise InputError(f"labels must lie in [0, {num_classes}), got {true.min()} to {true.max()}")
+    draws = random.uniform(seed, random.sample_keys(check_ids(ids, len(true))), "label_noise", draws=2)
+    shares = _noise_shares(confusion, num_classes)
+    wrong = (shares.cumsum(axis=1)[true] <= draws[:, 1:]).sum(axis=1).clip(0, num_classes - 1)
+    return np.where(draws[:, 0] < rate, wrong, true).astype(np.int64)
+
+
+def _noise_shares(confusion: Any, num_classes: int) -> NDArray[np.float64]:
+    """Chance of every wrong label, rows sum to 1; a class that nobody takes for another takes any."""
+    if num_classes < 2:
+        raise InputError(f"label noise needs at least two classes, got {num_classes}")
+    table = np.ones((num_classes, num_classes)) if confusion is None else np.array(confusion, dtype=np.float64)
+    if table.shape != (num_classes, num_classes) or not np.isfinite(table).all() or (table < 0).any():
+        raise InputError(
+            f"confusion must be {num_classes} x {num_classes} finite counts of 0 or more, got shape {table.shape}"
+        )
+    np.fill_diagonal(table, 0.0)
+    empty = table.sum(axis=1) == 0
+    table[empty] = 1.0
+    np.fill_diagonal(table, 0.0)
+    shares: NDArray[np.float64] = table / table.sum(axis=1, keepdims=True)
+    return shares

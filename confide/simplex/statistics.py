@@ -1,0 +1,246 @@
+"""THE primitive: one fused pass over logits -> per-sample statistics of the softmax, with its own one-pass backward.
+
+Every loss and many metrics are formulas over a few numbers per sample. `simplex_statistics` computes the wanted ones
+while the logits are read once, and takes the gradients of all of them back to the logits in one pass:
+
+    d log p_y / dz_k = 1[k=y] - p_k          d H / dz_k = -p_k (log p_k + H)
+    d p_j     / dz_k = p_j (1[k=j] - p_k)    d sum p^2 / dz_k = 2 p_k (p_k - sum p^2)
+
+Logits on a CPU go through row blocks that stay in cache (`cpu`), on a GPU through Triton kernels (`gpu`), anywhere
+else through plain torch (`reference`). All three can be differentiated twice: the second derivative always goes
+through plain torch.
+
+A bad row (NaN, infinity, label out of range) is an error at once on the CPU. On a GPU nothing may wait for the device,
+so the row becomes NaN and sets a flag on the device; `check()` reads the flags and raises the same clear line.
+`log_p_and_class_means` adds the mean probability of every class in the batch, which MDCA is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.checks import InputError, did_you_mean
+from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
+from confide.simplex.gradient import BLOCK_ELEMENTS
+from confide.simplex.reference import STATISTICS, Request, accumulator, plain_statistics, read_flags
+from confide.types import Labels, Logits, PerSample, Scalar
+
+# THE primitive: one fused pass over logits -> per-sample statistics of the softmax, with its own one-pass backward.
+#
+# Every loss and many metrics are formulas over a few numbers per sample. `simplex_statistics` computes the wanted ones
+# while the logits are read once, and takes the gradients of all of them back to the logits in one pass:
+#
+#     d log p_y / dz_k = 1[k=y] - p_k          d H / dz_k = -p_k (log p_k + H)
+#     d p_j     / dz_k = p_j (1[k=j] - p_k)    d sum p^2 / dz_k = 2 p_k (p_k - sum p^2)
+#
+# Logits on a CPU go through row blocks that stay in cache (`simplex_cpu`), on a GPU through Triton kernels
+# (`simplex_cuda`), anywhere else through plain torch (`simplex_plain`). All three can be differentiated twice: the
+# second derivative always goes through plain torch.
+#
+# A bad row (NaN, infinity, label out of range) is an error at once on the CPU. On a GPU nothing may wait for the
+# device, so the row becomes NaN and sets a flag on the device; `check()` reads the flags and raises the same clear
+# line.
+
+__all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "mean_of", "one_minus_p", "simplex_statistics"]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The wanted per-sample statistics, each a vector of length n, as attributes."""
+
+    values: dict[str, Tensor]
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(f"statistic '{name}' was not wanted; wanted: {', '.join(self.values)}") from None
+
+
+def simplex_statistics(
+    logits: Logits, labels: Labels | None, want: str | tuple[str, ...], *, order: float = 2.0, margin: float = 0.0
+) -> Statistics:
+    """The wanted statistics of softmax(logits): one pass forward, one pass backward.
+
+    Names: `log_p_true`, `p_true`, `entropy`, `p_max`, `prediction` (index of the largest, lowest index on ties),
+    `p_second` (runner-up), `p_other` (largest probability of another class than the label), `p_below` (largest
+    probability strictly below the label's; 0 if none), `sum_squares`, `mean_log_p`, `log_sum_exp`, `norm` (of the
+    logits), `excess` (mean over classes of max(0, max_j z_j - z_k - margin)).
+
+    Half precision is accumulated in float32 and gives float32 statistics. Soft labels (n x c) are taken for
+    `log_p_true` = sum_k q_k log p_k and `p_true` = sum_k q_k p_k.
+
+    Args:
+        order: which norm `norm` is: 1, 2 or any p >= 1.
+        margin: the distance below the largest logit that `excess` leaves free.
+    """
+    names = tuple(want.replace(",", " ").split()) if isinstance(want, str) else tuple(want)
+    for name in names:
+        if name not in STATISTICS:
+            raise InputError(f"no statistic named '{name}'; {did_you_mean(name, STATISTICS)}")
+    request = Request(names, float(order), float(margin))
+    return Statistics(dict(zip(names, _outputs(logits, labels, request), strict=True)))
+
+
+def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+    soft = labels is not None and labels.ndim == 2
+    if logits.device.type == "cuda" and not soft and request.order in (1.0, 2.0):
+        cuda = _cuda()
+        if cuda is not None and not torch.compiler.is_compiling():
+            outputs: tuple[Tensor, ...] = cuda.statistics(logits, labels, request)
+            return outputs
+    if soft or logits.device.type != "cpu" or torch.compiler.is_compiling():
+        return plain_statistics(logits, labels, request)
+    if request.order not in (1.0, 2.0):
+        check_rows(logits, labels)
+        found = plain_statistics(logits, labels, request)
+        check_statistics(logits, dict(zip(request.names, found, strict=True)))
+        return found
+    block_pass: Callable[..., tuple[Tensor, ...]] = BlockPass.apply
+    return block_pass(logits, labels, request)
+
+
+def fused(
+    logits: Logits,
+    labels: Labels,
+    name: str,
+    vector: Tensor | None = None,
+    table: Tensor | None = None,
+    **numbers: Any,
+) -> PerSample | None:
+    """A whole loss as one GPU kernel each way, or None where there is none: not on a GPU, no Triton, soft labels.
+
+    On a GPU the vectors of length n and the formula over them cost as much in launches as the logits cost in reading;
+    on a CPU they cost nothing, so there a loss is always its formula over `simplex_statistics`.
+    """
+    if logits.device.type != "cuda" or labels.ndim == 2:
+        return None
+    cuda = _cuda()
+    return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
+
+
+def mean_of(values: PerSample) -> Scalar:
+    """The mean of a batch's values; a fused loss has made it on its way."""
+    ready: Tensor | None = getattr(values, "batch_mean", None)
+    return values.mean() if ready is None else ready
+
+
+def weighted_by_rank(
+    logits: Logits, labels: Labels, score: str, weights_of: Callable[[int], Tensor]
+) -> PerSample | None:
+    """-w_r log p_y on a GPU, r the ascending rank of confidence by `score`, w = weights_of(n); None elsewhere."""
+    kernels = _weighted(logits)
+    return None if kernels is None else kernels.ranked(logits, labels, score, weights_of)
+
+
+def weighted_by_distribution(
+    logits: Logits, labels: Labels, coverage: float, smoothing: float, bins: int, size: int
+) -> PerSample | None:
+    """Selective AU on a GPU by the largest probability, G within [1, size] / (size + 1); None elsewhere."""
+    kernels = _weighted(logits)
+    return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
+
+
+def _weighted(logits: Tensor) -> Any:
+    if logits.device.type != "cuda" or _cuda() is None or torch.compiler.is_compiling():
+        return None
+    from confide.simplex import gpu
+
+    return gpu
+
+
+_KERNELS: list[Any] = []
+
+
+def _cuda() -> Any:
+    """The Triton kernels, or None where Triton is not installed; looked for once."""
+    if not _KERNELS:
+        try:
+            from confide.simplex import gpu
+
+            _KERNELS.append(gpu)
+        except ImportError:
+            _KERNELS.append(None)
+    return _KERNELS[0]
+
+
+def log1mexp(log_p: Tensor) -> Tensor:
+    """log(1 - exp(log_p)), finite at log_p = 0: 1 - p is clamped at the smallest normal number."""
+    return one_minus_p(log_p).log()
+
+
+def one_minus_p(log_p: PerSample) -> PerSample:
+    """1 - exp(log_p), clamped at the smallest normal number: x^gamma has an infinite slope at 0 for gamma < 1."""
+    return (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+
+
+def check() -> None:
+    """Raise if a row with a bad label or NaN has passed on a GPU since the last check; waits for the devices."""
+    for problem in read_flags():
+        raise InputError(problem)
+
+
+# Mean probability of every class in a batch together with log p_y, by one pass on a CPU: what MDCA is made of.
+
+
+def log_p_and_class_means(logits: Logits, labels: Labels) -> tuple[PerSample, Tensor]:
+    """log p_y of every sample, and the mean of the batch's probabilities for every class; a batch of none has means 0.
+
+    On a CPU by one softmax and one pass back, elsewhere and under the compiler by plain torch.
+    """
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        one_pass: Callable[..., tuple[Tensor, Tensor]] = _ClassMeansPass.apply
+        return one_pass(logits, labels)
+    return simplex_statistics(logits, labels, "log_p_true").log_p_true, _class_means(logits)
+
+
+def _class_means(logits: Tensor) -> Tensor:
+    return torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype)).sum(dim=0) / max(len(logits), 1)
+
+
+class _ClassMeansPass(torch.autograd.Function):
+    """dz_ik = p_ik (m_k / n - (p_i . m) / n - g_i) + 1[k = y_i] g_i for slopes g of log p_y and m of the means."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.probs, log_p = probabilities_and(logits, labels, "log_p_true")
+        ctx.save_for_backward(logits, labels)
+        ctx.set_materialize_grads(False)
+        return log_p, ctx.probs.sum(dim=0) / max(len(logits), 1)
+
+    @staticmethod
+    def backward(ctx: Any, by_log_p: Tensor | None, by_mean: Tensor | None) -> tuple[Tensor | None, None]:
+        logits, labels = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            wanted = simplex_statistics(logits, labels, "log_p_true").log_p_true, _class_means(logits)
+            pairs = [(v, g) for v, g in zip(wanted, (by_log_p, by_mean), strict=True) if g is not None]
+            values, slopes = zip(*pairs, strict=True)
+            return torch.autograd.grad(values, logits, slopes, create_graph=True)[0], None
+        # The probabilities become the gradient in place; a second backward over a retained graph makes them anew.
+        probs, ctx.probs = ctx.probs, None
+        if probs is None:
+            probs = torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype))
+        return _class_means_gradient(probs, labels, by_log_p, by_mean).to(logits.dtype), None
+
+
+def _class_means_gradient(probs: Tensor, labels: Tensor, by_log_p: Tensor | None, by_mean: Tensor | None) -> Tensor:
+    n, num_classes = probs.shape
+    row = torch.zeros(n, dtype=probs.dtype) if by_log_p is None else -by_log_p
+    size = max(1, BLOCK_ELEMENTS // num_classes)
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        block = probs[part]
+        if by_mean is None:
+            block.mul_(row[part, None])
+        else:
+            column = by_mean / n
+            # Autocast would round the product to 8 bits.
+            with torch.autocast("cpu", enabled=False):
+                pulled = block @ column
+            block.mul_(column + (row[part] - pulled)[:, None])
+    return probs if by_log_p is None else probs.scatter_add_(1, labels[:, None], by_log_p[:, None])

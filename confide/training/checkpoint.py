@@ -1,0 +1,289 @@
+"""What a training leaves in its folder: the trained model, checkpoints (atomic, with a digest, the last two kept),
+and what makes two trainings the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide import models
+from confide.checks import InputError
+from confide.files import formats
+from confide.models import Classifier
+from confide.models.preparation import Preparation
+from confide.records import Dataset, Scores, Split
+from confide.results import Curve
+from confide.training.device import Device, World
+from confide.training.feed import TrainingSamples
+from confide.training.settings import Settings
+from confide.training.state import State, load_weights
+
+# Trained: a model with all that is needed to use it, as a record and as files of a folder.
+
+TRAINED_FORMAT = "trained/1"
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model, its preparation of inputs, and its log.
+
+    `log` has a column per quantity and a row per epoch, and no clock in it: the same run gives the same log.
+    `timings` has the seconds of training and validation per epoch, of this process alone.
+    """
+
+    model: Classifier
+    settings: Settings
+    preparation: Preparation
+    class_names: tuple[str, ...]
+    log: Mapping[str, Column]
+    loss_state: Mapping[str, Tensor] = field(default_factory=dict)
+    timings: Mapping[str, Column] = field(default_factory=dict)
+    chosen_epoch: int = -1
+    notes: tuple[str, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def curves(self, name: str = "model") -> tuple[Curve, ...]:
+        """The log as curves to draw: quantities per epoch, AdaFocal's gamma per bin, the doubt per band."""
+        columns = {k: tuple(float(x) for x in v) for k, v in self.log.items()}
+        rest = {k: v for k, v in columns.items() if not k.startswith(("gamma", "doubt"))}
+        drawn = [Curve("training", rest, model=name)]
+        for word, part in (("gamma", "bin"), ("doubt", "band")):
+            parts = {k.replace(word, part): v for k, v in columns.items() if k.startswith(word)}
+            if parts:
+                drawn.append(Curve(f"{word}s", {"epoch": columns["epoch"], **parts}, model=name))
+        return tuple(drawn)
+
+    def save(self, folder: str | Path) -> None:
+        """Write log.parquet, timings.parquet and, last, model.safetensors: its presence means the run is whole."""
+        folder = Path(folder)
+        formats.write_table(folder / "log.parquet", self.log)
+        if self.timings:
+            formats.write_table(folder / "timings.parquet", self.timings)
+        about = {
+            "format": TRAINED_FORMAT,
+            "settings": self.settings.as_dict(),
+            "preparation": self.preparation.as_dict(),
+            "class_names": list(self.class_names),
+            "chosen_epoch": self.chosen_epoch,
+            "notes": list(self.notes),
+            "identity": dict(self.identity),
+        }
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"loss.{k}": v for k, v in self.loss_state.items()}
+        formats.write_checkpoint(folder / "model.safetensors", tensors, {"about": json.dumps(about)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trained:
+        """Read a folder that `save` wrote, or its model.safetensors."""
+        path = Path(path)
+        file = path / "model.safetensors" if path.is_dir() else path
+        if not file.exists():
+            raise InputError(f"{path} must be a trained model (a folder with model.safetensors), but there is none")
+        tensors, notes = formats.read_checkpoint(file)
+        about = _about(notes, file)
+        settings = Settings.from_dict(about["settings"])
+        preparation = Preparation.from_dict(about["preparation"])
+        class_names = tuple(about["class_names"])
+        model = build_model(settings, preparation, len(class_names), load_pretrained=False)
+        load_weights(model, {k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
+        log = file.parent / "log.parquet"
+        timings = file.parent / "timings.parquet"
+        return cls(
+            model.eval(),
+            settings,
+            preparation,
+            class_names,
+            formats.read_table(log)[0] if log.exists() else {},
+            {k[5:]: v for k, v in tensors.items() if k.startswith("loss.")},
+            formats.read_table(timings)[0] if timings.exists() else {},
+            about["chosen_epoch"],
+            tuple(about["notes"]),
+            about["identity"],
+        )
+
+
+def _about(notes: Mapping[str, str], file: Path) -> dict[str, Any]:
+    about = json.loads(notes.get("about", "{}"))
+    if about.get("format") != TRAINED_FORMAT:
+        raise InputError(
+            f"{file} must be a model of format '{TRAINED_FORMAT}', got {about.get('format')!r}; train it again"
+        )
+    return dict(about)
+
+
+def build_model(
+    settings: Settings, preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
+) -> Classifier:
+    """The model of the settings for prepared inputs; its output width is checked."""
+    options = dict(settings.model_options)
+    known = models.method(settings.model)[0].options
+    if "vocabulary" in known and preparation.words:
+        options["vocabulary"] = len(preparation.words) + 2
+    if "pretrained" in known and not load_pretrained:
+        options["pretrained"] = False
+    model = models.create(settings.model, preparation.shape, num_classes, **options)
+    dtype = torch.int64 if preparation.kind == "text" else torch.float32
+    models.check_output_width(model, torch.zeros((2, *preparation.shape), dtype=dtype), num_classes)
+    return model
+
+
+# What makes two trainings the same: settings, data, difficulty scores, device and number of processes.
+
+DIGEST_BYTES = 64 << 20
+"""Bytes of inputs that the digest reads; of larger splits evenly spread samples."""
+
+
+def identity_of(
+    dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
+) -> dict[str, Any]:
+    """A checkpoint may be resumed where all of this is equal."""
+    return {
+        **settings.as_dict(),
+        **data_identity(dataset, samples, scores),
+        "device": device.device.type,
+        "precision": device.precision,
+        "processes": world.size,
+    }
+
+
+def data_identity(dataset: Dataset, samples: TrainingSamples, scores: Scores | None) -> dict[str, Any]:
+    """Name, size and digests of the data and scores of a training."""
+    digest = None
+    if scores is not None:
+        values = np.ascontiguousarray(scores.values, dtype=np.float64)
+        digest = hashlib.sha256("\0".join(map(str, scores.ids)).encode() + values.tobytes()).hexdigest()[:16]
+    return {
+        "dataset": dataset.name,
+        "training samples": len(samples.train),
+        "training data": split_digest(samples.train),
+        "validation data": None if samples.val is None else split_digest(samples.val),
+        "difficulty scores": digest,
+    }
+
+
+def split_digest(split: Split) -> str:
+    """A digest of ids, labels and inputs."""
+    digest = hashlib.sha256("\0".join(map(str, split.ids)).encode())
+    digest.update(np.ascontiguousarray(split.labels, dtype=np.int64).tobytes())
+    fingerprint = getattr(split.inputs, "fingerprint", None)
+    if fingerprint is not None:
+        digest.update(str(fingerprint).encode())
+    elif isinstance(split.inputs, (list, tuple)):
+        digest.update("\0".join(map(str, split.inputs)).encode())
+    elif len(split):
+        size = np.asarray(split.inputs[:1]).nbytes
+        rows = np.unique(
+            np.linspace(0, len(split) - 1, max(1, min(len(split), DIGEST_BYTES // max(size, 1)))).astype(int)
+        )
+        looked = np.asarray(split.inputs[rows])
+        digest.update(looked.tobytes() if looked.dtype != object else "\0".join(map(str, looked)).encode())
+    return digest.hexdigest()[:16]
+
+
+def first_difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """(what, then, now) of the first thing in which two identities differ."""
+    now = json.loads(json.dumps(dict(wanted)))
+    for key in sorted({*held, *now}):
+        if held.get(key) != now.get(key):
+            return key, held.get(key), now.get(key)
+    return None
+
+
+def refuse_other_training(where: Any, difference: tuple[str, Any, Any] | None) -> None:
+    """One clear line where a folder holds another training."""
+    if difference is not None:
+        key, then, now = difference
+        raise InputError(
+            f"{where} holds a training with {key} = {then!r}, now {now!r}; "
+            "choose another folder, or the same settings to go on"
+        )
+
+
+# Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
+
+CHECKPOINT_FORMAT = "checkpoint/1"
+CHECKPOINTS_KEPT = 2
+
+
+def checkpoint_paths(folder: Path) -> list[Path]:
+    """Checkpoints of a run folder, oldest first."""
+    return sorted((folder / "checkpoints").glob("step-*.safetensors"))
+
+
+def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_per_epoch: int) -> Path:
+    """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
+    position = state.epoch * steps_per_epoch + state.step
+    path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
+    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    tensors = state.tensors()
+    if not state.world.leads:
+        return path
+    formats.write_checkpoint(path, tensors, notes)
+    paths = checkpoint_paths(folder)
+    # Those of later steps were damaged when the training went back; left there, they would outlive every new one.
+    here = paths.index(path)
+    for other in (*paths[: max(here + 1 - CHECKPOINTS_KEPT, 0)], *paths[here + 1 :]):
+        other.unlink(missing_ok=True)
+    return path
+
+
+def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, str], list[str]] | None:
+    """(path, tensors, notes, names of damaged ones passed over) of the newest whole checkpoint."""
+    passed_over: list[str] = []
+    for path in reversed(checkpoint_paths(folder)):
+        try:
+            tensors, notes = formats.read_checkpoint(path)
+        except InputError:
+            passed_over.append(path.name)
+            continue
+        if notes.get("format") != CHECKPOINT_FORMAT:
+            raise InputError(
+                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
+            )
+        return path, tensors, notes, passed_over
+    return None
+
+
+def restore_checkpoint(state: State, folder: Path) -> str:
+    """Put the state at the newest whole checkpoint; returns a line for the log, empty at a fresh start."""
+    found = newest_checkpoint(folder)
+    if found is None:
+        damaged = [path.name for path in checkpoint_paths(folder)]
+        return f"{', '.join(damaged)} was damaged; started again" if damaged else ""
+    path, tensors, notes, passed_over = found
+    state.restore(tensors, notes)
+    damage = f"; {', '.join(passed_over)} was damaged and passed over" if passed_over else ""
+    return f"resumed at epoch {state.epoch}, step {state.step} from {path.name}{damage}"
+
+
+def difference_from_checkpoint(folder: Path, identity: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first thing in which the checkpoints of a folder differ from this training."""
+    found = newest_checkpoint(folder)
+    return None if found is None else first_difference(json.loads(found[2]["identity"]), identity)
+
+
+def remove_training(folder: Path) -> None:
+    """Remove what another training left in the folder."""
+    for old in (folder / "model.safetensors", *checkpoint_paths(folder)):
+        old.unlink(missing_ok=True)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what a killed writer left half-written."""
+    for leftover in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
+        leftover.unlink(missing_ok=True)

@@ -1,0 +1,279 @@
+"""What a trained model predicts on any split: logits in batches, Monte-Carlo dropout, penultimate features; and the
+few numbers that the training log keeps of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from confide import features
+from confide.checks import InputError, check_choice, check_range
+from confide.features.extraction import RowsOf
+from confide.numerics.binning import bin_of, width_edges
+from confide.predictions import Predictions, facts_of
+from confide.records import Dataset, Features, Split
+from confide.training.batch_norm import exact_batch_norms
+from confide.training.checkpoint import Trained
+from confide.training.device import Device, is_out_of_memory, unwrapped
+from confide.training.feed import Feed
+from confide.training.state import State
+
+# One forward pass over a split, and the few numbers of it that the training log keeps.
+
+LOG_ECE_BINS = 15
+STATISTICS_SAMPLES = 2000
+"""Training samples from which batch norms of averaged weights take their statistics."""
+
+
+def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Rows 0..n-1 cut into batches."""
+    return [np.arange(start, min(start + batch_size, n), dtype=np.int64) for start in range(0, n, batch_size)]
+
+
+def logits_of(
+    model: nn.Module, feed: Feed, device: Device, batch_size: int | None = None, rows: slice = slice(None)
+) -> Tensor:
+    """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back.
+
+    A batch that does not fit into memory is halved until it does.
+    """
+    was_training, size = model.training, batch_size or device.forward_batch
+    start, stop, _ = rows.indices(len(feed))
+    model.eval()
+    try:
+        while True:
+            try:
+                return _logits_in_batches(model, feed, device, range(start, stop), size)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Only here has the failed batch been let go.
+            if size == 1:
+                raise InputError(f"one sample does not fit into the memory of {device.device}; use a smaller model")
+            size //= 2
+            if device.on_gpu:
+                torch.cuda.empty_cache()
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def _logits_in_batches(model: nn.Module, feed: Feed, device: Device, rows: range, size: int) -> Tensor:
+    batches = [batch + rows.start for batch in rows_in_batches(len(rows), size)]
+    return torch.cat([batch_logits(model, inputs, feed, device) for inputs, _ in feed.batches(batches)])
+
+
+def batch_logits(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:
+    """Logits of a batch, float32; the mean with those of its mirror images where the feed asks for it."""
+    with device.autocast():
+        said: Tensor = model(inputs).float()
+        return (said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said
+
+
+def recompute_average_statistics(state: State, feed: Feed) -> None:
+    """Make the running mean of the weights, where one is kept, ready to predict: some training samples pass through."""
+    if state.average is None:
+        return
+    rows = np.unique(np.linspace(0, len(feed) - 1, min(len(feed), STATISTICS_SAMPLES)).astype(np.int64))
+    parts = np.array_split(rows, math.ceil(len(rows) / state.device.forward_batch))
+    # Several processes share batches and statistics here as they do in a step.
+    parts = [part[state.world.own(len(part))] for part in parts]
+    with state.device.autocast(), exact_batch_norms(state.device.device, state.world):
+        state.average.settle(unwrapped(state.model), (inputs for inputs, _ in feed.batches(parts)))
+
+
+def forward_all(state: State, feed: Feed) -> Tensor:
+    """Logits of a split during training; several processes share the work."""
+    if len(feed) < state.world.size:
+        return logits_of(state.speaker, feed, state.device)
+    part = logits_of(state.speaker, feed, state.device, rows=state.world.own(len(feed)))
+    return state.world.gather(part, len(feed))
+
+
+def learn_from_validation(state: State, feed: Feed, *, adapt: bool) -> Tensor:
+    """Validation logits, after the loss has adapted to them if it does."""
+    logits = forward_all(state, feed)
+    if adapt and state.objective.learns_from_validation:
+        state.objective.update(logits, feed.labels)
+    return logits
+
+
+def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """nll, accuracy, brier and ece (15 bins of equal width) of validation predictions, from one softmax."""
+    facts = facts_of(logits, labels)
+    correct = facts.correct.double().cpu().numpy()
+    confidence = facts.confidence.double().cpu().numpy()
+    bins = bin_of(confidence, width_edges(LOG_ECE_BINS))
+    gap = np.bincount(bins, weights=confidence - correct, minlength=LOG_ECE_BINS)
+    return {
+        "nll": float(facts.need("nll").double().mean()),
+        "accuracy": float(correct.mean()),
+        "brier": float(facts.need("brier").double().mean()),
+        "ece": float(np.abs(gap).sum() / max(len(correct), 1)),
+    }
+
+
+# predict: what a trained model says about any split, with Monte-Carlo dropout when asked.
+
+
+def predict(
+    model: Trained | str | Path,
+    dataset: Dataset | Split,
+    split: str = "test",
+    *,
+    passes: int = 0,
+    average: str = "logits",
+    batch_size: int | None = None,
+    device: str = "auto",
+    foreign: bool = False,
+) -> Predictions:
+    """Predictions of a trained model on a split.
+
+    Args:
+        model: what `fit` returned, or the folder it wrote.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        passes: of Monte-Carlo dropout; 0 is one pass without dropout.
+        average: of these passes, over logits or over probs.
+        foreign: the samples are of other classes: labels become 0 and their own are kept in a column.
+    """
+    check_range(passes, "passes", 0)
+    trained, samples = _model_and_samples(model, dataset, split, batch_size)
+    if foreign:
+        kept = {**samples.columns, "foreign_label": samples.labels}
+        samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, kept)
+    else:
+        _check_classes(trained, dataset, samples)
+    where = _prediction_device(trained, device)
+    feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
+    network = where.place(trained.model).eval()
+    # What tells groups apart goes along; features and other wide columns stay with the data.
+    columns: dict[str, Any] = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
+    if passes:
+        check_choice(average, ("logits", "probs"), "average")
+        logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)
+        columns |= {"mc_entropy": spread[0].cpu().numpy(), "mc_mutual_information": spread[1].cpu().numpy()}
+    else:
+        logits = logits_of(network, feed, where, batch_size)
+    trained.model.to("cpu")
+    return Predictions(
+        logits.cpu(),
+        torch.as_tensor(samples.labels),
+        ids=samples.ids,
+        split=split,
+        columns=columns,
+        class_names=trained.class_names,
+        from_probabilities=bool(passes) and average == "probs",
+    )
+
+
+def penultimate(
+    model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int | None = None
+) -> Features:
+    """Penultimate features of a trained model on a split."""
+    trained, samples = _model_and_samples(model, dataset, split, batch_size)
+    where = _prediction_device(trained, "auto")
+    feed = Feed(samples, trained.preparation, where.device)
+    network = where.place(trained.model).eval()
+    parts = []
+    with torch.no_grad():
+        for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
+            with where.autocast():
+                parts.append(trained.model.features(inputs).float().cpu())
+    network.to("cpu")
+    return Features(torch.cat(parts).numpy(), samples.labels, samples.ids, f"model:{trained.settings.model}", split)
+
+
+def _model_and_samples(
+    model: Trained | str | Path, dataset: Dataset | Split, split: str, batch_size: int | None
+) -> tuple[Trained, Split]:
+    """The model and samples that it can take."""
+    if batch_size is not None:
+        check_range(batch_size, "batch_size", 1)
+    trained = Trained.load(model) if isinstance(model, (str, Path)) else model
+    samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    if not len(samples):
+        raise InputError(f"split '{split}' must hold at least one sample, got none; choose another")
+    trained.preparation.check(samples, f"split '{split}'")
+    return trained, samples
+
+
+def _prediction_device(trained: Trained, word: str) -> Device:
+    """Where to predict; a model that was trained in float16 speaks float32 where there is no GPU."""
+    settings = trained.settings.changed(device=word)
+    usual = Device.of(settings.changed(precision="auto"))
+    return usual if settings.precision == "float16" and not usual.on_gpu else Device.of(settings)
+
+
+def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -> None:
+    if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
+        raise InputError(
+            f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
+            f"got {int(np.max(samples.labels))}; for data of other classes say foreign=True (--foreign)"
+        )
+    names = tuple(getattr(dataset, "class_names", ()))
+    if names == tuple(str(i) for i in range(len(names))):
+        # Numbers without names: they are the model's.
+        return
+    for number, (name, own) in enumerate(zip(names, trained.class_names, strict=False)):
+        if name != own:
+            raise InputError(
+                f"class {number} is '{name}' in the data but '{own}' in the model; put the classes into the model's "
+                "order, or say foreign=True (--foreign) for data of other classes"
+            )
+
+
+@torch.no_grad()
+def _dropout_passes(
+    network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int | None, seed: int
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """(averaged logits, (entropy of the mean probability, mutual information)) of passes with dropout on."""
+    dropouts = [m for m in network.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]
+    if not dropouts:
+        raise InputError(
+            "Monte-Carlo dropout needs a model with dropout, but this one has none; set its option dropout"
+        )
+    total = probs = entropy = torch.zeros((), dtype=torch.float64, device=where.device)
+    for number in range(passes):
+        with where.seeded(seed + 1_000_003 * (number + 1), deterministic=False):
+            logits = _with_dropout(network, dropouts, feed, where, batch_size).double()
+        p = torch.softmax(logits, dim=1)
+        total, probs, entropy = total + logits, probs + p, entropy + torch.special.entr(p).sum(dim=1)
+    mean_probs = probs / passes
+    whole = torch.special.entr(mean_probs).sum(dim=1)
+    information = (whole - entropy / passes).clamp_min(0)
+    averaged = total / passes if average == "logits" else mean_probs.clamp_min(1e-12).log()
+    return averaged.float(), (whole.float(), information.float())
+
+
+def _with_dropout(
+    network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int | None
+) -> Tensor:
+    parts = []
+    network.eval()
+    for module in dropouts:
+        module.train()
+    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
+        parts.append(batch_logits(network, inputs, feed, where))
+    network.eval()
+    return torch.cat(parts)
+
+
+def read_checkpoint(path: Path) -> RowsOf:
+    """Penultimate rows of a split by the model of a checkpoint, prepared as in its training."""
+    trained = Trained.load(path)
+
+    def rows_of(part: Split) -> NDArray[Any]:
+        return np.asarray(penultimate(trained, part).values)
+
+    return rows_of
+
+
+features.reads_checkpoints(read_checkpoint)

@@ -1,0 +1,354 @@
+"""What a trust predictor is: the registry, the frozen `Trust` that `fit` returns, and its files.
+
+A method is a function `(predictions, features, *, options) -> Scorer`; `fit` wraps what it returns into a `Trust`,
+which checks what comes in once and remembers how it was made. High = safe, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from confide.checks import InputError, as_tensor, check_choice, check_finite
+from confide.files import formats
+from confide.predictions import Predictions
+from confide.records import Features, rows_of
+from confide.registry import Method, Registry
+from confide.types import PerSample
+
+
+def check_option_kinds(method: Method, given: Mapping[str, Any]) -> None:
+    """Refuse `alpha_neg="a"` and `folds=2.5` by name; an option without a default value may be anything."""
+    for name, value in given.items():
+        default = method.options.get(name)
+        whole = isinstance(default, Integral)
+        wanted = "a word" if isinstance(default, str) else "a whole number" if whole else "a number"
+        kind = str if isinstance(default, str) else Integral if whole else Real
+        if default is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise InputError(f"{name} of {method.family} '{method.word}' must be {wanted}, got {value!r}")
+
+
+# The family's protocol, registry and door: fit a trust predictor, call it, save it, load it.
+#
+# A method is a function `(predictions, features, *, options) -> Scorer`; the door wraps what it returns into a `Trust`,
+# which checks what comes in once and remembers how it was made. High = safe, always.
+
+TRUST_FORMAT = "trust/1"
+TRUST = Registry("trust predictor")
+ScorerState = tuple[dict[str, Any], dict[str, Tensor]]
+"""Plain numbers and words for the JSON file, tensors for the safetensors file."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """The fitted part of a method: `scorer(predictions, features) -> n`, and its state for the files.
+
+    One that was fitted with a second opinion takes the rows of that as its third argument.
+    """
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample: ...
+
+    def state(self) -> ScorerState: ...
+
+
+@runtime_checkable
+class ComposedScorer(Protocol):
+    """A scorer made of parts that can tell what each adds."""
+
+    def contributions(
+        self, predictions: Predictions, features: Tensor | None, second: Tensor | None = None
+    ) -> dict[str, PerSample]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """A fitted trust predictor: `trust(predictions, features)` is one value per sample, high = safe.
+
+    `threshold` is the method's own line, trust what lies above it (None: it has none); `scale` says what values are:
+    `logit` or `probability` (of being right), `ratio` (above 0, 1 is even) or `score` (only the order counts).
+    `about` tells what it was fitted on; `out_of_fold` are honest values on the fitting data where the method
+    has them (they are not saved). `second_dim` is the width of the second opinion: features of another extractor,
+    which are then needed in every call.
+    """
+
+    word: str
+    scorer: Scorer
+    threshold: float | None = None
+    scale: str = "score"
+    wants: str = "nothing"
+    num_classes: int | None = None
+    feature_dim: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    out_of_fold: Tensor | None = None
+    second_dim: int | None = None
+
+    def __call__(self, predictions: Predictions, features: Any = None, second: Any = None) -> PerSample:
+        inputs = self._inputs(predictions, features, second)
+        with torch.no_grad():
+            return self.scorer(predictions, *inputs)
+
+    def _inputs(self, predictions: Predictions, features: Any, second: Any) -> tuple[Tensor | None, ...]:
+        """What the scorer gets beside the predictions, checked: feature rows and, where fitted so, the second ones."""
+        need_predictions(self.word, predictions)
+        if self.num_classes is not None and predictions.num_classes != self.num_classes:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted for {self.num_classes} classes, got predictions of "
+                f"{predictions.num_classes}; fit one for this classifier"
+            )
+        rows = matched_rows(self.word, self.wants, predictions, features)
+        if self.feature_dim is not None and rows is not None and rows.shape[-1] != self.feature_dim:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted on {self.feature_dim} features a sample, "
+                f"got {rows.shape[-1]}; use the same extractor"
+            )
+        if self.feature_dim is not None and rows is None:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with features ({self.feature_dim} a sample) and needs them "
+                "here too; pass them as the second argument"
+            )
+        opinion = self._second(predictions, second)
+        return (rows,) if opinion is None else (rows, opinion)
+
+    def _second(self, predictions: Predictions, second: Any) -> Tensor | None:
+        if self.second_dim is None:
+            if second is not None:
+                raise InputError(f"trust predictor '{self.word}' was fitted without a second opinion; leave it out")
+            return None
+        of = f"features of '{self.about.get('second_extractor') or 'another extractor'}', {self.second_dim} a sample"
+        if second is None:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with a second opinion ({of}) and needs it here too; "
+                "pass it as `second`"
+            )
+        rows = matched_rows(self.word, "features", predictions, second, "second features")
+        assert rows is not None
+        if rows.shape[1] != self.second_dim:
+            raise InputError(
+                f"trust predictor '{self.word}' was fitted with a second opinion ({of}), got {rows.shape[1]} features "
+                "a sample; use the same extractor"
+            )
+        return rows
+
+    def add_to(self, predictions: Predictions, features: Any = None, second: Any = None) -> Predictions:
+        """The same predictions with their column `trust` filled."""
+        return replace(predictions, trust=self(predictions, features, second))
+
+    def contributions(self, predictions: Predictions, features: Any = None, second: Any = None) -> dict[str, PerSample]:
+        """What every part adds to the value of each sample, where the predictor is made of parts (`combined`)."""
+        if not isinstance(self.scorer, ComposedScorer):
+            raise InputError(f"trust predictor '{self.word}' is not made of parts; fit 'combined'")
+        return self.scorer.contributions(predictions, *self._inputs(predictions, features, second))
+
+    def save(self, path: str | Path) -> Path:
+        """Write `trust.json` and, beside it, its safetensors; a path without .json is a folder."""
+        target = Path(path) if Path(path).suffix == ".json" else Path(path) / "trust.json"
+        numbers, tensors = self.scorer.state()
+        record = {
+            "format": TRUST_FORMAT,
+            "method": self.word,
+            "threshold": self.threshold,
+            "scale": self.scale,
+            "wants": self.wants,
+            "num_classes": self.num_classes,
+            "feature_dim": self.feature_dim,
+            "second_dim": self.second_dim,
+            "options": {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))},
+            "about": dict(self.about),
+            "state": numbers,
+        }
+        if tensors:
+            # The tensors first: a reader that finds the JSON finds what it names.
+            weights = target.with_suffix(".safetensors")
+            formats.write_tensors(weights, tensors)
+            record |= {"tensors": weights.name, "sha256": formats.checksum(weights)}
+        formats.write_json(target, record)
+        return target
+
+
+def fit(word: str, predictions: Predictions | None = None, features: Any = None, **options: Any) -> Trust:
+    """Fit the trust predictor of that word on held-out predictions and, where it uses them, features of the samples.
+
+    Args:
+        predictions: what the classifier said on data it was not trained on; methods without training need none.
+        features: a `Features` record or `n d` rows of the same samples; `s n c` logits for `ensemble`, `mc_dropout`.
+    """
+    method = TRUST.get(word)
+    method.check_options(options)
+    check_option_kinds(method, options)
+    wants: str = method.facts["wants"]
+    if predictions is None:
+        if method.facts["trained"]:
+            raise InputError(f"trust predictor '{word}' learns from predictions; pass those on 'val'")
+        scorer = method.function(None, None, **options)
+        return Trust(word, scorer, method.facts["threshold"], method.facts["scale"], wants, options=options)
+    need_predictions(word, predictions)
+    predictions.need_not_test(f"trust predictor '{word}'")
+    if not len(predictions):
+        raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
+    trained = bool(method.facts["trained"])
+    rows = matched_rows(word, wants, predictions, features) if trained else None
+    second = options.get("second")
+    opinion = None if second is None else matched_rows(word, "features", predictions, second, "second features")
+    if method.facts.get("learns_errors"):
+        check_right_and_wrong(word, predictions)
+    scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
+    return Trust(
+        word,
+        scorer,
+        threshold=method.facts["threshold"],
+        scale=method.facts["scale"],
+        wants=wants,
+        num_classes=predictions.num_classes if trained else None,
+        feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
+        options={**method.options, **options},
+        about={**_about(predictions, features), **_about_second(second)},
+        out_of_fold=getattr(scorer, "out_of_fold", None),
+        second_dim=None if opinion is None else int(opinion.shape[1]),
+    )
+
+
+def names() -> tuple[str, ...]:
+    """All words."""
+    return TRUST.names()
+
+
+def need_predictions(word: str, predictions: Any) -> None:
+    """Arrays are not enough: ids, labels and what the outputs are belong to them."""
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"trust predictor '{word}' needs confide.Predictions, got {type(predictions).__name__}; "
+            "make them from logits and labels"
+        )
+
+
+def matched_rows(
+    word: str, wants: str, predictions: Predictions, features: Any, name: str = "features"
+) -> Tensor | None:
+    """Feature rows in the order of the predictions, or member logits `s n c`; None where the method takes none."""
+    if wants == "members":
+        return _members(word, predictions, features)
+    if features is None or wants == "nothing":
+        if wants == "features":
+            raise InputError(
+                f"trust predictor '{word}' needs features of the samples; pass them as the second argument"
+            )
+        return None
+    n = len(predictions)
+    if isinstance(features, Features):
+        # Words name samples, so more rows than predictions do no harm; numbers may count rows of another split.
+        if len(features) != n and features.ids.dtype.kind != "U":
+            raise InputError(f"{name} must be of the {n} predicted samples, got {len(features)}; pass the same split")
+        # Arrays without ids of their own count positions, as predictions without ids do.
+        at = rows_of(predictions.ids, features.ids, name)
+        values = features.values[at] if not np.array_equal(at, np.arange(n)) else features.values[:]
+    else:
+        values = features
+    rows = as_tensor(values, name)
+    if rows.ndim != 2 or len(rows) != n:
+        raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
+    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
+    # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+        check_finite(rows, name)
+    return rows
+
+
+def _members(word: str, predictions: Predictions, features: Any) -> Tensor:
+    if features is None:
+        raise InputError(
+            f"trust predictor '{word}' needs the members' logits, s x n x c; pass them second, "
+            "or by --members and --dropout"
+        )
+    members = as_tensor(features, "members' logits")
+    n, c = len(predictions), predictions.num_classes
+    if members.ndim != 3 or tuple(members.shape[1:]) != (n, c) or members.shape[0] < 2:
+        raise InputError(f"members' logits must be s x {n} x {c} with s of 2 or more, got {tuple(members.shape)}")
+    check_finite(members.transpose(0, 1), "members' logits")
+    # Means and entropies in half precision would tie most samples.
+    return members.to(torch.promote_types(members.dtype, torch.float32))
+
+
+def check_right_and_wrong(word: str, predictions: Predictions) -> None:
+    """A learned trust predictor needs examples of both: right and wrong predictions."""
+    right = int(predictions.facts.correct.sum())
+    wrong = len(predictions) - right
+    if not right or not wrong:
+        raise InputError(
+            f"trust predictor '{word}' needs right and wrong predictions to learn from, got {right} right and "
+            f"{wrong} wrong; fit on held-out or out-of-fold predictions (confide.trust.out_of_fold), or use 'mcp'"
+        )
+
+
+def _about(predictions: Predictions, features: Any) -> dict[str, Any]:
+    right = int(predictions.facts.correct.sum())
+    return {
+        "split": predictions.split,
+        "n": len(predictions),
+        "errors": len(predictions) - right,
+        "extractor": features.extractor if isinstance(features, Features) else None,
+    }
+
+
+def _about_second(second: Any) -> dict[str, Any]:
+    return {"second_extractor": second.extractor} if isinstance(second, Features) else {}
+
+
+# Trust predictors from their files: trust.json and its safetensors, checked.
+
+SCALES = ("logit", "probability", "ratio", "score")
+FIELD_KINDS: dict[str, tuple[type, ...]] = {
+    "threshold": (int, float, type(None)),
+    "num_classes": (int, type(None)),
+    "feature_dim": (int, type(None)),
+    "wants": (str,),
+    "options": (dict,),
+    "about": (dict,),
+    "state": (dict,),
+}
+"""Of what kind the fields of a saved predictor are."""
+
+
+def load(path: str | Path) -> Trust:
+    """Read what `Trust.save` wrote: trust.json, or the folder that holds it."""
+    source = Path(path) / "trust.json" if Path(path).is_dir() else Path(path)
+    if not source.exists():
+        raise InputError(f"{source} must be a trust predictor's JSON file, but it does not exist; check the path")
+    record = formats.read_json(source)
+    found = record.get("format") if isinstance(record, dict) else None
+    if found != TRUST_FORMAT:
+        raise InputError(f"{source} must be of format '{TRUST_FORMAT}', got {found!r}; fit it again with this version")
+    try:
+        return _restored(record, source)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{source} must be what `save` wrote, but it is damaged ({what}); fit again") from None
+
+
+def _restored(record: Mapping[str, Any], source: Path) -> Trust:
+    tensors: dict[str, Tensor] = {}
+    if "tensors" in record:
+        # Only the name counts: a JSON file must not make us read anywhere else.
+        weights = source.parent / Path(record["tensors"]).name
+        tensors = formats.read_tensors(weights)
+        if formats.checksum(weights) != record["sha256"]:
+            raise InputError(
+                f"{weights} must be the file that {source.name} names, but its checksum differs; fit again"
+            )
+    method = TRUST.get(str(record["method"]))
+    for name, kinds in FIELD_KINDS.items():
+        if not isinstance(record[name], kinds) or isinstance(record[name], bool):
+            raise TypeError(f"{name} is {record[name]!r}")
+    check_choice(record["scale"], SCALES, f"scale in {source}")
+    scorer = method.facts["restore"](record["state"], tensors)
+    kept = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
+    return Trust(method.word, scorer, **{name: record[name] for name in kept}, second_dim=record.get("second_dim"))

@@ -1,0 +1,181 @@
+"""Honest errors of a classifier that makes few on its training data: folds by id, out-of-fold and augmented
+predictions.
+
+An oracle learns from mistakes. On the training split a good classifier has almost none left, so an oracle fitted there
+learns to trust everything. Fit it on held-out predictions; where there are too few, on out-of-fold predictions of the
+training split, or on predictions of augmented inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from confide.checks import InputError, as_tensor, check_labels, check_range
+from confide.predictions import Predictions
+from confide.progress import Progress
+from confide.records import Features, Ids, default_ids
+
+# Folds that stay with a sample: by a hash of its id, stratified by correctness.
+
+Folds = NDArray[np.int64]
+COPY_COLUMN = "copy_of"
+"""Column of predictions that tells copies of one sample: augmented inputs."""
+
+
+def hash_of_ids(ids: Ids, seed: int = 0) -> NDArray[np.uint64]:
+    """A 64-bit number per id that depends on nothing but the id and the seed."""
+    salt = str(seed).encode()
+    texts = (hashlib.blake2b(str(one).encode(), digest_size=8, key=salt).digest() for one in ids.tolist())
+    return np.frombuffer(b"".join(texts), dtype="<u8").astype(np.uint64)
+
+
+def stratified_folds(predictions: Predictions, folds: int, seed: int = 0) -> Folds:
+    """Fold 0..folds-1 of every sample; right and wrong predictions are each spread evenly over the folds.
+
+    Copies of one sample, which the column `copy_of` names, go to one fold: no copy is scored by what learned another.
+    """
+    check_range(folds, "folds", 2)
+    correct = predictions.facts.correct.cpu().numpy()
+    names, member = predictions.ids, np.arange(len(correct))
+    if COPY_COLUMN in predictions.columns:
+        names, member = np.unique(predictions.columns[COPY_COLUMN], return_inverse=True)
+        correct = np.bincount(member, ~correct, len(names)) == 0
+    if len(correct) < folds:
+        raise InputError(f"folds must be at most the number of samples, {len(correct)}, got {folds}; take fewer")
+    keys = hash_of_ids(names, seed)
+    fold = np.empty(len(keys), dtype=np.int64)
+    start = 0
+    for rows in (np.flatnonzero(~correct), np.flatnonzero(correct)):
+        order = rows[np.argsort(keys[rows], kind="stable")]
+        # The second stratum goes on where the first stopped, so fold sizes differ by at most one.
+        fold[order] = (start + np.arange(len(order))) % folds
+        start += len(order)
+    return fold[member]
+
+
+# The problem of missing errors: ways to get honest errors of a classifier that makes few on its training data.
+#
+# An oracle learns from mistakes. On the training split a good classifier has almost none left, so an oracle fitted
+# there learns to trust everything. Fit it on held-out predictions; where there are too few, on out-of-fold
+# predictions of the training split, or on predictions of augmented inputs.
+
+Classify = Callable[[Any], Tensor]
+"""Inputs of some samples -> their logits."""
+TrainClassifier = Callable[[Any, Tensor], Classify]
+"""(inputs of some samples, their labels) -> a classifier."""
+
+
+def out_of_fold(
+    inputs: Any,
+    labels: Any = None,
+    *,
+    train: TrainClassifier | None = None,
+    num_classes: int | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    split: str = "train",
+) -> Predictions:
+    """Predictions of every training sample by a classifier that was trained without its fold.
+
+    Args:
+        inputs: a `Features` record, `n d` rows, or anything that takes an index array when `train` is given.
+        labels: class of every sample; a `Features` record brings its own.
+        train: how to train a classifier; by default a linear head on standardised rows (`linear_classifier`).
+        folds: how many classifiers are trained; more folds are nearer to the full classifier and cost more.
+    """
+    check_range(folds, "folds", 2)
+    ids = inputs.ids if isinstance(inputs, Features) else None
+    if isinstance(inputs, Features):
+        labels, inputs = inputs.labels if labels is None else labels, inputs.values
+    truth = as_tensor(labels, "labels")
+    truth = check_labels(truth, len(inputs), num_classes)
+    ids = default_ids(len(truth)) if ids is None else ids
+    classes = num_classes or int(truth.max()) + 1
+    fold = class_folds(truth.numpy(), ids, folds, seed)
+    logits = torch.empty(len(truth), classes)
+    train = train or (lambda rows, known: linear_classifier(rows, known, num_classes=classes))
+    with Progress("out-of-fold classifiers", folds) as progress:
+        for one in range(folds):
+            inside, outside = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
+            said = train(inputs[outside], truth[torch.from_numpy(outside)])(inputs[inside]).detach()
+            if said.shape != (len(inside), classes):
+                raise InputError(f"train must give logits of {classes} classes, got shape {tuple(said.shape)}")
+            logits[torch.from_numpy(inside)] = said.to(torch.float32).cpu()
+            progress.step()
+    return Predictions(logits, truth, ids, split)
+
+
+def class_folds(labels: NDArray[np.int64], ids: NDArray[Any], folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold of every sample by a hash of its id, stratified by class: a class stays in every training part."""
+    keys = hash_of_ids(ids, seed)
+    order = np.lexsort((keys, labels))
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % folds
+    return fold
+
+
+def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: float = 1e-3) -> Classify:
+    """Multinomial logistic regression on standardised rows, mean cross-entropy + penalty |W|^2 / 2, by L-BFGS."""
+    known = as_tensor(rows, "features").to(torch.float32)
+    mean, deviation = known.mean(dim=0), known.std(dim=0, correction=0)
+    deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
+    standard = (known - mean) / deviation
+    weight = torch.zeros(known.shape[1], num_classes, requires_grad=True)
+    bias = torch.zeros(num_classes, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weight, bias], max_iter=200, history_size=10, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = functional.cross_entropy(standard @ weight + bias, labels) + penalty / 2 * weight.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    final_weight, final_bias = weight.detach(), bias.detach()
+
+    def classify(some: Any) -> Tensor:
+        return (as_tensor(some, "features").to(torch.float32) - mean) / deviation @ final_weight + final_bias
+
+    return classify
+
+
+def augmented(
+    classify: Callable[[Tensor], tuple[Tensor, Tensor]],
+    inputs: Tensor,
+    labels: Any,
+    augment: Callable[[Tensor, torch.Generator], Tensor],
+    *,
+    times: int = 2,
+    seed: int = 0,
+    split: str = "train",
+    batch: int = 512,
+) -> tuple[Predictions, Tensor]:
+    """Predictions and features of `times` augmented copies of the inputs: more errors, but of harder inputs.
+
+    The column `copy_of` tells which input each is of, so that folds keep copies of one together.
+
+    Args:
+        classify: a batch of inputs -> (logits, features).
+        augment: (a batch of inputs, generator) -> the same batch changed at random.
+    """
+    check_range(times, "times", 1)
+    generator = torch.Generator().manual_seed(seed)
+    logits, features = [], []
+    with torch.no_grad(), Progress("augmented predictions", times * len(inputs)) as progress:
+        for _ in range(times):
+            for block in torch.split(inputs, batch):
+                said, seen = classify(augment(block, generator))
+                logits.append(said.cpu())
+                features.append(seen.cpu())
+                progress.step(len(block))
+    columns = {COPY_COLUMN: np.tile(np.arange(len(inputs)), times)}
+    truth = as_tensor(labels, "labels").repeat(times)
+    return Predictions(torch.cat(logits), truth, split=split, columns=columns), torch.cat(features)

@@ -1,0 +1,245 @@
+"""Scores of the classifier's own outputs, without training: mcp, entropy, margin, energy, max_logit; and of several
+members' logits: ensemble, mc_dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from confide.checks import InputError, check_choice, check_range
+from confide.predictions import Predictions
+from confide.trust.base import TRUST, ScorerState
+from confide.types import FeatureRows, PerSample
+
+# Scores that need no fitting: a function of the predictions alone, in the shape the family's door expects.
+
+
+@dataclass(frozen=True)
+class OutputScore:
+    """A scorer that only applies a formula: `formula(predictions, **options) -> n`."""
+
+    formula: Callable[..., PerSample]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
+        return self.formula(predictions, **self.options)
+
+    def state(self) -> ScorerState:
+        return dict(self.options), {}
+
+
+def output_score_facts(
+    formula: Callable[..., PerSample], scale: str = "score", threshold: float | None = None
+) -> dict[str, Any]:
+    """What the registry tells about a method without training."""
+
+    def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> OutputScore:
+        return OutputScore(formula, numbers)
+
+    return {"trained": False, "wants": "nothing", "scale": scale, "threshold": threshold, "restore": restore}
+
+
+def need_real_logits(predictions: Predictions, word: str) -> Tensor:
+    """The logits, refused where they are only the logarithm of probabilities: a constant was lost."""
+    if predictions.from_probabilities:
+        raise InputError(
+            f"'{word}' needs logits, but these predictions came from probabilities; use 'mcp' or 'entropy'"
+        )
+    return predictions.need_logits(f"'{word}'")
+
+
+# Largest class probability.
+
+
+def largest_probability(predictions: Predictions) -> PerSample:
+    """max_k p_k of every sample in float64: float32 would tie all that round to 1."""
+    return torch.from_numpy(predictions.facts.sureness())
+
+
+@TRUST.add(
+    "mcp",
+    paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    **output_score_facts(largest_probability, scale="probability", threshold=0.5),
+)
+def mcp(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
+    """Maximum class probability, max_k p_k: the baseline every other predictor must beat."""
+    return OutputScore(largest_probability)
+
+
+# Negative entropy of the predicted distribution.
+
+
+def negative_entropy(predictions: Predictions) -> PerSample:
+    """sum_k p_k log p_k of every sample, natural logarithm."""
+    return -predictions.facts.need("entropy")
+
+
+@TRUST.add("entropy", paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136", **output_score_facts(negative_entropy))
+def entropy(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
+    """Negative entropy, sum_k p_k log p_k: 0 where one class has all, -log c where all are equal."""
+    return OutputScore(negative_entropy)
+
+
+# Lead of the predicted class over the runner-up.
+
+
+def probability_margin(predictions: Predictions) -> PerSample:
+    """p_(1) - p_(2) of every sample."""
+    return predictions.facts.need("margin")
+
+
+@TRUST.add(
+    "margin", paper="Scheffer et al., 2001, doi:10.1007/3-540-44816-0_31", **output_score_facts(probability_margin)
+)
+def margin(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
+    """Softmax margin, p_(1) - p_(2): largest probability minus the second largest."""
+    return OutputScore(probability_margin)
+
+
+# Free energy of the logits.
+
+
+def negative_energy(predictions: Predictions, temperature: float = 1.0) -> PerSample:
+    """T log sum_k exp(z_k / T) of every sample."""
+    logits = need_real_logits(predictions, "energy")
+    if temperature == 1.0:
+        return predictions.facts.need("energy")
+    # Half precision has no room for a logit of 700 over a temperature of 0.01.
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return temperature * torch.logsumexp(wide / temperature, dim=1)
+
+
+@TRUST.add(
+    "energy",
+    paper="Liu et al., 2020, arXiv:2010.03759",
+    corners=({"temperature": 0.01}, {"temperature": 100.0}),
+    **output_score_facts(negative_energy),
+)
+def energy(
+    predictions: Predictions | None = None, features: FeatureRows | None = None, *, temperature: float = 1.0
+) -> OutputScore:
+    """Energy confidence, T log sum_k exp(z_k / T); compare within one model only, and never from probabilities.
+
+    Args:
+        temperature: near 0 it is the largest logit; large values weigh all classes. Default: the choice of the paper.
+    """
+    check_range(temperature, "temperature", 0, low_open=True)
+    return OutputScore(negative_energy, {"temperature": temperature})
+
+
+# Largest logit.
+
+
+def largest_logit(predictions: Predictions) -> PerSample:
+    """max_k z_k of every sample."""
+    need_real_logits(predictions, "max_logit")
+    return predictions.facts.need("max_logit")
+
+
+@TRUST.add("max_logit", paper="Hendrycks et al., 2022, arXiv:1911.11132", **output_score_facts(largest_logit))
+def max_logit(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
+    """Largest logit, max_k z_k; compare within one model only, and never from probabilities."""
+    return OutputScore(largest_logit)
+
+
+# Scores over the logits of several members `s n c`: an ensemble, or passes with dropout.
+
+
+@dataclass(frozen=True)
+class MembersScore:
+    """A scorer that only applies a formula to the members' logits: `formula(predictions, members, **options) -> n`."""
+
+    formula: Callable[..., PerSample]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
+        return self.formula(predictions, features, **self.options)
+
+    def state(self) -> ScorerState:
+        return dict(self.options), {}
+
+
+def members_score_facts(formula: Callable[..., PerSample]) -> dict[str, Any]:
+    """What the registry tells about a method over members."""
+
+    def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> MembersScore:
+        return MembersScore(formula, numbers)
+
+    return {"trained": False, "wants": "members", "scale": "score", "threshold": None, "restore": restore}
+
+
+def negative_entropy_of_probs(probs: Tensor, epsilon: float = 0.0) -> Tensor:
+    """sum_k p_k log(p_k + epsilon) over the last dimension; 0 log 0 = 0."""
+    return torch.xlogy(probs, probs + epsilon).sum(dim=-1)
+
+
+# Disagreement between the members of an ensemble.
+
+MEASURES = ("mutual_information", "predicted_class", "votes")
+
+
+def agreement(predictions: Predictions, members: Tensor, measure: str = "predicted_class") -> PerSample:
+    """How far the members agree, high = they agree."""
+    probs = torch.softmax(members, dim=2)
+    said = predictions.facts.prediction.to(members.device)
+    if measure == "votes":
+        return (members.argmax(dim=2) == said).to(probs.dtype).mean(dim=0)
+    if measure == "predicted_class":
+        return probs.mean(dim=0).gather(1, said[:, None]).squeeze(1)
+    # -I = E[H(p)] negated against H(E[p]): 0 where all members say the same.
+    return negative_entropy_of_probs(probs.mean(dim=0)) - negative_entropy_of_probs(probs).mean(dim=0)
+
+
+@TRUST.add(
+    "ensemble",
+    paper="Lakshminarayanan et al., 2017, arXiv:1612.01474",
+    corners=({"measure": "mutual_information"}, {"measure": "votes"}),
+    **members_score_facts(agreement),
+)
+def ensemble(
+    predictions: Predictions | None = None, features: FeatureRows | None = None, *, measure: str = "predicted_class"
+) -> MembersScore:
+    """Ensemble agreement, mean_s p_s(predicted class); call it with the members' logits, s x n x c.
+
+    Args:
+        measure: `predicted_class` is the members' mean probability of it, `votes` the share that predicts it,
+            `mutual_information` the negative H(mean p) - mean H(p), which is disagreement alone.
+    """
+    check_choice(measure, MEASURES, "measure")
+    return MembersScore(agreement, {"measure": measure})
+
+
+# Monte-Carlo dropout: entropy of the average over passes with dropout on.
+
+AVERAGES = ("logits", "probs")
+
+
+def averaged_negative_entropy(predictions: Predictions, members: Tensor, average: str = "logits") -> PerSample:
+    """Negative entropy of softmax(mean logits), or of the mean of the passes' softmax."""
+    if average == "logits":
+        # 1e-9 inside the logarithm as in the released code of ConfidNet: it shows in the ninth digit only.
+        return negative_entropy_of_probs(torch.softmax(members.mean(dim=0), dim=1), 1e-9)
+    return negative_entropy_of_probs(torch.softmax(members, dim=2).mean(dim=0))
+
+
+@TRUST.add(
+    "mc_dropout",
+    paper="Gal & Ghahramani, 2016, arXiv:1506.02142",
+    corners=({"average": "probs"},),
+    **members_score_facts(averaged_negative_entropy),
+)
+def mc_dropout(
+    predictions: Predictions | None = None, features: FeatureRows | None = None, *, average: str = "logits"
+) -> MembersScore:
+    """Monte-Carlo dropout, sum_k p_k log p_k of the average of s passes; call it with their logits, s x n x c.
+
+    Args:
+        average: of the `logits`, as ConfidNet does, or of the `probs`, the predictive distribution of the paper.
+    """
+    check_choice(average, AVERAGES, "average")
+    return MembersScore(averaged_negative_entropy, {"average": average})
