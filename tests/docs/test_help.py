@@ -1,0 +1,79 @@
+"""`help()` helps: every public function says what it is, what it takes and gives, and shows an example that runs."""
+
+import doctest
+import inspect
+from importlib import import_module
+
+import pytest
+
+import confide
+
+PLACES = (
+    "confide",
+    "confide.calibrators",
+    "confide.data",
+    "confide.difficulty",
+    "confide.evaluation",
+    "confide.features",
+    "confide.losses",
+    "confide.metrics",
+    "confide.models",
+    "confide.penalties",
+    "confide.report",
+    "confide.scale",
+    "confide.shift",
+    "confide.training",
+    "confide.trust",
+    "confide.trust.losses",
+)
+RECORDS = ("Predictions", "Dataset", "Split", "Features", "Scores", "Measurement", "Evaluation")
+
+
+def public_functions():
+    """Functions that a user reaches from the packages, and the named constructors and methods of the records."""
+    found = {}
+    for place in PLACES:
+        module = import_module(place)
+        for name in getattr(module, "__all__", None) or sorted(vars(module)):
+            thing = getattr(module, name)
+            if inspect.isfunction(thing) and not name.startswith("_") and thing.__module__.startswith("confide."):
+                found[f"{thing.__module__}.{thing.__qualname__}"] = thing
+    for record in RECORDS:
+        kind = getattr(confide, record)
+        for name, thing in vars(kind).items():
+            function = thing.__func__ if isinstance(thing, classmethod) else thing
+            if inspect.isfunction(function) and not name.startswith("_"):
+                found[f"{function.__module__}.{function.__qualname__}"] = function
+    return found
+
+
+FUNCTIONS = public_functions()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_is_explained(name):
+    function = FUNCTIONS[name]
+    text = inspect.getdoc(function) or ""
+    lacks = []
+    if not text.split("\n", 1)[0].endswith((".", ":")):
+        lacks.append("a first line that is a sentence")
+    taken = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
+    if taken and "Args:" not in text:
+        lacks.append("Args:")
+    lacks += [f"{p.name} under Args:" for p in taken if "Args:" in text and p.name not in text.split("Args:", 1)[1]]
+    if inspect.signature(function).return_annotation not in (None, "None") and "Returns:" not in text:
+        lacks.append("Returns:")
+    if "Example:" not in text or ">>> " not in text:
+        lacks.append("Example:")
+    assert not lacks, f"help({name}) lacks {', '.join(lacks)}"
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if ">>> " in (inspect.getdoc(FUNCTIONS[name]) or "")])
+def test_an_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test = doctest.DocTestFinder(recurse=False).find(FUNCTIONS[name], name, globs={"confide": confide})
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    out = []
+    for one in test:
+        runner.run(one, out=out.append, clear_globs=True)
+    assert runner.failures == 0, "".join(out)
