@@ -344,7 +344,9 @@ def train(
     """What a model trained with one loss says on every split but its own."""
     home = folder.paths.model(choice.name)
     used = training.group_scores_kind(settings) or "train"
-    history = training.SampleHistory(folder.paths.history(choice.name), dataset.split(settings.record).labels, settings.record)
+    history = training.SampleHistory(
+        folder.paths.history(choice.name), dataset.split(settings.record).labels, settings.record
+    )
     folder.stage(
         f"train:{choice.name}",
         uses=settings.as_dict(),

@@ -1,4 +1,4 @@
-"""The run folder: the names of its files, and a manifest that says what made each, so that a run can go on where it was.
+"""The run folder: the names of its files, and a manifest of what made each, so that a run can go on where it was.
 
 A stage is done when the manifest holds its key (a hash of its options and of the keys of the stages it follows) and
 every file it wrote is there with the same checksum. Everything else is made again, and nothing else.

@@ -115,7 +115,14 @@ def test_scores_are_found_under_their_older_names(tmp_path, name, old):
 def test_a_stage_that_fails_leaves_earlier_results(tmp_path):
     go(tmp_path)
     with RunFolder(tmp_path, {}, 3) as folder, pytest.raises(OSError, match="No space left"):
-        folder.stage("first", uses={"option": 9}, file=folder.path / "first.json", make=dict, write=full_disk, read=formats.read_json)
+        folder.stage(
+            "first",
+            uses={"option": 9},
+            file=folder.path / "first.json",
+            make=dict,
+            write=full_disk,
+            read=formats.read_json,
+        )
     assert go(tmp_path) == []
 
 
