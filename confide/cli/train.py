@@ -90,7 +90,7 @@ def training_jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
     from confide import losses, models
     from confide.checks import check_range
     from confide.cli.recipe import recipe_settings
-    from confide.cli.score_data import refuse_flags
+    from confide.cli.shared import refuse_flags
     from confide.files.formats import plain
     from confide.training import preset
     from confide.training.settings import checked_schedule_options, override_settings
