@@ -259,12 +259,17 @@ def asdict_shallow(record: Any) -> dict[str, Any]:
 def _measurement(row: dict[str, Any]) -> Measurement:
     row = dict(row)
     low, high = row.pop("low"), row.pop("high")
-    row["value"] = math.nan if row["value"] is None else row["value"]
+    row["value"] = _number(row["value"])
     return Measurement(**row, bounds=None if low is None or high is None else (low, high))
 
 
 def _columns(columns: dict[str, list[Any]]) -> dict[str, tuple[float, ...]]:
-    return {k: tuple(math.nan if v is None else v for v in values) for k, values in columns.items()}
+    return {k: tuple(_number(v) for v in values) for k, values in columns.items()}
+
+
+def _number(value: float | None) -> float:
+    """A number of a file, where JSON has null for what is not one."""
+    return math.nan if value is None else value
 
 
 def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:
@@ -277,13 +282,9 @@ def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurem
             # Older files name trust predictors by their word alone.
             measured |= {m.score.removeprefix("trust:"): row, "mcp": replace(row, score="msp")}
     sides = {name: measured.get(name) or ComparedRow.of(name) for c in rows for name in (c["a"], c["b"])}
+    numbers = ("difference", "low", "high", "p_value", "p_holm")
     return tuple(
-        Comparison(
-            **{
-                key: sides[value] if key in ("a", "b") else math.nan if value is None and key != "better" else value
-                for key, value in c.items()
-            }
-        )
+        Comparison(c["metric"], sides[c["a"]], sides[c["b"]], *(_number(c[k]) for k in numbers), c.get("better"))
         for c in rows
     )
 
