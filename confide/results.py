@@ -282,9 +282,18 @@ def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurem
             # Older files name trust predictors by their word alone.
             measured |= {m.score.removeprefix("trust:"): row, "mcp": replace(row, score="msp")}
     sides = {name: measured.get(name) or ComparedRow.of(name) for c in rows for name in (c["a"], c["b"])}
-    numbers = ("difference", "low", "high", "p_value", "p_holm")
     return tuple(
-        Comparison(c["metric"], sides[c["a"]], sides[c["b"]], *(_number(c[k]) for k in numbers), c.get("better"))
+        Comparison(
+            c["metric"],
+            sides[c["a"]],
+            sides[c["b"]],
+            _number(c["difference"]),
+            _number(c["low"]),
+            _number(c["high"]),
+            _number(c["p_value"]),
+            _number(c["p_holm"]),
+            c.get("better"),
+        )
         for c in rows
     )
 
