@@ -20,7 +20,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples, score_valu
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import Comparison, asdict_shallow
+from confide.results import ComparedRow, Comparison, asdict_shallow
 
 LEVEL = 0.05
 LARGEST = 200_000
@@ -252,7 +252,8 @@ def holm_corrected(
         if corrected[k] < LEVEL and difference != 0:
             better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
-        found.append(Comparison(label, left, right, difference, low, high, p_value, corrected[k], better))
+        sides = ComparedRow.of(left), ComparedRow.of(right)
+        found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))
     return tuple(found)
 
 
