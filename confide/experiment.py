@@ -249,7 +249,7 @@ def open_data(folder: RunFolder, plan: Config) -> Dataset:
     """The dataset with a part of val set apart for promises, and a note of where it came from."""
     dataset = data.load_dataset(plan.data, seed=plan.seed, **plan.data_options)
     if plan.promise:
-        parts = data.cut(dataset.val, dataset.num_classes, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
+        parts = data.cut(dataset.val, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
         dataset = replace(
             dataset, splits={**dataset.splits, "val": parts["train"], THRESHOLD_SPLIT: parts[THRESHOLD_SPLIT]}
         )

@@ -160,15 +160,14 @@ class ScoredData:
         for row in rows:
             place = places.get(str(self.scores.ids[row]))
             content = self.inputs[place] if self.inputs is not None and place is not None else None
-            is_text = isinstance(content, str)
             suspects.append(
                 Suspect(
                     id=str(self.scores.ids[row]),
                     label=self.class_name(int(labels[row])) if labels is not None else "",
                     suggested=self.class_name(int(columns["suggested"][row])),
                     suspicion=float(columns["suspicion"][row]),
-                    picture=None if content is None or is_text else picture(content),
-                    text=content[:SHOWN_TEXT] if is_text else None,
+                    picture=None if content is None or isinstance(content, str) else picture(content),
+                    text=content[:SHOWN_TEXT] if isinstance(content, str) else None,
                 )
             )
         return suspects
