@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from confide.cli.shared import text_table
+from confide.cli.shared import print_json, text_table
 from confide.evaluation.trust import SEPARATION, TrustValues, measurement_of, trust_score
 from confide.experiment import Outcome
 from confide.results import Curve, Evaluation, Measurement
@@ -22,8 +22,11 @@ RUN_COLUMNS = (
 )
 
 
-def show_outcome(outcome: Outcome) -> None:
+def show_outcome(outcome: Outcome, as_json: bool) -> None:
     """The table of models and stages, warnings, and the path of the report as the last line."""
+    if as_json:
+        print_json(outcome.as_dict())
+        return
     if not outcome.made:
         print("nothing to do: every stage was made before with these options")
     print(run_table(outcome.evaluation))
