@@ -15,8 +15,6 @@ from typing import Any
 from confide.checks import InputError
 from confide.files import formats
 
-EVALUATION_FORMAT = "evaluation/1"
-
 
 @dataclass(frozen=True)
 class Measurement:
@@ -183,7 +181,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON."""
         return {
-            "format": EVALUATION_FORMAT,
+            "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
             "curves": [asdict(c) for c in self.curves],
             "comparisons": [asdict(c) for c in self.comparisons],
@@ -206,11 +204,7 @@ class Evaluation:
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
         """The record of a dictionary made by `to_dict`."""
-        found = data.get("format") if isinstance(data, dict) else None
-        if found != EVALUATION_FORMAT:
-            raise InputError(
-                f"{where} must be of format '{EVALUATION_FORMAT}', got {found!r}; make it again with this version"
-            )
+        formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         return cls(
             measurements=tuple(_measurement(row) for row in data["measurements"]),
             curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),

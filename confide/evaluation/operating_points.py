@@ -16,10 +16,10 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
 from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
 
-FORMAT = "operating-point/1"
 STEPS = 20  # candidate coverages 5 %, 10 %, ..., 100 %
 
 Values = NDArray[np.floating]
@@ -58,7 +58,7 @@ class OperatingPoint:
     class_names: tuple[str, ...] | None = None
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     note: str = ""
-    format: str = FORMAT
+    format: str = formats.OPERATING_POINT.tag
 
     @property
     def certified(self) -> bool:
@@ -71,17 +71,17 @@ class OperatingPoint:
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, atomically."""
-        formats.write_json(path, self.to_dict())
+        save_fitted(path, formats.OPERATING_POINT, FittedState(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | Path) -> OperatingPoint:
         """Read what `save` wrote."""
-        data = formats.read_json(path)
-        found = data.get("format") if isinstance(data, dict) else None
-        if found != FORMAT:
-            raise InputError(f"{path} must be of format '{FORMAT}', got {found!r}; make it again with this version")
-        names = data.pop("class_names")
-        return cls(**data, class_names=None if names is None else tuple(names))
+
+        def restore(state: FittedState) -> OperatingPoint:
+            names = state.record["class_names"]
+            return cls(**{**state.record, "class_names": None if names is None else tuple(names)})
+
+        return load_fitted(path, formats.OPERATING_POINT, restore)
 
 
 def risk_bound(errors: int, accepted: int, delta: float) -> float:

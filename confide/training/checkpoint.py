@@ -30,7 +30,6 @@ from confide.training.state import State, load_weights
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
 
-TRAINED_FORMAT = "trained/1"
 Column = NDArray[np.float64]
 
 
@@ -75,7 +74,7 @@ class Trained:
         if self.timings:
             formats.write_table(folder / "timings.parquet", self.timings)
         about = {
-            "format": TRAINED_FORMAT,
+            "format": formats.TRAINED.tag,
             "settings": self.settings.as_dict(),
             "preparation": self.preparation.as_dict(),
             "class_names": list(self.class_names),
@@ -119,10 +118,7 @@ class Trained:
 
 def _about(notes: Mapping[str, str], file: Path) -> dict[str, Any]:
     about = json.loads(notes.get("about", "{}"))
-    if about.get("format") != TRAINED_FORMAT:
-        raise InputError(
-            f"{file} must be a model of format '{TRAINED_FORMAT}', got {about.get('format')!r}; train it again"
-        )
+    formats.TRAINED.check(about.get("format"), file)
     return dict(about)
 
 
@@ -216,7 +212,6 @@ def refuse_other_training(where: Any, difference: tuple[str, Any, Any] | None) -
 
 # Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
 
-CHECKPOINT_FORMAT = "checkpoint/1"
 CHECKPOINTS_KEPT = 2
 
 
@@ -229,7 +224,7 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
     tensors = state.tensors()
     if not state.world.leads:
         return path
@@ -251,10 +246,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, 
         except InputError:
             passed_over.append(path.name)
             continue
-        if notes.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
-            )
+        formats.CHECKPOINT.check(notes.get("format"), path)
         return path, tensors, notes, passed_over
     return None
 
