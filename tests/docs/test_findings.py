@@ -31,7 +31,7 @@ def test_a_table_is_put_between_its_marks_and_an_empty_one_is_not():
     assert write.filled(page, "z", "| new |") == page
 
 
-def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
+def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path):
     import json
 
     from benchmarks.findings.cells import cell_tables, read_cells
