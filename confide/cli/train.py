@@ -87,7 +87,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.score_data import refuse_flags
+    from confide.cli.shared import refuse_flags
     from confide.pipeline import recipe_settings
     from confide.training import preset
     from confide.training.jobs import TrainingJob

@@ -64,12 +64,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
-    from confide.cli.shared import print_json
-    from confide.cli.trust_data import read_evidence, read_options
+    from confide.cli.shared import parse_method_options, print_json
+    from confide.cli.trust_data import read_evidence
     from confide.evaluation.trust import compare_trust, rates_at_same_tpr
     from confide.results import About
 
-    evidence, options = read_evidence(args), read_options(args.set)
+    evidence, options = read_evidence(args), parse_method_options(args.set)
     trusts, scores, left_out = fit_all(args, evidence, options)
     about = About(title="Trust predictors", commands=(args.command,))
     found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, about=about)
