@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
 from confide.checks import InputError
-from confide.evaluation.compare import LEVEL, compare, holm
+from confide.evaluation.compare import compare, holm
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import tnr, tpr
 from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import Comparison, Curve, Evaluation, Measurement
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 SEPARATION = ("separability_kl", "separability_bhattacharyya")
@@ -61,6 +60,11 @@ class TrustValues:
         return self.values if self.order is None else self.order
 
 
+def trust_score(predictor: str) -> str:
+    """The name of a predictor's score in an evaluation; max-softmax is the model's own confidence."""
+    return "msp" if predictor == "mcp" else f"trust:{predictor}"
+
+
 def compare_trust(
     predictions: Predictions,
     scores: Mapping[str, TrustValues],
@@ -68,7 +72,7 @@ def compare_trust(
     baseline: str = "mcp",
     intervals: bool = True,
     seed: int = 0,
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """Every metric of every predictor with intervals, and paired tests of each against the baseline.
 
@@ -79,9 +83,9 @@ def compare_trust(
     """
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
-    names = {name: "msp" if name == "mcp" else f"trust:{name}" for name in scores}
+    names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
-    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, **about)
+    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, about=about)
     apart, _ = metric_requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
     tag = ModelStage("model", "raw", predictions.split)
     separation = measurements(metric_samples(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
@@ -92,15 +96,14 @@ def compare_trust(
         for rate in (tpr, tnr)
     ]
     if intervals:
-        for one in decisions:
-            _ = one.low  # computed now, so that the record that is saved holds it
+        decisions = [one.with_interval() for one in decisions]
     comparisons = paired_tests(predictions, scores, baseline, seed) if intervals else ()
     return replace(
         found,
         measurements=(*found.measurements, *separation, *decisions),
         curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
-        about={**found.about, **({"verdict": trust_verdict(comparisons, baseline)} if intervals else {})},
+        about=replace(found.about, verdict=trust_verdict(comparisons, baseline) if intervals else None),
     )
 
 
@@ -121,6 +124,8 @@ def paired_tests(
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
+    rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
+    found = [replace(one, a=rows[str(one.a)], b=rows[str(one.b)]) for one in found]
     judged = []
     for metric in dict.fromkeys(one.metric for one in found):
         family = [one for one in found if one.metric == metric]
@@ -162,7 +167,8 @@ def decision_tests(
         p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
         difference = (gained - lost) / n
         spread = 1.959964 * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
-        tests.append(Comparison(metric, *names, difference, difference - spread, difference + spread, p_value, p_value))
+        sides = ComparedRow.of(names[0]), ComparedRow.of(names[1])
+        tests.append(Comparison(metric, *sides, difference, difference - spread, difference + spread, p_value, p_value))
     return tests
 
 
@@ -193,8 +199,7 @@ def outcome_histograms(
         }
         counts = {key: np.histogram(one.values[rows], bins=edges)[0] for key, rows in groups.items()}
         columns = {"low": edges[:-1], "high": edges[1:], **counts}
-        held = {key: tuple(float(v) for v in column) for key, column in columns.items()}
-        curves.append(Curve("trust_outcomes", held, split=predictions.split, score=names[name]))
+        curves.append(Curve.of("trust_outcomes", columns, split=predictions.split, score=names[name]))
     return curves
 
 
@@ -202,8 +207,9 @@ def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> s
     """One plain sentence: which predictors beat the baseline, or that none does."""
     plain = "max-softmax" if baseline == "mcp" else f"'{baseline}'"
     better, worse = [], []
-    for name in dict.fromkeys(one.b for one in comparisons):
-        judged = [one.better for one in comparisons if one.b == name and one.metric in DECIDING]
+    for row in dict.fromkeys(one.b for one in comparisons):
+        judged = [one.better for one in comparisons if one.b == row and one.metric in DECIDING]
+        name = str(row.score).removeprefix("trust:")
         if "b" in judged and "a" not in judged:
             better.append(name)
         elif "a" in judged and "b" not in judged:

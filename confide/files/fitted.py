@@ -67,7 +67,8 @@ def load_fitted(path: str | Path, format: Format, restore: Callable[[FittedState
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{path} must be {format.what}, but there is no such file; check the path")
-    read = _read_safetensors if source.suffix == ".safetensors" else _read_json
+    binary = source.suffix == ".safetensors" or format.endings == (".safetensors",)
+    read = _read_safetensors if binary else _read_json
     try:
         state = read(source, format)
     except InputError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -129,7 +130,7 @@ def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -
         split=predictions.split,
         score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
         note=note_of(method, options, len(predictions)),
-        interval=lambda: interval_of(method, predictions, options, value),
+        interval=cache(partial(interval_of, method, predictions, options, value)),
     )
 
 

@@ -16,15 +16,13 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
-from confide.results import Measurement
+from confide.results import ComparedRow, Measurement
 
 # The verdict: one sentence on what the model says and what it is right about, and at most three more.
 #
 # Direction is claimed only if the interval of confidence minus accuracy excludes 0 and the calibration test has p <
 # 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
 # paired test.
-
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,15 +68,14 @@ def calibration_error(view: EvaluationView, stage: str, model: str | None = None
 
 
 def _only_label(view: EvaluationView) -> str | None:
-    counts = view.about.get("label_counts")
-    present = [name for name, number in counts.items() if number] if isinstance(counts, dict) else []
+    present = [name for name, number in view.about.label_counts.items() if number]
     return str(present[0]) if len(present) == 1 else None
 
 
 def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdict:
     who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
-    if math.isfinite(accuracy.low) and math.isfinite(accuracy.high):
+    if accuracy.has_interval:
         interval = f" ({fixed(100 * accuracy.low, 0)} to {fixed(100 * accuracy.high, 0)})"
     return Verdict(
         f"{who} '{label}', so calibration cannot be judged; accuracy is "
@@ -94,7 +91,7 @@ def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
 
 def _side(view: EvaluationView, gap: Measurement) -> str:
     error = calibration_error(view, view.before)
-    if error is None or error.p_value is None or not error.p_value < LEVEL:
+    if error is None or not error.rejected:
         return ""
     return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
 
@@ -126,8 +123,7 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if worse and view.after:
         return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
     error = calibration_error(view, view.before)
-    rejected = error is not None and error.p_value is not None and error.p_value < LEVEL
-    if error and rejected and gap.low <= 0 <= gap.high:
+    if error and error.rejected and gap.low <= 0 <= gap.high:
         bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
         return f" on average, but not at each level: its calibration error is {points(error.value)} points{bound}."
     if abs(gap.value) >= 0.01:
@@ -146,7 +142,7 @@ def _made_worse(view: EvaluationView) -> str:
     if view.after is None:
         return ""
     before, after = calibration_error(view, view.before), calibration_error(view, view.after)
-    rows = f"{view.focus}/{view.before}", f"{view.focus}/{view.after}"
+    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     if before is None or after is None or not after.value > before.value or not proven:
         return ""
@@ -158,7 +154,7 @@ def _within_chance(error: Measurement) -> bool:
 
 
 def _better_likelihood(view: EvaluationView) -> bool:
-    return view.beats("nll", f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
+    return view.beats("nll", ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
 
 
 def _lead(view: EvaluationView) -> list[Markup]:
@@ -201,11 +197,11 @@ def _best_model(view: EvaluationView) -> Markup | None:
         ("brier", "the best probabilities"),
         ("aurc", "the best ranking"),
     ):
-        rows = [f"{model}/{view.final}" for model in view.models if view.find(metric, model, view.final)]
+        rows = [ComparedRow(model, view.final) for model in view.models if view.find(metric, model, view.final)]
         winner = view.best(metric, rows)
         if winner:
             number = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(rows), str(len(rows)))
-            return Markup("Of the {} models, {} has {}.").format(number, code(winner.rsplit("/", 1)[0]), thing)
+            return Markup("Of the {} models, {} has {}.").format(number, code(winner.model), thing)
     return None
 
 
@@ -245,14 +241,14 @@ def _interval_strip(
     for value in marks:
         canvas.line(x(value), 22, x(value), 26, "ax")
         canvas.text(x(value), 39, tick_text(value, marks, signed), "m")
-    if math.isfinite(m.low) and math.isfinite(m.high):
+    if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
     return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
 
 
 def _interval(m: Measurement) -> str:
-    if not (math.isfinite(m.low) and math.isfinite(m.high)):
+    if not m.has_interval:
         return ""
     return f"95 % interval {points(m.low)} to {points(m.high)}"
 

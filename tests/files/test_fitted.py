@@ -30,10 +30,10 @@ def test_a_calibrator_without_a_field_is_one_line_and_no_bare_key_error(tmp_path
         calibrators.load(tmp_path / "c.json")
 
 
-def test_an_operating_point_without_a_field_is_one_line(tmp_path, held_out):
+def test_a_damaged_operating_point_is_one_line(tmp_path, held_out):
     confide.operating_point(held_out, risk=0.4).save(tmp_path / "point.json")
     record = json.loads((tmp_path / "point.json").read_text())
-    del record["coverage"]
+    record["classes"] = {"0": {"threshold": 0.5}}
     (tmp_path / "point.json").write_text(json.dumps(record))
     with pytest.raises(InputError, match=r"point\.json must be what `save` wrote"):
         OperatingPoint.load(tmp_path / "point.json")
