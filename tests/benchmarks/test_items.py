@@ -264,7 +264,7 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
 def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys, monkeypatch):
     ran = []
     monkeypatch.setattr(
-        "benchmarks.lib.workers.run_grid", lambda cells, place: ran.extend(cells) or grid_state(cells, place.out)
+        "benchmarks.__main__.run_grid", lambda cells, place: ran.extend(cells) or grid_state(cells, place.out)
     )
     words = [
         "grid",
