@@ -20,7 +20,7 @@ from benchmarks.papers import items
 from confide.checks import InputError, did_you_mean
 from confide.cli.main import guarded
 from confide.cli.shared import print_json, text_table
-from confide.files.formats import read_yaml
+from confide.files import read_yaml
 from confide.training import Settings
 
 EXAMPLE = """  python -m benchmarks                                        what there is
