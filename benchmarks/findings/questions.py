@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import kendalltau, rankdata
 
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, arguments, both_parts, run_variants
 from benchmarks.findings.tune import ADAPTIVE
 from confide import Dataset, difficulty, files
-from scipy.stats import kendalltau, rankdata
 from confide.training import Settings, fit
 
 MEAN = {"average": 1.0, "mirror": True}
@@ -115,7 +115,10 @@ def compare(dataset: Dataset, out: Path, until: float) -> None:
         path = out / f"difficulty-{kind}.parquet"
         if path.exists():
             ranks[f"rmd_{kind}"] = data.Scores.load(path).of(dataset.split("judge").ids)
-    pairs = [{"first": a, "second": b, "kendall": float(kendalltau(ranks[a], ranks[b]).statistic)} for a, b in combinations(ranks, 2)]
+    pairs = [
+        {"first": a, "second": b, "kendall": float(kendalltau(ranks[a], ranks[b]).statistic)}
+        for a, b in combinations(ranks, 2)
+    ]
     errors = [
         {"ranking": name, "errors_of": model, "auroc": auroc(values, found[model]["wrong"])}
         for name, values in ranks.items()

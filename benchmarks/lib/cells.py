@@ -25,10 +25,9 @@ from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty
 from confide.checks import InputError
 from confide.evaluation import ood
 from confide.metrics import calibration_test, measure_many
+from confide.models import Device
 from confide.store import environment
-from confide.training import Settings, Trained, fit, predict
-from confide.training.device import Device
-from confide.training.objective import BANDS, group_scores_kind
+from confide.training import Settings, Trained, fit, group_scores_kind, predict
 
 # Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
 
@@ -203,7 +202,7 @@ def train(
 
 def _kind(settings: Settings) -> str:
     """The scores a loss wants: those of the prepared ones that know the label, or bands that do not."""
-    return "bands" if group_scores_kind(settings) == BANDS else "difficulty"
+    return "bands" if group_scores_kind(settings) == "bands" else "difficulty"
 
 
 def _by_difficulty(cell: Cell) -> bool:
@@ -237,7 +236,7 @@ def _measured(
     if foreign:
         found["foreign"] = measure_ood(trained, said["test"], foreign)
     if method.shifted and dataset.kind == "image":
-        device = Device.of(trained.settings).device
+        device = Device.of(trained.settings.device).device
         hardness = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
         found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
     return found

@@ -36,7 +36,15 @@ def main() -> int:
         said = confide.Predictions(logits, part.labels, part.ids, split, class_names=dataset.class_names)
         said.save(out / f"{split}.parquet")
         print(f"{split}: {len(said)} texts, accuracy {float(said.facts.correct.float().mean()):.4f}", flush=True)
-    words = [sys.executable, "-m", "confide", "trust", str(out / "val.parquet"), str(out / "test.parquet"), "--features"]
+    words = [
+        sys.executable,
+        "-m",
+        "confide",
+        "trust",
+        str(out / "val.parquet"),
+        str(out / "test.parquet"),
+        "--features",
+    ]
     words += [str(out / "val-features"), str(out / "test-features"), "--reference", str(out / "train-features")]
     return subprocess.run([*words, "--sweep", "-o", str(out / "trust")]).returncode
 

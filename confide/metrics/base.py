@@ -6,7 +6,8 @@ Measurement with its interval, and `create`, the same metric over batches.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -154,7 +155,7 @@ def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -
         split=predictions.split,
         score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
         note=note_of(method, options, len(predictions)),
-        interval=lambda: interval_of(method, predictions, options, value),
+        interval=cache(partial(interval_of, method, predictions, options, value)),
     )
 
 
