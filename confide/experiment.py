@@ -24,7 +24,7 @@ from confide.files import formats
 from confide.pipeline import PREDICTED_CLASS, RAW, EvaluatedStage
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
-from confide.results import Evaluation
+from confide.results import About, Evaluation
 from confide.store import DataNote, RunFolder, environment
 
 __all__ = ["Outcome", "run"]
@@ -318,16 +318,16 @@ def conclude(
             curves=[curve for name, trained in logs.items() for curve in trained.curves(name)],
             gallery=config.gallery,
             seed=config.seed,
-            about={
-                "title": config.title or dataset.name,
-                **pipeline.describe_data(dataset, stages),
-                "difficulty": config.difficulty.word,
-                "config": config.as_dict(),
-                "seed": config.seed,
-                "timings": {name: record.seconds for name, record in folder.stages.items()},
-                "commands": [f"confide run {folder.paths.config} --out {folder.path}"],
+            about=About(
+                title=config.title or None,
+                difficulty=config.difficulty.word,
+                chosen_stage=config.calibrators[0].name if config.calibrators else None,
+                config=config.as_dict(),
+                seed=config.seed,
+                timings={name: record.seconds for name, record in folder.stages.items()},
+                commands=(f"confide run {folder.paths.config} --out {folder.path}",),
                 **environment(),
-            },
+            ),
         )
 
     return folder.stage(

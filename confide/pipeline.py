@@ -20,10 +20,10 @@ from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores, load_features
-from confide.results import Curve, Evaluation
+from confide.results import About, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
-from confide.training.device import is_lead_process
+from confide.training.distributed import is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 __all__ = [
@@ -502,8 +502,7 @@ def evaluate_model(
     points = []
     for risk in risks:
         point = evaluation.operating_point(holdout, risk)
-        on_test = {f"test_{name}": value for name, value in evaluation.observed(point, test).items()}
-        points.append({**point.to_dict(), "model": model, "stage": stage, **on_test})
+        points.append(ModelPoint(point, model, stage, evaluation.observed(point, test)))
     return replace(measured, operating_points=tuple(points))
 
 
@@ -531,7 +530,7 @@ def conclude(
     curves: Sequence[Curve] = (),
     gallery: int = 6,
     seed: int = 0,
-    about: Mapping[str, Any] | None = None,
+    about: About | None = None,
 ) -> Evaluation:
     """All evaluations in one, with paired tests between models and stages, training curves and samples to look at.
 
@@ -574,7 +573,7 @@ def conclude(
             ),
             *evaluation.suspects(dataset.test, scores, dataset.class_names),
         ),
-        about=about or {},
+        about=(about or About()).over(_describe(dataset, stages)),
         warnings=[
             f"{stage.name}: {note}"
             for stage in stages
@@ -606,20 +605,21 @@ def temperature_text(fitted: calibrators.Calibrator) -> str:
     return f"T = {min(temperatures):.2f} to {max(temperatures):.2f} by {fitted.by}"
 
 
-def describe_data(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> dict[str, Any]:
+def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
     """What a report tells of data and stages."""
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
-    return {
-        "unit": {"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
-        "class_names": list(dataset.class_names),
-        "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
-        "stages": {
+    return About(
+        title=dataset.name,
+        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        class_names=tuple(dataset.class_names),
+        label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
+        stages={
             stage.name: temperature_text(stage.calibrator)
             for stage in stages
             if stage.calibrator is not None and "temperature" in stage.calibrator.values
         },
-        "data": {"name": dataset.name, **dataset.provenance},
-    }
+        data={"name": dataset.name, **dataset.provenance},
+    )
 
 
 # One training from data to a calibrated model, with the names of a run folder.

@@ -165,7 +165,7 @@ def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> N
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
     from confide.store import RunPaths
-    from confide.training.device import is_lead_process
+    from confide.training.distributed import is_lead_process
 
     if not is_lead_process():
         return
