@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_labels, check_logits, check_probs
+from confide.checks import InputError, as_tensor, check_ids, check_labels, check_logits, check_probs
 from confide.files import formats
 from confide.files.columns import (
     LABEL_COLUMNS,
@@ -29,7 +29,7 @@ from confide.files.columns import (
     take_outputs,
 )
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.records import Ids, check_ids, default_ids, rows_of
+from confide.records import Ids, default_ids, rows_of
 
 # Per-sample facts of a prediction, from one pass over the logits by row blocks that stay in cache.
 

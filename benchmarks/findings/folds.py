@@ -34,7 +34,7 @@ from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.values import LEVEL
 from benchmarks.papers.trust_table import machine
-from confide import calibrators, difficulty
+from confide import calibrators, difficulty, random
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
@@ -78,11 +78,8 @@ def joined(first: Split, second: Split) -> Split:
 
 def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The fold of every sample, drawn once; each has its share of every class."""
-    mixed = np.random.default_rng(0).permutation(len(labels))
-    order = mixed[np.argsort(labels[mixed], kind="stable")]
-    folds = np.empty(len(labels), dtype=np.int64)
-    folds[order] = np.arange(len(labels)) % FOLDS
-    return folds
+    keys = np.argsort(np.random.default_rng(0).permutation(len(labels)))
+    return random.deal(keys, labels, FOLDS)
 
 
 def kept(out: Path, fold: int, what: str = "said") -> Path:

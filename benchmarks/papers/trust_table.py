@@ -319,14 +319,14 @@ def table_rows(
     found: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float
 ) -> list[dict[str, Any]]:
     rows = []
-    tests = {(one.metric, one.b): one for one in found.comparisons}
+    tests = {(one.metric, one.b.score): one for one in found.comparisons}
     for name, one in scores.items():
         score = "msp" if name == "mcp" else f"trust:{name}"
         values = {m.metric: m.value for m in found.measurements if m.score == score and m.group is None}
         row = {"predictor": name, "seed": seed, "accuracy": accuracy, **{k: values.get(k) for k in METRICS}}
         row["mcp_tnr_at_that_tpr"] = rates_at_same_tpr(test, one, scores["mcp"])[2]
         for metric in ("auroc", "aurc"):
-            compared = tests.get((metric, name))
+            compared = tests.get((metric, score))
             row |= {} if compared is None else {f"p_{metric}": compared.p_value, f"d_{metric}": compared.difference}
         rows.append(row)
     return rows

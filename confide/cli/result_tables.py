@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from confide.cli.shared import text_table
-from confide.evaluation.trust import SEPARATION, TrustValues, measurement_of
+from confide.evaluation.trust import SEPARATION, TrustValues, measurement_of, trust_score
 from confide.experiment import Outcome
 from confide.results import Curve, Evaluation, Measurement
 
@@ -85,7 +85,7 @@ def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mappi
     """All tables, the verdict, and what was left out."""
     n, accuracy = found.measurements[0].n, found.value("accuracy")
     print(f"{n} test predictions, {round(n * (1 - accuracy))} of them wrong ({100 * (1 - accuracy):.2f} %)\n")
-    order = sorted(scores, key=lambda word: -found.value("auroc", score=score_name(word)))
+    order = sorted(scores, key=lambda word: -found.value("auroc", score=trust_score(word)))
     print(ranking_table(found, order))
     print("\nat each predictor's own line (none for a mere score):\n")
     print(decision_table(found, order, same))
@@ -107,11 +107,6 @@ def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mappi
         print(f"note: {warning}")
     if "verdict" in found.about:
         print(found.about["verdict"])
-
-
-def score_name(word: str) -> str:
-    """The name of a predictor's score in the evaluation."""
-    return "msp" if word == "mcp" else f"trust:{word}"
 
 
 def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
@@ -150,7 +145,7 @@ def sweep_table(curve: Curve) -> str:
 
 def _tested(found: Evaluation, word: str, metric: str) -> str:
     """The corrected p-value of one predictor against max-softmax, + where it is better, - where it is worse."""
-    tests = [one for one in found.comparisons if one.b == word and one.metric == metric]
+    tests = [one for one in found.comparisons if one.b.score == trust_score(word) and one.metric == metric]
     return _p_value(tests[0].p_holm) + _mark(tests[0].better) if tests and tests[0].p_holm == tests[0].p_holm else ""
 
 
@@ -163,7 +158,7 @@ def _mark(better: str | None) -> str:
 
 
 def _trust_cell(found: Evaluation, word: str, metric: str, scale: float, digits: int) -> str:
-    one = measurement_of(found, score_name(word), metric)
+    one = measurement_of(found, trust_score(word), metric)
     if one is None or one.value != one.value:
         return ""
     if metric == "separability_kl" and _beyond(found, word):
@@ -176,5 +171,5 @@ def _trust_cell(found: Evaluation, word: str, metric: str, scale: float, digits:
 
 def _beyond(found: Evaluation, word: str) -> bool:
     """Whether the average KL of a predictor is too large to be read as a distance."""
-    one = measurement_of(found, score_name(word), "separability_kl")
+    one = measurement_of(found, trust_score(word), "separability_kl")
     return one is not None and one.value > LARGEST_KL

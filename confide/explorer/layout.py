@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confide import __version__, store
+from confide import store
 from confide.checks import InputError
 from confide.files import formats
 
@@ -121,7 +120,7 @@ def _file(place: Path) -> Layout:
 def _folder(place: Path) -> Layout:
     """A run folder, finished or not."""
     manifest = _manifest(place)
-    config: dict[str, Any] = manifest.get("config", {})
+    config: dict[str, Any] = dict(manifest.config)
     note = formats.read_json(place / "data.json") if (place / "data.json").exists() else {}
     models = [c["name"] for c in config.get("losses", [])]
     said = {p.stem: p for p in sorted((place / "predictions").glob("*.parquet"))}
@@ -152,25 +151,15 @@ def _folder(place: Path) -> Layout:
     )
 
 
-def _manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run folder of this format; one of a later format is said to be newer."""
-    path = place / "manifest.json"
-    if not path.exists():
+def _manifest(place: Path) -> store.Manifest:
+    """The manifest of a run folder; an empty one where there is none, but files that a run leaves."""
+    if not store.RunPaths(place).manifest.exists():
         if (place / "predictions").is_dir() or (place / "scores").is_dir():
-            return {}
+            return store.Manifest()
         raise InputError(
             f"{place} must be a run folder, but it has no manifest.json; make one with: confide demo --out {place}"
         )
-    found = formats.read_json(path)
-    form = str(found.get("format", "")) if isinstance(found, dict) else ""
-    number = re.fullmatch(r"run/(\d+)", form)
-    if number and int(number[1]) > int(store.RUN_FORMAT.split("/")[1]):
-        by = found.get("versions", {}).get("confide", "a newer version")
-        raise InputError(
-            f"{place} was written by confide {by} in format '{form}', newer than '{store.RUN_FORMAT}' of this confide "
-            f"{__version__}; upgrade with: pip install -U confide"
-        )
-    return store.read_manifest(path)
+    return store.read_manifest(place)
 
 
 def _by_model(said: Mapping[str, Path], models: list[str]) -> dict[str, dict[str, Path]]:

@@ -141,8 +141,8 @@ def test_methods_are_compared_by_the_seeds_they_share(tmp_path):
     for seed, gap in enumerate((0.0101, 0.01, 0.0099)):
         write_cell(tmp_path, "cross_entropy", seed, error=0.05)
         write_cell(tmp_path, "adafocal", seed, error=0.05 - gap)
-    test = next(c for c in evaluation_of(tmp_path).comparisons if c.metric == "nll" and c.a.endswith("raw"))
-    assert (test.a, test.b) == ("cross_entropy/raw", "adafocal/raw")
+    test = next(c for c in evaluation_of(tmp_path).comparisons if c.metric == "nll" and c.a.stage == "raw")
+    assert (str(test.a), str(test.b)) == ("cross_entropy/raw", "adafocal/raw")
     assert test.difference == pytest.approx(-0.01)
     assert test.low < -0.01 < test.high < 0
     assert test.p_value == pytest.approx(3.333e-5, rel=1e-3)

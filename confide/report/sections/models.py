@@ -23,7 +23,7 @@ from confide.report.words import (
     stage_title,
     term,
 )
-from confide.results import Comparison, Measurement
+from confide.results import ComparedRow, Comparison, Measurement
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ def _chance_term() -> Term:
 
 def _rows(view: EvaluationView, stage: str, metrics: list[str], chance_of: str | None) -> tuple[ModelRow, ...]:
     present = [m for m in view.models if any(view.find(metric, m, stage) for metric in metrics)]
-    winners = {metric: view.best(metric, [f"{m}/{stage}" for m in present]) for metric in metrics}
+    winners = {metric: view.best(metric, [ComparedRow(m, stage) for m in present]) for metric in metrics}
     rows = []
     for model in present:
         cells: list[TableCell] = []
         for metric in metrics:
             found = view.find(metric, model, stage)
-            cells.append(_cell(found, term(metric), winners[metric] == f"{model}/{stage}"))
+            cells.append(_cell(found, term(metric), winners[metric] == ComparedRow(model, stage)))
             if metric == chance_of:
                 cells.append(_chance_cell(found))
         rows.append(ModelRow(model, view.colour(model), view.stage_note(model, stage), tuple(cells)))
@@ -122,7 +122,7 @@ def _chance_cell(found: Measurement | None) -> TableCell:
 def _tables(view: EvaluationView, shown: list[str]) -> list[tuple[str, FigureTable]]:
     """What the main table has no room for: paired tests, further metrics, groups."""
     tests = [
-        (term(c.metric).title, c.a, c.b, *_difference(c), p_value(c.p_value), p_value(c.p_holm), _better(c))
+        (term(c.metric).title, str(c.a), str(c.b), *_difference(c), p_value(c.p_value), p_value(c.p_holm), _better(c))
         for c in view.evaluation.comparisons
     ]
     whole = [m for m in view.measurements if m.group is None and not (m.metric in shown and m.score in PLAIN_SCORES)]
@@ -144,7 +144,7 @@ def _difference(c: Comparison) -> tuple[str, str]:
 
 
 def _better(c: Comparison) -> str:
-    return {"a": c.a, "b": c.b}.get(c.better or "", "not told apart")
+    return str(c.winner or "not told apart")
 
 
 def _measured(rows: list[Measurement], extra: str) -> FigureTable:
@@ -220,14 +220,14 @@ def _dots(
 
 
 def _dot_title(view: EvaluationView, metric: str, kind: Term) -> str | Markup:
-    rows = [f"{m}/{view.final}" for m in view.models if view.find(metric, m, view.final)]
+    rows = [ComparedRow(m, view.final) for m in view.models if view.find(metric, m, view.final)]
     winner = view.best(metric, rows)
     if winner:
-        return Markup("{} has the best {}").format(code(winner.rsplit("/", 1)[0]), kind.title)
+        return Markup("{} has the best {}").format(code(winner.model), kind.title)
     if (
         len(view.models) == 1
         and view.after
-        and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
+        and view.beats(metric, ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
     ):
         return f"{stage_phrase(view.after)} improves {kind.title}".capitalize().replace(kind.title.lower(), kind.title)
     found = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]

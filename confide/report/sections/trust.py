@@ -12,7 +12,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, EvaluationView
 from confide.report.words import between, code, count, fixed, percent, score_name, shorten, term, tip, when
-from confide.results import Curve
+from confide.results import ComparedRow, Curve
 
 # Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
 
@@ -314,17 +314,17 @@ def _compared(view: EvaluationView, scores: list[str]) -> Figure:
     """Trust scores by three ranking metrics, dots with whiskers."""
     stage = _stage(view)
     metrics = [m for m in RANKING if any(view.find(m, stage=stage, score=_word(s)) for s in scores)]
-    best = _best_score(view, scores, stage)
     lead = metrics[0]
     kind = term(lead)
     order = sorted(
         scores, key=lambda s: -_value(view, lead, stage, s) if kind.better == "higher" else _value(view, lead, stage, s)
     )
+    best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for m in metrics for text in _texts(view, m, stage, s))) for s in order]
     header = ["Score", *(h for m in metrics for h in (f"{term(m).title}, {term(m).unit}", "95 % interval"))]
     title: str | Markup = "Trust scores on the same predictions"
     if best:
-        title = Markup("{} tells right from wrong best").format(code(score_name(best)))
+        title = Markup("{} tells right from wrong {}").format(code(score_name(best)), how_good)
     top = order[0]
     alt = (
         f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {kind.title}, {rows[0][1]} {kind.unit}."
@@ -357,10 +357,15 @@ def _texts(view: EvaluationView, metric: str, stage: str, score: str) -> tuple[s
     return fixed(kind.scale * found.value, kind.digits), between(found.low, found.high, kind.digits, kind.scale)
 
 
-def _best_score(view: EvaluationView, scores: list[str], stage: str) -> str | None:
-    rows = [f"{view.focus}/{stage}/{s}" for s in scores]
+def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[str | None, str]:
+    """The score that paired tests prefer, and to what: best of all, or better than the model's own confidence."""
+    rows = [ComparedRow(view.focus, stage, s) for s in scores]
     winner = view.best("auroc", rows) or view.best("aurc", rows)
-    return winner.rsplit("/", 1)[1] if winner else None
+    if winner:
+        return winner.score, "best"
+    own = ComparedRow(view.focus, stage, "msp")
+    better = (row.score for row in rows if view.beats("auroc", row, own) or view.beats("aurc", row, own))
+    return next(better, None), "better than confidence"
 
 
 def _panels(
