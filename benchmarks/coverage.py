@@ -65,7 +65,7 @@ FORMS = {
 def compare_forms(n: int, sharpness: float, draws: int, resamples: int) -> dict[str, tuple[float, float]]:
     """For ECE in equal-width bins: share of intervals that hold the truth, and their mean length, by form."""
     method, options = parse_metric("ece")
-    statistic = lambda view: method.facts["value"](view, **options)  # noqa: E731
+    statistic = lambda view: method.spec.value(view, **options)  # noqa: E731
     truth = 0.0 if sharpness == 1.0 else statistic(View(MetricSamples(population(400_000, sharpness, 10_000_019))))
     held, length = dict.fromkeys(FORMS, 0.0), dict.fromkeys(FORMS, 0.0)
     for seed in range(draws):

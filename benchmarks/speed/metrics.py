@@ -195,7 +195,7 @@ def resampled(n: int = 50_000, resamples: int = 1000) -> None:
     asked = []
     for word in ONE_SCORE:
         method, options = parse_metric(word)
-        asked.append(lambda view, m=method, o=options: m.facts["value"](view, **o))
+        asked.append(lambda view, m=method, o=options: m.spec.value(view, **o))
     for one in asked:
         one(View(base))
     wall, cpu = time.perf_counter(), time.process_time()

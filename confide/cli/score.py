@@ -173,7 +173,7 @@ def _scored(args: argparse.Namespace, sources: ScoringSources) -> list[Scores]:
     found = []
     for method in methods:
         options: dict[str, Any] = options_for(args.option, method, methods)
-        if method.facts["source"] == "log":
+        if method.spec.source == "log":
             found.append(difficulty.score(method.word, sources.log(), **options))
             continue
         rows, fit_rows = sources.rows()

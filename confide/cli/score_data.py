@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from confide import data, difficulty, features
 from confide.checks import InputError, OptionError, did_you_mean
 from confide.cli.shared import load_predictions
+from confide.difficulty.base import DifficultySpec
 from confide.features.extraction import MOST_PIXELS, POOLED, split_word
 from confide.files.formats import read_yaml
 from confide.predictions import Predictions
@@ -248,7 +249,9 @@ def parse_options(given: list[str]) -> dict[str, Any]:
     return options
 
 
-def options_for(given: list[str], method: Method, asked: list[Method]) -> dict[str, Any]:
+def options_for(
+    given: list[str], method: Method[DifficultySpec], asked: list[Method[DifficultySpec]]
+) -> dict[str, Any]:
     """Of the options given, those this method has; one that no method asked for has is an error."""
     options = parse_options(given)
     known = {name for one in asked for name in one.options}
@@ -266,7 +269,7 @@ def check_save_fit(args: argparse.Namespace) -> None:
     words = list(dict.fromkeys(args.method or ["rmd"]))
     if len(words) > 1:
         raise InputError(f"--save-fit keeps the fit of one method, got {', '.join(words)}; give one --method")
-    if difficulty.DIFFICULTY.get(words[0]).facts["source"] != "features":
+    if difficulty.DIFFICULTY.get(words[0]).spec.source != "features":
         raise InputError(f"--save-fit keeps a fit on features, but '{words[0]}' reads a training; leave it out")
     difficulty.check_ending(args.save_fit)
 
@@ -319,7 +322,7 @@ def _check_labels(args: argparse.Namespace, fitted: difficulty.FittedDifficulty,
 
 
 def _uses_labels(fitted: difficulty.FittedDifficulty) -> bool:
-    return bool(difficulty.DIFFICULTY.get(fitted.method).facts.get("labels", True))
+    return bool(difficulty.DIFFICULTY.get(fitted.method).spec.labels)
 
 
 def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:
