@@ -29,7 +29,7 @@ def mmce(
 
     Example:
         >>> confide.losses.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.3413, 1.5277])
     """
     statistics = simplex_statistics(logits, labels, "log_p_true p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
@@ -57,7 +57,7 @@ def mmce_weighted(
 
     Example:
         >>> confide.losses.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([1.4366, 2.6229])
     """
     statistics = simplex_statistics(logits, labels, "log_p_true p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
@@ -94,7 +94,7 @@ def kde_xe(
 
     Example:
         >>> confide.losses.kde_xe([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 0], bandwidth=0.1)
-        OUT
+        tensor([0.3508, 1.5371, 0.5371])
     """
     log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     return -log_p + weight * kde_calibration_error(logits, labels, bandwidth, power, form)
@@ -115,7 +115,7 @@ def mdca(logits: Logits, labels: Labels, *, weight: float = 1.0) -> PerSample:
 
     Example:
         >>> confide.losses.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.5521, 1.7384])
     """
     log_p, means = log_p_and_class_means(logits, labels)
     return -log_p + weight * class_mean_gap(means, labels)

@@ -31,7 +31,7 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
 
     Example:
         >>> confide.losses.entropy_regularization([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.0904, 1.2550])
     """
     whole = fused(logits, labels, "entropy", b=-alpha)
     if whole is not None:
@@ -56,7 +56,7 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
 
     Example:
         >>> confide.losses.difficulty_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[0.0, 1.0])
-        OUT
+        tensor([0.1269, 1.1386])
     """
     if weights.device.type == "cpu" and len(weights) and not bool(((weights >= 0) & (weights <= 1)).all()):
         bad = int((~((weights >= 0) & (weights <= 1))).nonzero()[0])
@@ -114,7 +114,7 @@ class AdaptiveDifficulty(LossModule):
 
     Example:
         >>> confide.losses.adaptive_difficulty([[2.0, 0.0], [0.0, 1.0]], [0, 0], groups=[0, 1], start=0.05)
-        OUT
+        tensor([-0.0037,  1.1051])
     """
 
     needs = ("groups",)

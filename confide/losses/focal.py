@@ -35,7 +35,7 @@ def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: 
 
     Example:
         >>> confide.losses.focal([[2.0, 0.0], [0.0, 1.0]], [0, 0], gamma=2.0)
-        OUT
+        tensor([0.0018, 0.7019])
     """
     whole = fused(logits, labels, "focal", a=gamma, detach=detach_weight)
     if whole is not None:
@@ -59,7 +59,7 @@ def flsd53(logits: Logits, labels: Labels) -> PerSample:
 
     Example:
         >>> confide.losses.flsd53([[2.0, 0.0], [0.0, 2.0]], [0, 0])
-        OUT
+        tensor([2.1499e-04, 1.1275e+00])
     """
     whole = fused(logits, labels, "flsd53")
     if whole is not None:
@@ -91,7 +91,7 @@ def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: s
 
     Example:
         >>> confide.losses.inverse_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.4490, 2.1146])
     """
     whole = fused(logits, labels, "inverse", a=gamma) if form == "paper" else None
     if whole is not None:
@@ -120,7 +120,7 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
 
     Example:
         >>> confide.losses.dual_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([9.7756e-05, 8.7753e+00])
     """
     whole = fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)
     if whole is not None:
@@ -207,7 +207,7 @@ class CalFocal(LossModule):
         >>> loss = confide.losses.create("calfocal", bins=1)
         >>> loss.update([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         >>> loss([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor(0.5743)
     """
 
     gammas: Tensor
@@ -302,8 +302,8 @@ class AdaFocal(LossModule):
     Example:
         >>> loss = confide.losses.create("adafocal", bins=1)
         >>> loss.update([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        >>> loss.log()
-        OUT
+        >>> loss.gammas
+        tensor([0.8876], dtype=torch.float64)
     """
 
     gammas: Tensor

@@ -42,7 +42,7 @@ def aurc(
 
     Example:
         >>> confide.losses.aurc([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.1904, 0.6566])
     """
     if form == "released":
         with torch.no_grad():
@@ -153,7 +153,7 @@ class SelectiveAU(LossModule):
 
     Example:
         >>> confide.losses.selective_au([[2.0, 0.0], [0.0, 1.0]], [0, 0])
-        OUT
+        tensor([0.0889, 0.5325])
     """
 
     histogram: Tensor
@@ -275,7 +275,7 @@ class CorrectnessRanking(LossModule):
         >>> loss = confide.losses.create("crl", reduction="none")
         >>> first = loss([[2.0, 0.0], [0.0, 1.0]], [0, 0], ids=[0, 1])
         >>> loss([[2.0, 0.0], [0.0, 1.0]], [0, 0], ids=[0, 1])
-        OUT
+        tensor([0.9772, 2.1635])
     """
 
     needs = ("ids",)

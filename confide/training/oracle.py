@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from confide import random
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
+from confide.losses.reweighting import class_balance_weights
 from confide.models.preparation import Preparation
 from confide.predictions import Predictions
 from confide.progress import Progress
@@ -30,7 +31,7 @@ from confide.training.loop import fit
 from confide.training.prediction import predict, rows_in_batches
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
-from confide.trust.oracles import HEADS, apply_head, outcome_weights
+from confide.trust.oracles import HEADS, apply_head
 
 # The network of an oracle: a copy of a backbone, hidden layers and a head; its settings, and its files.
 
@@ -386,7 +387,7 @@ def loss_options(settings: OracleSettings, right: int, wrong: int) -> dict[str, 
     """The options named, or the weights of right and wrong by their effective numbers."""
     if settings.loss != BALANCED:
         return dict(settings.loss_options)
-    negative, positive = outcome_weights(torch.tensor([wrong, right]), settings.beta).tolist()
+    negative, positive = class_balance_weights(torch.tensor([wrong, right]), settings.beta).tolist()
     return {"weight_neg": negative, "weight_pos": positive}
 
 
