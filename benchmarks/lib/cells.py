@@ -28,11 +28,11 @@ from confide.evaluation.evaluate import MetricRequest
 from confide.files import formats
 from confide.metrics.base import calibration_test, metric_name, parse_metric
 from confide.metrics.view import View, metric_samples
+from confide.models.device import Device
 from confide.predictions import Predictions
 from confide.records import Dataset, Scores, Split
 from confide.store import environment
 from confide.training import Settings, Trained, fit, predict
-from confide.training.device import Device
 from confide.training.objective import BANDS, group_scores_kind
 
 # Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
@@ -248,7 +248,7 @@ def _measured(
     if foreign:
         found["foreign"] = measure_ood(trained, said["test"], foreign)
     if method.shifted and dataset.kind == "image":
-        device = Device.of(trained.settings).device
+        device = Device.of(trained.settings.device).device
         hardness = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
         found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
     return found

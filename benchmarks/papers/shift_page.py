@@ -24,7 +24,7 @@ from confide.report.sections.shift import shift_section
 from confide.report.static import PALETTE, style_of
 from confide.report.view import EvaluationView
 from confide.report.words import plain_text
-from confide.results import Evaluation
+from confide.results import About, Evaluation
 
 DATASET = "cifar10"
 MODEL = "resnet18"
@@ -76,13 +76,15 @@ def write_page(cells: Path, out: Path) -> list[Path]:
         METHODS,
         model=MODEL,
         foreign=FOREIGN,
-        title="CIFAR-10 under shift",
-        data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",
-        training=training_of(every),
-        hardware=sorted({str(one["hardware"]) for one in every}),
-        commit=", ".join(sorted({str(one["commit"]) for one in every})),
-        commands=["python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()],
-        sections=["models", "shift", "training", "made"],
+        about=About(
+            title="CIFAR-10 under shift",
+            data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",
+            hardware=", ".join(sorted({str(one["hardware"]) for one in every})),
+            commit=", ".join(sorted({str(one["commit"]) for one in every})),
+            commands=("python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()),
+            sections=("models", "shift", "training", "made"),
+            extra={"training": training_of(every)},
+        ),
     )
     folder = out / f"shift_{DATASET}"
     paths = [write_report(evaluation, folder / "report.html")]

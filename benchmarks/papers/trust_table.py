@@ -1,6 +1,6 @@
 """Table 2 of Luo et al. (2021) on CIFAR-10, with their errors corrected: trust predictors of a ResNet-18, three seeds.
 
-    python benchmarks/papers/trust_table.py --data cifar-10-batches-bin --out results/trust
+    python -m benchmarks.papers.trust_table --data cifar-10-batches-bin --out results/trust
 
 Training and scoring write scores-SEED.npz and test-SEED.parquet; intervals and paired tests, which need no GPU, make
 trust_table.md, trust_table.json and an evaluation per seed from them (`--collect` and `--tabulate` do one of the two;
@@ -8,7 +8,7 @@ several processes may collect seeds into one folder). With `--extractor efficien
 also fitted with two signals from pre-trained features, whose extraction into OUT/features goes on where it stopped
 (`--extract` does nothing else). A dry run on two cores in a few minutes:
 
-    python benchmarks/papers/trust_table.py --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
+    python -m benchmarks.papers.trust_table --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
@@ -81,7 +79,7 @@ def arguments() -> argparse.Namespace:
 def command(args: argparse.Namespace) -> str:
     """What was run, with the data's name instead of its place."""
     words = [Path(word).name if word in (args.data, args.out) else word for word in sys.argv[1:]]
-    return " ".join(["python", "benchmarks/papers/trust_table.py", *words])
+    return " ".join(["python", "-m", "benchmarks.papers.trust_table", *words])
 
 
 def machine() -> dict[str, str]:
@@ -140,7 +138,7 @@ def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
     found = compare_trust(test, scores, seed=seed)
     found.save(out / f"evaluation-{seed}.json")
-    say(seed, found.about["verdict"])
+    say(seed, found.about.verdict)
     return table_rows(found, scores, test, seed, float(test.facts.correct.float().mean()))
 
 
@@ -224,12 +222,14 @@ def side_by_side(own: Features, other: Features) -> Features:
 def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
     """The largest alpha_neg whose out-of-fold TPR on val is still 98 %: nothing of test is looked at."""
     correct = said["val"].facts.correct
-    best = None
+    best: confide.trust.Trust | None = None
     for alpha in ALPHAS:
         trust = confide.trust.fit("steep_slope", said["val"], features["val"], alpha_neg=alpha, seed=seed)
+        assert trust.out_of_fold is not None
         kept = float((trust.out_of_fold[correct] > 0).float().mean())
         if best is None or kept >= LEAST_TPR + 0.002:
             best = trust
+    assert best is not None
     return best
 
 

@@ -22,10 +22,10 @@ from benchmarks.lib.values import Value
 from confide import metrics, shift, trust
 from confide.evaluation.trust import TrustValues
 from confide.files import formats
+from confide.models.device import Device
 from confide.predictions import Predictions
 from confide.records import Dataset, Split
 from confide.training import Settings, Trained, fit, penultimate, predict
-from confide.training.device import Device
 
 LOSSES = ("binary_cross_entropy", "binary_focal", "tcp", "steep_slope")
 BROADCAST = {"binary_cross_entropy, released": "binary_cross_entropy", "binary_focal, released": "binary_focal"}
@@ -152,7 +152,7 @@ def measured(said: Any, one: TrustValues) -> dict[str, Any]:
 
 def domains(trained: Trained, test: Split) -> dict[str, Split]:
     """Test images as they are, stylised, attacked and out of focus."""
-    where = Device.of(trained.settings)
+    where = Device.of(trained.settings.device, trained.settings.precision)
     images = torch.from_numpy(np.ascontiguousarray(test.inputs)).to(where.device)
     model = where.place(trained.model).eval()
     mean, std = (

@@ -10,6 +10,7 @@ from typing import Any
 from confide import store
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.columns import column_roles
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
@@ -106,7 +107,7 @@ def _file(place: Path) -> Layout:
         verdicts = Missing("Verdicts", "These scores were made without a look at the labels.", method)
         missing = (absent,) if "verdict" in names else (absent, verdicts)
         return Layout(**common, scores={"samples": place}, missing=missing)  # type: ignore[arg-type]
-    if {"logits", "probs", "probabilities", "p0", "confidence"} & set(names):
+    if column_roles(names, str(place)).are_predictions:
         absent = Missing("Difficulty", "A file of predictions holds no difficulty.", "confide score DATA")
         model = place.name.split(".")[0]
         return Layout(**common, predictions={model: {"samples": place}}, missing=(absent,))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -162,7 +163,7 @@ def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[
         split=predictions.split,
         score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
         note=note_of(method, options, len(predictions)),
-        interval=lambda: interval_of(method, predictions, options, value),
+        interval=cache(partial(interval_of, method, predictions, options, value)),
     )
 
 

@@ -19,14 +19,17 @@ from confide.models.networks import (
     wide_resnet28_10,
 )
 from confide.models.pretrained import hf, timm
+from confide.models.trained import TrainedNetwork, load_network
 
 __all__ = [
     "MODELS",
     "Classifier",
+    "TrainedNetwork",
     "check_output_width",
     "create",
     "densenet121",
     "hf",
+    "load_network",
     "method",
     "mlp",
     "names",
