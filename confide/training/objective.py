@@ -18,8 +18,6 @@ from confide.records import Features, Scores, Split
 from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
 
-# Objective: the only place that weights and reduces. Per-sample losses in, one scalar to minimise out.
-
 
 class Objective:
     """A loss of the registry with what it needs per sample, looked up by row of the training split."""
@@ -119,14 +117,14 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
 
 
 def groups_of(
-    settings: Settings, train: Split, scores: Scores | None, wanted: Split | None = None
+    settings: Settings, train: Split, scores: Scores | None, others: Split | None = None
 ) -> NDArray[np.int64]:
     """Group of each training sample: by label, by a column, or by quantile of difficulty.
 
     Args:
-        wanted: other samples to put into the groups of the training samples, such as those of val.
+        others: samples to put into the groups of the training samples, such as those of val.
     """
-    samples = train if wanted is None else wanted
+    samples = train if others is None else others
     if settings.group_by == "label":
         return samples.labels.astype(np.int64)
     known = losses.LOSSES.get(settings.loss).options.get("num_groups", 2)
@@ -134,8 +132,8 @@ def groups_of(
     if settings.group_by == "difficulty":
         values = _difficulty_of(train, scores, settings, "training")
         edges = np.quantile(values, np.linspace(0, 1, number + 1)[1:-1])
-        if wanted is not None:
-            values = _difficulty_of(wanted, scores, settings, "validation")
+        if others is not None:
+            values = _difficulty_of(others, scores, settings, "validation")
         return np.searchsorted(edges, values, side="left").astype(np.int64)
     if settings.group_by not in train.columns:
         known_names = ", ".join(("difficulty", "label", *train.columns))
@@ -168,13 +166,24 @@ def _column_groups(column: str, train: Split, samples: Split, number: int) -> ND
     return np.searchsorted(names, values).astype(np.int64)
 
 
-# Bands of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
+# Groups of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
 
 BANDS, LABEL_BANDS = "bands", "label_bands"
 
 
 def group_scores_kind(settings: Settings) -> str:
-    """Which scores make the bands by which a loss measures the calibration of validation samples; empty: none do."""
+    """Which scores make the groups by which a loss measures the calibration of validation samples.
+
+    Args:
+        settings: of a training.
+
+    Returns:
+        `bands` (difficulty of the likeliest class), `label_bands` (of the label), or nothing where the loss needs none.
+
+    Example:
+        >>> confide.training.group_scores_kind(confide.training.Settings(loss="adaptive_difficulty"))
+        'bands'
+    """
     loss = losses.LOSSES.get(settings.loss).function
     needs = loss.validation_needs() if isinstance(loss, type) and issubclass(loss, losses.LossModule) else ()
     if settings.group_by != "difficulty" or "groups" not in needs:
