@@ -68,7 +68,7 @@ class TrustSpec(MethodSpec):
     wants: str
     scale: str
     threshold: float | None
-    restore: Callable[[dict[str, Any], dict[str, Tensor]], Scorer]
+    restore: Callable[..., Scorer]
     learns_errors: bool = False
 
 
