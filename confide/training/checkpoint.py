@@ -189,7 +189,6 @@ def first_difference(earlier: Mapping[str, Any], identity: Mapping[str, Any]) ->
 
 # Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
 
-CHECKPOINT_FORMAT = "checkpoint/1"
 CHECKPOINTS_KEPT = 2
 
 
@@ -202,7 +201,7 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
     tensors = state.tensors()
     if not state.world.is_lead:
         return path
@@ -233,10 +232,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
         except InputError:
             damaged.append(path.name)
             continue
-        if notes.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
-            )
+        formats.CHECKPOINT.check(notes.get("format"), path)
         return Checkpoint(path, tensors, notes, damaged)
     return None
 
