@@ -19,9 +19,8 @@ from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.predictions import Facts, Predictions, join_facts
 from confide.registry import Method
-from confide.results import Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, Comparison, asdict_shallow
 
-LEVEL = 0.05
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
 
@@ -126,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.facts["better"] == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.facts["info"].better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -202,7 +201,11 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     changed = []
     for one in asked:
         score = one.options.get("score")
-        if one.method.facts["kind"] != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+        if (
+            one.method.facts["info"].kind != "ranking"
+            or "threshold" in one.method.options
+            or not isinstance(score, str)
+        ):
             changed.append(one)
             continue
         if score not in ranks:
@@ -236,7 +239,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(difference):
         return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    low, high = np.quantile(known - known.mean(), TAILS) * factor
     return difference + float(low), difference + float(high)
 
 
@@ -249,7 +252,7 @@ def holm_corrected(
     for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
         better = None
         if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
+            better = "b" if (difference > 0) == (method.facts["info"].better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
         found.append(Comparison(label, left, right, difference, low, high, p_value, corrected[k], better))
     return tuple(found)

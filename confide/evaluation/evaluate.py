@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
-from confide.metrics.base import CORE, METRICS, metric_name, note_of, parse_metric, value_of
+from confide.metrics.base import METRICS, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.resampling import (
     RESAMPLES,
     Null,
@@ -156,7 +156,7 @@ class MetricRequest:
 
     @property
     def calibration(self) -> bool:
-        return bool(self.method.facts["kind"] == "calibration")
+        return bool(self.method.facts["info"].kind == "calibration")
 
     @property
     def whole(self) -> bool:
@@ -459,7 +459,7 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
     """Words of a set of metrics."""
     if not isinstance(metrics, str):
         return metrics
-    return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
+    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
@@ -517,4 +517,5 @@ def join(
         operating_points=(*(p for one in evaluations for p in one.operating_points), *operating_points),
         about={**known, **(about or {})},
         warnings=tuple(dict.fromkeys((*(w for one in evaluations for w in one.warnings), *warnings))),
+        metrics={word: info for one in evaluations for word, info in one.metrics.items()},
     )

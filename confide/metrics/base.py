@@ -6,7 +6,8 @@ Measurement with its interval, and `create`, the same metric over batches.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -16,29 +17,40 @@ from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whol
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
 from confide.predictions import ClassTable, Facts, Predictions, join_facts
 from confide.registry import Method, Registry
-from confide.results import Measurement
+from confide.results import Better, Measurement, MetricInfo, MetricKind
 
 # The family's registry and door: a metric is written once, as a number of a `View`, and gains its interval here.
 
 METRICS = Registry("metric")
 
-CORE = (
-    "accuracy",
-    "confidence_gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "classwise_ece",
-    "aurc",
-    "eaurc",
-    "augrc",
-    "auroc",
-    "aupr_success",
-    "aupr_error",
-    "fpr95",
-    "halving_rejection",
-)
+BINNINGS = ("width", "mass")
+SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
+"""What a value is multiplied by to be shown in a unit; 1 in any other."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another name under which values of a metric stand in a table, with what is told of them there.
+
+    Args:
+        word: the name.
+        options: of the metric that make it this one; None where the name comes from elsewhere, such as `aupr_in`,
+            which is `aupr_success` where "right" means of a known class.
+    """
+
+    word: str
+    options: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    title: str
+    meaning: str
+    short: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    def info(self, metric: MetricInfo) -> MetricInfo:
+        """The metric's facts with those of this name."""
+        return replace(
+            metric, word=self.word, title=self.title, meaning=self.meaning, short=self.short, tables=self.tables
+        )
 
 
 class Metric(Protocol):
@@ -51,21 +63,44 @@ def metric(
     word: str,
     *,
     paper: str,
-    better: str,
-    range: tuple[float, float],
+    title: str,
     meaning: str,
-    kind: str,
+    kind: MetricKind,
+    better: Better,
+    range: tuple[float, float],
+    unit: str = "",
+    scale: float | None = None,
+    digits: int | None = None,
+    short: str = "",
+    tables: Mapping[str, int] | None = None,
+    variants: tuple[Variant, ...] = (),
     corners: tuple[dict[str, Any], ...] = (),
     **facts: Any,
 ) -> Callable[[Callable[..., float]], Metric]:
     """Decorator: makes `(view, *, options) -> float` the public metric of that word and registers it.
 
     Args:
-        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
-        range: the smallest and largest value it can take.
+        word: the name in measurements, configs and on the command line.
+        paper: author, year and identifier of the source.
+        title: the name in headings; `short` the one in narrow columns.
         meaning: one plain sentence.
         kind: "mean", "calibration" (bias-corrected interval, chance level, test), "ranking" or "separation".
+        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
+        range: the smallest and largest value it can take.
+        unit: in which values are shown: "%", "pts", "× 1000", "nats", ...
+        scale: of a value in that unit. Default: 100 for "%" and "pts", 1000 for "× 1000", else 1.
+        digits: decimals that are shown. Default: 1 of scaled values, else 3.
+        tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
+            and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
+            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `groups`, `ood`.
+        variants: further names of its values, such as `ece_mass`.
+        corners: option values at their limits; conformance tests run them all.
+        facts: further fields of `MetricSpec`.
     """
+    scale = SCALES.get(unit, 1.0) if scale is None else scale
+    digits = (1 if scale > 1 else 3) if digits is None else digits
+    info = MetricInfo(word, title, meaning, better, kind, unit, scale, digits, short, tables or {})
 
     def wrap(function: Callable[..., float]) -> Metric:
         def measured(predictions: Predictions, *rest: Any, **options: Any) -> Measurement:
@@ -83,7 +118,7 @@ def metric(
         )
         measured.__name__ = measured.__qualname__ = word
         measured.__doc__, measured.__module__ = function.__doc__, function.__module__
-        known = {"better": better, "range": range, "meaning": meaning, "kind": kind, "value": function, **facts}
+        known = {"info": info, "range": range, "value": function, "variants": variants, **facts}
         METRICS.add(word, paper=paper, corners=corners, **known)(measured)
         return measured
 
@@ -97,16 +132,55 @@ def names() -> tuple[str, ...]:
 
 def parse_metric(word: str) -> tuple[Method, dict[str, Any]]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
-    if word.endswith("_mass") and word not in METRICS and word[: -len("_mass")] in METRICS:
-        return METRICS.get(word[: -len("_mass")]), {"binning": "mass"}
+    if word not in METRICS:
+        for method in METRICS:
+            for variant in method.facts["variants"]:
+                if variant.word == word and variant.options is not None:
+                    return method, dict(variant.options)
+        base, _, binning = word.rpartition("_")
+        if binning in BINNINGS and base in METRICS and "binning" in METRICS.get(base).options:
+            return METRICS.get(base), {"binning": binning}
     return METRICS.get(word), {}
 
 
 def metric_name(method: Method, options: dict[str, Any]) -> str:
-    """The name of a measurement: the word, with `_mass` for equal-mass bins where the default is equal width."""
+    """The name of a measurement: the word, with `_mass` or `_width` where the bins are not the default ones."""
     default = method.options.get("binning")
     chosen = options.get("binning", default)
     return f"{method.word}_{chosen}" if chosen != default else method.word
+
+
+def explain(words: Iterable[str]) -> dict[str, MetricInfo]:
+    """What a reader is told about these metrics, by word; words that no metric has are left out.
+
+    Args:
+        words: names of measurements, such as `ece` or `ece_mass`.
+    """
+    named = {v.word: v.info(m.facts["info"]) for m in METRICS for v in m.facts["variants"]}
+    named |= {m.word: m.facts["info"] for m in METRICS}
+    infos = {}
+    for word in words:
+        base, _, binning = word.rpartition("_")
+        if word in named:
+            infos[word] = named[word]
+        elif binning in BINNINGS and base in named:
+            title = f"{named[base].title}, equal {binning}"
+            infos[word] = replace(named[base], word=word, title=title, short="", tables={})
+    return infos
+
+
+def table_words(table: str) -> tuple[str, ...]:
+    """The metrics that have a column in a table, in the order of their places; of `all`, every one there is.
+
+    Args:
+        table: a key of `MetricInfo.tables`, such as "core", or "all".
+    """
+    variants = [variant for method in METRICS for variant in method.facts["variants"]]
+    if table == "all":
+        return (*METRICS.names(), *(variant.word for variant in variants if variant.options is not None))
+    infos = explain((*METRICS.names(), *(variant.word for variant in variants)))
+    own = [info for info in infos.values() if table in info.tables]
+    return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
 
 
 def value_of(method: Method, view: View, options: dict[str, Any]) -> float:
@@ -155,7 +229,7 @@ def calibration_test(
             and kernel errors draw labels 200 and 99 times.
     """
     method, extra = parse_metric(metric)
-    if method.facts["kind"] != "calibration":
+    if method.facts["info"].kind != "calibration":
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
