@@ -143,6 +143,21 @@ def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> 
         )
 
 
+def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[Any]]:
+    """Ids must be n unique integers or strings."""
+    array = np.asarray(ids)
+    if array.dtype == object:
+        array = array.astype(np.str_)
+    if array.shape != (n,):
+        raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
+    if array.dtype.kind not in "iuU":
+        raise InputError(f"{name} must be integers or strings, got {array.dtype}; convert them")
+    unique, counts = np.unique(array, return_counts=True)
+    if len(unique) != n:
+        raise InputError(f"{name} must be unique, got {unique[counts > 1][0].item()!r} twice or more; rename one")
+    return array
+
+
 def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
     """An option must be one of the given words."""
     known = list(choices)

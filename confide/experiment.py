@@ -24,12 +24,14 @@ from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import Evaluation
-from confide.store import RunFolder, environment
+from confide.store import DataNote, RunFolder, environment
 
 # The end of the river: what was measured on each model and stage becomes one evaluation and one report.
 
 THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
+
+GROUP_FILES = {"bands": "groups", "label_bands": "label_groups"}
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,6 @@ class EvaluatedStage:
 
     predictions: Predictions
     evaluation: Evaluation
-
-
-def calibrator_file(folder: RunFolder, choice: MethodChoice, wanted: MethodChoice) -> Path:
-    """Where the calibrator of one model is kept."""
-    return folder.path / "calibrators" / f"{choice.name}-{wanted.name}.json"
 
 
 def evaluate_stage(
@@ -78,7 +75,7 @@ def evaluate_stage(
         f"evaluate:{choice.name}:{stage}",
         uses={"metrics": plan.metrics, "seed": plan.seed, "risks": list(plan.risks)},
         after=("difficulty:test", *splits, *fitted),
-        file=f"evaluations/{choice.name}-{stage}.json",
+        file=folder.paths.model_evaluation(choice.name, stage),
         make=make,
         write=Evaluation.save,
         read=Evaluation.load,
@@ -92,7 +89,7 @@ def conclude(
     """All evaluations in one, with paired tests between models and stages, training curves and samples to look at."""
 
     def make() -> Evaluation:
-        logs = [training.Trained.load(folder.path / "models" / choice.name) for choice in plan.losses]
+        logs = [training.Trained.load(folder.paths.model(choice.name)) for choice in plan.losses]
         curves = tuple(c for log, choice in zip(logs, plan.losses, strict=True) for c in log.curves(choice.name))
         first = judged[f"{plan.losses[0].name}/raw"].predictions
         return evaluation.join(
@@ -115,7 +112,7 @@ def conclude(
         "conclude",
         uses={"title": plan.title, "gallery": plan.gallery, "seed": plan.seed},
         after=("data", *(f"evaluate:{name.replace('/', ':', 1)}" for name in judged)),
-        file="evaluation.json",
+        file=folder.paths.evaluation,
         make=make,
         write=Evaluation.save,
         read=Evaluation.load,
@@ -135,7 +132,7 @@ def pairs_to_compare(names: list[str]) -> list[tuple[str, str]]:
 def load_calibrators(folder: RunFolder, plan: Config) -> list[tuple[str, calibrators.Calibrator]]:
     """The fitted calibrators by "model/stage"."""
     return [
-        (f"{choice.name}/{wanted.name}", calibrators.load(calibrator_file(folder, choice, wanted)))
+        (f"{choice.name}/{wanted.name}", calibrators.load(folder.paths.calibrator(choice.name, wanted.name)))
         for choice in plan.losses
         for wanted in plan.calibrators
     ]
@@ -171,8 +168,8 @@ def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str,
         "data": {"name": dataset.name, **dataset.provenance},
         "config": plan.as_dict(),
         "seed": plan.seed,
-        "timings": {name: stage["seconds"] for name, stage in folder.stages.items()},
-        "commands": [f"confide run {folder.path / 'config.yaml'} --out {folder.path}"],
+        "timings": {name: stage.seconds for name, stage in folder.stages.items()},
+        "commands": [f"confide run {folder.paths.config} --out {folder.path}"],
         **environment(),
     }
 
@@ -187,12 +184,12 @@ def write_run_report(folder: RunFolder, verdict: Evaluation) -> Path:
         "report",
         uses={},
         after=("conclude",),
-        file="report.html",
+        file=folder.paths.report,
         make=lambda: verdict,
         write=write,
         read=lambda path: verdict,
     )
-    return folder.path / "report.html"
+    return folder.paths.report
 
 
 # The whole story on one page: the river from data to report.
@@ -237,7 +234,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
                     folder, plan, choice, stage, spoken, scores["test"], believed
                 )
         verdict = conclude(folder, plan, dataset, judged, scores["test"])
-        return Outcome(folder.path, verdict, write_run_report(folder, verdict), tuple(folder.redone))
+        return Outcome(folder.path, verdict, write_run_report(folder, verdict), tuple(folder.made))
 
 
 def settings_of(plan: Config, choice: MethodChoice) -> training.Settings:
@@ -250,26 +247,20 @@ def open_data(folder: RunFolder, plan: Config) -> Dataset:
     """The dataset with a part of val set apart for promises, and a note of where it came from."""
     dataset = data.load_dataset(plan.data, seed=plan.seed, **plan.data_options)
     if plan.promise:
-        parts = data.cut(dataset.val, dataset.num_classes, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
+        parts = data.cut(dataset.val, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
         dataset = replace(
             dataset, splits={**dataset.splits, "val": parts["train"], THRESHOLD_SPLIT: parts[THRESHOLD_SPLIT]}
         )
-    note = {
-        "name": dataset.name,
-        "class_names": list(dataset.class_names),
-        "sizes": {name: len(split) for name, split in dataset.splits.items()},
-        "provenance": dict(dataset.provenance),
-        "set_aside": [{"id": i, "reason": reason} for i, reason in dataset.set_aside],
-    }
+    note = DataNote.of(dataset)
     folder.stage(
         "data",
-        uses={"data": plan.data, "options": dict(plan.data_options), "seed": plan.seed, "note": note},
-        file="data.json",
+        uses={"data": plan.data, "options": dict(plan.data_options), "seed": plan.seed, "note": note.as_dict()},
+        file=folder.paths.data,
         make=lambda: note,
-        write=lambda record, path: formats.write_json(path, record),
-        read=formats.read_json,
+        write=DataNote.save,
+        read=DataNote.load,
     )
-    formats.write_text(folder.path / "config.yaml", yaml.safe_dump(formats.plain(plan.as_dict()), sort_keys=False))
+    formats.write_text(folder.paths.config, yaml.safe_dump(formats.plain(plan.as_dict()), sort_keys=False))
     return dataset
 
 
@@ -280,7 +271,7 @@ def extract(folder: RunFolder, plan: Config, dataset: Dataset, split: str) -> Fe
         f"features:{split}",
         uses={"features": word, **plan.features.options},
         after=("data",),
-        file=f"features/{split}.npz",
+        file=folder.paths.features(split),
         make=lambda: features.extract(word, dataset, split, **plan.features.options),
         write=Features.save,
         read=Features.load,
@@ -301,7 +292,7 @@ def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: 
         f"difficulty:{split}",
         uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
         after=("features:train", f"features:{split}"),
-        file=f"scores/{split}.parquet",
+        file=folder.paths.scores(split),
         make=make,
         write=Scores.save,
         read=Scores.load,
@@ -314,7 +305,7 @@ def score_groups(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, 
         f"difficulty:{kind}",
         uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
         after=("features:train", "features:val"),
-        file=f"scores/{kind}.parquet",
+        file=folder.paths.scores(GROUP_FILES[kind]),
         make=lambda: training.group_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options),
         write=Scores.save,
         read=Scores.load,
@@ -338,7 +329,7 @@ def score_unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Feature
         "difficulty:unlabelled",
         uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
         after=tuple(f"features:{split}" for split in rows),
-        file="scores/unlabelled.parquet",
+        file=folder.paths.scores("predicted_class"),
         make=make,
         write=Scores.save,
         read=Scores.load,
@@ -349,14 +340,16 @@ def train(
     folder: RunFolder, choice: MethodChoice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
     """What a model trained with one loss says on every split but its own."""
-    home = folder.path / "models" / choice.name
+    home = folder.paths.model(choice.name)
     used = training.group_scores_kind(settings) or "train"
-    history = training.SampleHistory(home / "history", dataset.split(settings.record).labels, settings.record)
+    history = training.SampleHistory(
+        folder.paths.history(choice.name), dataset.split(settings.record).labels, settings.record
+    )
     folder.stage(
         f"train:{choice.name}",
         uses=settings.as_dict(),
         after=("data", f"difficulty:{used}"),
-        file=f"models/{choice.name}/model.safetensors",
+        file=home / "model.safetensors",
         make=lambda: training.fit(
             dataset, settings, scores=scores[used], folder=home, recorder=history, if_other="restart"
         ),
@@ -370,7 +363,7 @@ def train(
             f"predict:{choice.name}:{split}",
             uses={},
             after=(f"train:{choice.name}",),
-            file=f"predictions/{choice.name}-{split}.parquet",
+            file=folder.paths.predictions(choice.name, split),
             make=lambda: training.predict(home, dataset, split),
             write=Predictions.save,
             read=Predictions.load,
@@ -390,7 +383,7 @@ def fit_trust(
             f"trust:{choice.name}:{wanted.name}",
             uses={"trust": wanted.word, **wanted.options},
             after=(f"predict:{choice.name}:val", "features:val"),
-            file=f"trust/{choice.name}-{wanted.name}.json",
+            file=folder.paths.trust(choice.name, wanted.name),
             make=lambda: trust.fit(wanted.word, said["val"], rows["val"], **wanted.options),
             write=lambda record, path: record.save(path),
             read=trust.load,
@@ -401,7 +394,7 @@ def fit_trust(
             f"trusted:{choice.name}:{wanted.name}",
             uses={},
             after=(f"trust:{choice.name}:{wanted.name}", f"predict:{choice.name}:test", "features:test"),
-            file=f"trust/{choice.name}-{wanted.name}-test.parquet",
+            file=folder.paths.trust_values(choice.name, wanted.name, "test"),
             make=lambda: predictor(asked, rows["test"]),
             write=lambda values, path: formats.write_table(path, {"id": asked.ids, "trust": values.cpu().numpy()}),
             read=lambda path: torch.tensor(formats.read_table(path)[0]["trust"]),
@@ -424,7 +417,7 @@ def calibrate(
             f"calibrate:{choice.name}:{wanted.name}",
             uses={"calibrator": wanted.word, **wanted.options},
             after=(f"predict:{choice.name}:val", *read),
-            file=calibrator_file(folder, choice, wanted).relative_to(folder.path).as_posix(),
+            file=folder.paths.calibrator(choice.name, wanted.name),
             make=lambda: calibrators.fit(wanted.word, known["val"], **wanted.options),
             write=lambda record, path: record.save(path),
             read=calibrators.load,

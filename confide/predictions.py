@@ -17,19 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_labels, check_logits, check_probs
+from confide.checks import InputError, as_tensor, check_ids, check_labels, check_logits, check_probs
 from confide.files import formats
 from confide.files.columns import (
-    LABEL_COLUMNS,
-    PREDICTED_COLUMNS,
     are_words,
     class_indices_of,
     class_names_of,
-    pop_first,
-    take_outputs,
+    column_roles,
 )
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.records import Ids, check_ids, default_ids, rows_of
+from confide.records import Ids, default_ids, rows_of
 
 # Per-sample facts of a prediction, from one pass over the logits by row blocks that stay in cache.
 
@@ -579,38 +576,37 @@ class Predictions:
 def predictions_from_columns(
     columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
-    """Predictions from named columns; `prediction_columns` knows the names."""
+    """Predictions from named columns; `files.columns` knows the names."""
     given = ", ".join(list(columns)[:8]) or "none"
-    labels = pop_first(columns, LABEL_COLUMNS)
-    if labels is None:
+    roles = column_roles(columns, where)
+    if roles.label is None:
         raise InputError(f"{where} must have a column 'label', got {given}; add it, or rename the one that holds it")
-    outputs, named = take_outputs(columns, where)
-    width = next((v.shape[1] if v.ndim == 2 else 2 for v in outputs.values()), 0)
-    names = class_names_of(columns, metadata, named, width)
-    prediction, confidence = pop_first(columns, PREDICTED_COLUMNS), columns.pop("confidence", None)
-    if not outputs and (prediction is None or confidence is None):
+    if not roles.are_predictions:
         raise InputError(
             f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
             f"or 'pred_label' and 'confidence', got {given}; rename the columns"
         )
-    if prediction is not None and not outputs and are_words(labels) and are_words(prediction):
+    labels, prediction = columns[roles.label], columns[roles.prediction] if roles.prediction else None
+    outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
+    width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
+    names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
+    if outputs is None and prediction is not None and are_words(labels) and are_words(prediction):
         names = names or tuple(np.unique(np.concatenate([labels, prediction]).astype(np.str_)).tolist())
         prediction = class_indices_of(prediction, names, where)
     labels = class_indices_of(labels, names, where) if are_words(labels) else labels
-    ids, trust = pop_first(columns, ("id", "ids")), columns.pop("trust", None)
+    others = {name: columns[name] for name in roles.others if name in columns}
     common: dict[str, Any] = {
-        "ids": ids,
+        "ids": columns[roles.id] if roles.id else None,
         "split": split or metadata.get("split"),
-        "columns": {k: v for k, v in columns.items() if v.shape[:1] == (len(labels),)},
+        "columns": {k: v for k, v in others.items() if v.shape[:1] == (len(labels),)},
         "class_names": names,
-        "trust": None if trust is None else as_tensor(trust, "trust"),
+        "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
     }
-    if "logits" in outputs:
-        logits = outputs["logits"]
-        if logits.ndim == 1 or logits.shape[1:] == (1,):
-            return Predictions.from_binary_logits(logits, labels, **common)
-        clipped = metadata.get("from_probabilities") == "True"
-        return Predictions(logits, labels, from_probabilities=clipped, **common)  # type: ignore[arg-type]
-    if "probs" in outputs:
-        return Predictions.from_probs(outputs["probs"], labels, **common)
-    return Predictions.from_top1(labels, prediction, confidence, **common)
+    if roles.outputs is None or outputs is None:
+        return Predictions.from_top1(labels, prediction, columns[str(roles.confidence)], **common)
+    if roles.outputs.kind == "probs":
+        return Predictions.from_probs(outputs, labels, **common)
+    if outputs.ndim == 1 or outputs.shape[1:] == (1,):
+        return Predictions.from_binary_logits(outputs, labels, **common)
+    clipped = metadata.get("from_probabilities") == "True"
+    return Predictions(outputs, labels, from_probabilities=clipped, **common)  # type: ignore[arg-type]

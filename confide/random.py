@@ -1,15 +1,16 @@
-"""Draws keyed by (seed, sample id, purpose): the same whatever the order, batch, process or device.
+"""Draws, folds, splits and label noise keyed by (seed, sample id, purpose): the same whatever the order or batch.
 
 Each sample has its own SplitMix64 stream (Steele et al., 2014): a key mixed from seed, purpose and id, and draw j of
 it is mix(key + j * GAMMA). Nothing is stored, so a resumed or distributed run draws what an unbroken one draws.
-`Draws` gives the same as tensors on any device, by 32-bit integers that wrap alike on CPU and GPU: uniform numbers are
-equal to the bit everywhere; normal ones pass through log and cos, whose last bit may differ.
+`folds`, `split` and `noisy_labels` rest on such keys, so a sample keeps its place when others come or go. `generator`
+gives numpy draws for what has no ids (resamples, nulls). `Draws` gives keyed draws as tensors on any device.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Counter-based draws keyed by (seed, sample id, purpose): the same whatever the order, batch, process or device.
-#
-# Each sample has its own SplitMix64 stream (Steele et al., 2014): a key mixed from seed, purpose and id, and draw j of
-# it is mix(key + j * GAMMA). Nothing is stored, so a resumed or distributed run draws what an unbroken one draws.
+from confide.checks import InputError, check_choice, check_ids, check_range
+
+# ---- Numbers per sample: bits, uniform, normal, an order ----
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 Bits = NDArray[np.uint64]
@@ -93,7 +93,174 @@ def order(seed: int, keys: Bits, purpose: str, *, counter: int = 0) -> NDArray[n
     return np.argsort(bits(seed, keys, purpose, counter=counter), kind="stable")
 
 
-# Counter-based draws as tensors on any device: value j of a sample is a hash of (its 64-bit key, j).
+# ---- Folds and splits: a sample's place depends on seed, purpose and its id alone ----
+
+
+def order_keys(ids: Any, seed: int, purpose: str) -> Bits:
+    """The 64-bit number by which a purpose sorts each sample.
+
+    Two purposes are older than `bits` and hash the text of the id. They stay as they are: every split recorded by its
+    seed, and every fold behind published numbers, rests on them.
+    """
+    if purpose == "split":
+        texts = (hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest() for name in ids.tolist())
+        return np.frombuffer(b"".join(texts), dtype=">u8").astype(np.uint64)
+    if purpose == "trust folds":
+        salt = str(seed).encode()
+        texts = (hashlib.blake2b(str(name).encode(), digest_size=8, key=salt).digest() for name in ids.tolist())
+        return np.frombuffer(b"".join(texts), dtype="<u8").astype(np.uint64)
+    return bits(seed, sample_keys(ids), purpose)
+
+
+def deal(keys: NDArray[Any], strata: NDArray[Any], number: int) -> NDArray[np.int64]:
+    """Fold 0..number-1 of every sample: sorted by stratum, then by key, and dealt out in turn like cards."""
+    fold = np.empty(len(keys), dtype=np.int64)
+    fold[np.lexsort((keys, strata))] = np.arange(len(keys)) % number
+    return fold
+
+
+def folds(ids: Any, strata: NDArray[Any], number: int, *, seed: int, purpose: str) -> NDArray[np.int64]:
+    """Fold 0..number-1 of every sample, drawn by seed and id; each stratum is spread evenly.
+
+    Args:
+        strata: what is to be balanced, such as the label or whether the prediction is right.
+        number: of folds, at least 2.
+    """
+    check_range(number, "folds", 2)
+    return deal(order_keys(ids, seed, purpose), strata, number)
+
+
+def split(
+    ids: Any, labels: NDArray[np.int64], fractions: Mapping[str, float], *, seed: int, purpose: str = "split"
+) -> dict[str, NDArray[np.intp]]:
+    """Rows of each named part, and of `train` for the rest; every class keeps its share, rows stay in their order.
+
+    Sizes are rounded by largest remainder over the classes, and unless the parts take everything one sample of every
+    class stays in `train`. The purpose `validation` rounds each class by itself, and may empty a small one.
+    """
+    counts = np.bincount(labels)
+    by_class = np.lexsort((order_keys(ids, seed, purpose), labels))
+    rank = np.empty(len(labels), dtype=np.int64)  # of a sample within its class
+    rank[by_class] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    everything = sum(fractions.values()) > 1 - 1e-9
+    limit = counts if everything or purpose == "validation" else np.maximum(counts - 1, 0)
+    begin = np.zeros(len(counts), dtype=np.int64)
+    rows: dict[str, NDArray[np.intp]] = {}
+    for name, fraction in fractions.items():
+        rounded = np.rint(fraction * counts).astype(np.int64)
+        end = np.minimum(begin + (rounded if purpose == "validation" else class_shares(counts, fraction)), limit)
+        rows[name] = np.flatnonzero((rank >= begin[labels]) & (rank < end[labels]))
+        begin = end
+    rows["train"] = np.flatnonzero(rank >= begin[labels])
+    return rows
+
+
+def class_shares(counts: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
+    """How many of each class: fraction * count, rounded by largest remainder so that the total is right."""
+    exact: NDArray[np.floating[Any]] = counts * fraction
+    # A whole share such as 0.29 * 100 comes out as 28.999999999999996: the nudge keeps it whole.
+    shares: NDArray[np.int64] = np.floor(exact + 1e-9).astype(np.int64)
+    missing = max(round(float(exact.sum())) - int(shares.sum()), 0)
+    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
+    return shares
+
+
+# ---- Labels of which some are wrong: any other class, or the class one takes it for ----
+
+
+def noisy_labels(
+    labels: Any,
+    rate: float,
+    *,
+    num_classes: int,
+    ids: Any,
+    seed: int = 0,
+    confusion: Any = None,
+    draw: str = "shares",
+) -> NDArray[np.int64]:
+    """Labels of which a share is replaced, drawn by seed and sample id; a higher rate keeps what a lower one changed.
+
+    Args:
+        labels: n class indices.
+        rate: share of the labels to replace.
+        num_classes: how many classes there are.
+        ids: n ids; a sample's draw depends on nothing but its id and the seed.
+        seed: of the draws.
+        confusion: `c c` counts or shares (row: true class, column: taken for); a wrong label is then drawn in
+            proportion to its row. Without it every other class is as likely.
+        draw: how the wrong class comes from its draw u. `shares`: the first class at which the summed chances exceed
+            u. `rotation`, the draw of a training with `label_noise`: `(label + 1 + floor(u (c - 1))) mod c`, for
+            equally likely classes only. Both replace the same samples, by other classes.
+
+    Returns:
+        n int64 class indices.
+
+    Raises:
+        InputError: for labels outside the classes, a rate outside [0, 1], ids that are not unique.
+
+    Example:
+        >>> from confide.shift import noisy_labels
+        >>> noisy_labels([0, 1, 2, 0, 1, 2], 0.5, num_classes=3, ids=range(6), seed=1).tolist()
+        [0, 1, 0, 0, 0, 2]
+    """
+    check_range(rate, "rate", 0, 1)
+    check_choice(draw, ("shares", "rotation"), "draw")
+    true = np.asarray(labels)
+    if true.ndim != 1 or true.dtype.kind not in "iu":
+        raise InputError(f"labels must be n whole class indices, got shape {true.shape} of {true.dtype}")
+    if len(true) and not (true.min() >= 0 and true.max() < num_classes):
+        raise InputError(f"labels must lie in [0, {num_classes}), got {true.min()} to {true.max()}")
+    true = true.astype(np.int64)
+    if not rate:
+        return true
+    if num_classes < 2:
+        raise InputError(f"label noise needs at least two classes, got {num_classes}")
+    draws = uniform(seed, sample_keys(check_ids(ids, len(true))), "label_noise", draws=2)
+    if draw == "rotation":
+        if confusion is not None:
+            raise InputError("draw must be 'shares' where a confusion is given, got 'rotation'")
+        wrong = (true + 1 + (draws[:, 1] * (num_classes - 1)).astype(np.int64)) % num_classes
+    else:
+        shares = _noise_shares(confusion, num_classes)
+        wrong = (shares.cumsum(axis=1)[true] <= draws[:, 1:]).sum(axis=1).clip(0, num_classes - 1)
+    return np.where(draws[:, 0] < rate, wrong, true)
+
+
+def _noise_shares(confusion: Any, num_classes: int) -> NDArray[np.float64]:
+    """Chance of every wrong label, rows sum to 1; a class that nobody takes for another takes any."""
+    table = np.ones((num_classes, num_classes)) if confusion is None else np.array(confusion, dtype=np.float64)
+    if table.shape != (num_classes, num_classes) or not np.isfinite(table).all() or (table < 0).any():
+        raise InputError(
+            f"confusion must be {num_classes} x {num_classes} finite counts of 0 or more, got shape {table.shape}"
+        )
+    np.fill_diagonal(table, 0.0)
+    empty = table.sum(axis=1) == 0
+    table[empty] = 1.0
+    np.fill_diagonal(table, 0.0)
+    shares: NDArray[np.float64] = table / table.sum(axis=1, keepdims=True)
+    return shares
+
+
+# ---- numpy generators for draws that no sample owns ----
+
+_NUMBERS = {
+    **{"bootstrap": 7, "null": 11, "reliability band": 13, "permutation rows": 17, "permutation": 19},
+    **{"classwise bootstrap": 23, "classwise null": 29, "kernel null": 31, "large null": 37},
+    **{"classwise permutation": 41, "kernel bootstrap": 43, "kernel permutation": 47},
+    **{"classwise mass bootstrap": 53, "classwise mass permutation": 59, "classwise mass null": 61},
+}
+"""Purposes whose generator was seeded with a number of their own; a new purpose needs none."""
+
+
+def generator(seed: int, purpose: str, *counters: int) -> np.random.Generator:
+    """numpy's generator for (seed, purpose, counters), where a counter is such as the first of a block of resamples."""
+    if purpose == "bootstrap rows":  # keyed by the number of samples alone, beyond a million
+        return np.random.default_rng(np.random.SeedSequence([seed, *counters]))
+    number = _NUMBERS.get(purpose, int(stream(seed, purpose)))
+    return np.random.default_rng(np.random.SeedSequence([seed, number, *counters]))
+
+
+# ---- Draws as tensors on any device: value j of a sample is a hash of (its 64-bit key, j) ----
 #
 # Integer arithmetic of 32 bits that wraps alike on CPU and GPU, so uniform numbers are the same to the bit everywhere;
 # normal numbers pass through log and cos, whose last bit may differ between devices.

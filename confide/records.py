@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError
+from confide.checks import InputError, check_ids
 from confide.files import formats
 
 # The records that flow before a model has spoken: Split, Dataset, Features, Scores.
@@ -31,21 +31,6 @@ def default_ids(n: int, prefix: str = "") -> Ids:
     if not prefix:
         return np.arange(n, dtype=np.int64)
     return np.array([f"{prefix}{i}" for i in range(n)], dtype=np.str_)
-
-
-def check_ids(ids: Any, n: int, name: str = "ids") -> Ids:
-    """Ids must be n unique integers or strings."""
-    array = np.asarray(ids)
-    if array.dtype == object:
-        array = array.astype(np.str_)
-    if array.shape != (n,):
-        raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
-    if array.dtype.kind not in "iuU":
-        raise InputError(f"{name} must be integers or strings, got {array.dtype}; convert them")
-    unique, counts = np.unique(array, return_counts=True)
-    if len(unique) != n:
-        raise InputError(f"{name} must be unique, got {unique[counts > 1][0].item()!r} twice or more; rename one")
-    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +122,11 @@ class Features:
 
     def save(self, path: str | Path) -> None:
         """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
+        if Path(path).suffix not in (".npz", ".parquet"):
+            raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
         about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
         about |= {"options": json.dumps(formats.plain(self.options))} if self.options else {}
-        formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values)}, about)
+        formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values[:])}, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Features:

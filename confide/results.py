@@ -6,8 +6,8 @@ Plain numbers and words only, so that an Evaluation is a JSON file and the repor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -160,21 +160,49 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A paired test of one metric between two (model, stage) on the same samples; difference is b minus a.
+class ComparedRow:
+    """One side of a paired test: a model at a stage, and its score where trust scores are compared.
 
-    `a` and `b` are written "model/stage" ("cross_entropy/raw"), or "model/stage/score" where trust scores are compared.
+    Predictions that were compared under a name of their own have that name as `model` and no stage.
     """
 
+    model: str
+    stage: str | None = None
+    score: str | None = None
+
+    def __str__(self) -> str:
+        """As it stands in evaluation.json: "cross_entropy/raw", "model/raw/trust:steep_slope"."""
+        return "/".join(part for part in (self.model, self.stage, self.score) if part is not None)
+
+    @classmethod
+    def of(cls, name: str) -> ComparedRow:
+        """The row of "model/stage"; a model's name may hold slashes, a stage's may not."""
+        model, _, stage = name.rpartition("/")
+        return cls(model, stage) if model else cls(name)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired test of one metric between two rows on the same samples; difference is b minus a."""
+
     metric: str
-    a: str
-    b: str
+    a: ComparedRow
+    b: ComparedRow
     difference: float
     low: float
     high: float
     p_value: float
     p_holm: float
     better: str | None = None  # "a", "b", or None where the test does not say
+
+    @property
+    def winner(self) -> ComparedRow | None:
+        """The better side, or None where the test does not say."""
+        return None if self.better is None else self.a if self.better == "a" else self.b
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it stands in evaluation.json."""
+        return {**asdict_shallow(self), "a": str(self.a), "b": str(self.b)}
 
 
 @dataclass(frozen=True)
@@ -199,7 +227,7 @@ class Evaluation:
     Measurements of any metric; a report speaks first of those with a place in its tables (`MetricInfo.tables`), of
     `confidence_gap` (also by group "predicted=NAME", or "class=NAME" of the label) and of `halving_rejection`.
     Operating points: model, stage, score, risk (promised), confidence, threshold (None where none can be promised),
-    coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_n.
+    coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_accepted.
     """
 
     measurements: tuple[Measurement, ...]
@@ -273,7 +301,7 @@ class Evaluation:
             "format": EVALUATION_FORMAT,
             "measurements": [m.as_row() for m in self.measurements],
             "curves": [asdict(c) for c in self.curves],
-            "comparisons": [asdict(c) for c in self.comparisons],
+            "comparisons": [c.as_row() for c in self.comparisons],
             "samples": [asdict(s) for s in self.samples],
             "operating_points": [dict(p) for p in self.operating_points],
             "about": dict(self.about),
@@ -299,10 +327,11 @@ class Evaluation:
             raise InputError(
                 f"{where} must be of format '{EVALUATION_FORMAT}', got {found!r}; make it again with this version"
             )
+        measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
-            measurements=tuple(_measurement(row) for row in data["measurements"]),
+            measurements=measurements,
             curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),
-            comparisons=tuple(Comparison(**{k: _number(k, v) for k, v in c.items()}) for c in data["comparisons"]),
+            comparisons=_comparisons(data["comparisons"], measurements),
             samples=tuple(Sample(**s) for s in data["samples"]),
             operating_points=tuple(data["operating_points"]),
             about=data["about"],
@@ -319,13 +348,73 @@ def asdict_shallow(record: Any) -> dict[str, Any]:
 def _measurement(row: dict[str, Any]) -> Measurement:
     row = dict(row)
     low, high = row.pop("low"), row.pop("high")
-    row["value"] = math.nan if row["value"] is None else row["value"]
+    row["value"] = _number(row["value"])
     return Measurement(**row, bounds=None if low is None or high is None else (low, high))
 
 
 def _columns(columns: dict[str, list[Any]]) -> dict[str, tuple[float, ...]]:
-    return {k: tuple(math.nan if v is None else v for v in values) for k, values in columns.items()}
+    return {k: tuple(_number(v) for v in values) for k, values in columns.items()}
 
 
-def _number(name: str, value: Any) -> Any:
-    return math.nan if value is None and name not in ("better", "a", "b") else value
+def _number(value: float | None) -> float:
+    """A number of a file, where JSON has null for what is not one."""
+    return math.nan if value is None else value
+
+
+def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:
+    """Paired tests of a file; the names of their sides are those of measured rows where there are such."""
+    measured: dict[str, ComparedRow] = {}
+    for m in measurements:
+        row = ComparedRow(m.model, m.stage, m.score)
+        measured |= {str(row): row}
+        if m.score and m.score.startswith("trust:"):
+            # Older files name trust predictors by their word alone.
+            measured |= {m.score.removeprefix("trust:"): row, "mcp": replace(row, score="msp")}
+    sides = {name: measured.get(name) or ComparedRow.of(name) for c in rows for name in (c["a"], c["b"])}
+    return tuple(
+        Comparison(
+            c["metric"],
+            sides[c["a"]],
+            sides[c["b"]],
+            _number(c["difference"]),
+            _number(c["low"]),
+            _number(c["high"]),
+            _number(c["p_value"]),
+            _number(c["p_holm"]),
+            c.get("better"),
+        )
+        for c in rows
+    )
+
+
+def join(
+    evaluations: Sequence[Evaluation],
+    comparisons: Iterable[Comparison] = (),
+    about: Mapping[str, Any] | None = None,
+    *,
+    samples: Iterable[Sample] = (),
+    operating_points: Iterable[Mapping[str, Any]] = (),
+    warnings: Iterable[str] = (),
+) -> Evaluation:
+    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once."""
+    if not evaluations:
+        raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
+    known: dict[str, Any] = {}
+    for evaluation in evaluations:
+        merged = {key: {**(evaluation.about.get(key) or {}), **(known.get(key) or {})} for key in ("stages", "missing")}
+        known = {**evaluation.about, **known, **{key: value for key, value in merged.items() if value}}
+    curves = {
+        (*(v for k, v in asdict_shallow(c).items() if k != "columns"), *c.columns.items()): c
+        for evaluation in evaluations
+        for c in evaluation.curves
+    }
+    return Evaluation(
+        measurements=tuple(m for evaluation in evaluations for m in evaluation.measurements),
+        curves=tuple(curves.values()),
+        comparisons=(*(c for evaluation in evaluations for c in evaluation.comparisons), *comparisons),
+        samples=tuple(dict.fromkeys((*(s for evaluation in evaluations for s in evaluation.samples), *samples))),
+        operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
+        about={**known, **(about or {})},
+        warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
+    )

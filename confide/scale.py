@@ -10,42 +10,53 @@ import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from confide import difficulty, features
-from confide.checks import InputError, MissingExtra, check_choice, check_range
+from confide.checks import InputError, MissingExtra, OptionError, check_choice, check_range
 from confide.difficulty.from_features import GaussianDifficulty
 from confide.files import formats
 from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, moments_of
 from confide.progress import Progress
 from confide.records import Split, default_ids
 
-# Jobs: independent pieces of work, each a function by name with a plain payload, run by several processes.
+Payload = TypeVar("Payload")
+Answer = TypeVar("Answer")
+
+# Jobs: independent pieces of work, each a function with the record that it is called with, run by several processes.
 
 ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
-class Job:
-    """One piece of work: `function` is "module:name", `payload` goes to it as JSON, and so does its answer back.
+class Job(Generic[Payload, Answer]):
+    """One piece of work: `function(payload)`, called in a process of its own.
 
-    `gpu` is the share of a GPU that it takes on a Ray cluster that has any.
+    Args:
+        name: tells the jobs of one call apart.
+        function: of a module that other processes can import.
+        payload: what it is called with; like the answer, it is pickled on its way.
+        gpu: the share of a GPU that it takes on a Ray cluster that has any.
     """
 
     name: str
-    function: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[[Payload], Answer]
+    payload: Payload
     gpu: float = 1.0
+
+    def __call__(self) -> Answer:
+        """Do the work here."""
+        return self.function(self.payload)
 
 
 @dataclass
@@ -55,20 +66,14 @@ class _RunningJob:
     answer: Connection
 
 
-def call_job(job: Job) -> Any:
-    """Do the work here."""
-    module, _, name = job.function.partition(":")
-    return getattr(import_module(module), name)(json.loads(json.dumps(dict(job.payload))))
-
-
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[Job[Payload, Answer]],
     *,
     engine: str = "local",
     workers: int = 2,
     retries: int = 2,
-    on_done: Callable[[Job, Any], None] | None = None,
-) -> list[Any]:
+    on_done: Callable[[Job[Payload, Answer], Answer], None] | None = None,
+) -> list[Answer]:
     """Answers of all jobs in order. A worker that dies is tried again; bad input is not, it stays bad.
 
     Args:
@@ -88,8 +93,11 @@ def run_jobs(
 
 
 def _run_local(
-    jobs: Sequence[Job], workers: int, retries: int, on_done: Callable[[Job, Any], None] | None
-) -> list[Any]:
+    jobs: Sequence[Job[Payload, Answer]],
+    workers: int,
+    retries: int,
+    on_done: Callable[[Job[Payload, Answer], Answer], None] | None,
+) -> list[Answer]:
     answers: list[Any] = [None] * len(jobs)
     waiting, tries = list(range(len(jobs))), [0] * len(jobs)
     running: list[_RunningJob] = []
@@ -119,25 +127,38 @@ def _run_local(
     return answers
 
 
-def _start_process(number: int, jobs: Sequence[Job], workers: int) -> _RunningJob:
+def _start_process(number: int, jobs: Sequence[Job[Any, Any]], workers: int) -> _RunningJob:
     # A fresh process each: torch does not survive a fork, and a job's memory goes back when it ends.
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    process = context.Process(target=_work_in_process, args=(jobs[number], sender, threads), daemon=False)
-    process.start()
+    process = context.Process(target=_work_in_process, args=(jobs[number], sender), daemon=False)
+    with _threads_of_children(max(1, (os.cpu_count() or 1) // workers)):
+        process.start()
     sender.close()
     return _RunningJob(number, process, receiver)
 
 
-def _work_in_process(job: Job, sender: Connection, threads: int) -> None:
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    from confide.checks import MissingExtra, OptionError
-    from confide.progress import Progress
+@contextmanager
+def _threads_of_children(threads: int) -> Iterator[None]:
+    """Processes started here take so many threads, unless OMP_NUM_THREADS says otherwise.
 
+    The number is read when torch is imported, which a process has done before its first line of ours: it must be in
+    the environment that the process starts with.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        yield
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+
+
+def _work_in_process(job: Job[Any, Any], sender: Connection) -> None:
     Progress.quiet = True
     try:
-        sender.send(("done", json.dumps(call_job(job))))
+        sender.send(("done", job()))
     except (InputError, OptionError, MissingExtra) as error:
         sender.send(("bad", str(error)))
     except Exception as error:
@@ -151,7 +172,7 @@ def _result(work: _RunningJob) -> tuple[str, Any]:
         kind, value = "failed", ""
     work.process.join()
     if kind == "done":
-        return kind, json.loads(value)
+        return kind, value
     return kind, value or f"its process ended with status {work.process.exitcode}"
 
 
@@ -181,12 +202,15 @@ def connect_ray(workers: int) -> Any:
 
 
 def _run_ray_tasks(
-    jobs: Sequence[Job], workers: int, retries: int, on_done: Callable[[Job, Any], None] | None
-) -> list[Any]:
+    jobs: Sequence[Job[Payload, Answer]],
+    workers: int,
+    retries: int,
+    on_done: Callable[[Job[Payload, Answer], Answer], None] | None,
+) -> list[Answer]:
     """Answers of all jobs in order, each a task with retries."""
     ray = connect_ray(workers)
     gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
-    remote = ray.remote(num_cpus=1, max_retries=retries)(call_job)
+    remote = ray.remote(num_cpus=1, max_retries=retries)(Job.__call__)
     numbers: dict[Any, int] = {}
     answers: list[Any] = [None] * len(jobs)
     left = list(range(len(jobs)))
@@ -207,10 +231,12 @@ def _run_ray_tasks(
     return answers
 
 
-def train_workers(job: Job, workers: int, *, storage: str | Path, gpu: bool = False) -> Any:
+def train_workers(job: Job[Any, Any], workers: int, *, storage: str | Path, gpu: bool = False) -> Any:
     """One job on several workers of a cluster that form one torch process group (Ray Train).
 
     Args:
+        job: its answer must be plain JSON values.
+        workers: processes of the group.
         storage: a folder that all workers see; the first worker leaves its answer there.
         gpu: give each worker a GPU.
     """
@@ -223,14 +249,13 @@ def train_workers(job: Job, workers: int, *, storage: str | Path, gpu: bool = Fa
     note.unlink(missing_ok=True)
 
     def work(config: dict[str, Any]) -> None:
-        answer = call_job(Job(config["name"], config["function"], config["payload"]))
+        answer = config["job"]()
         if train.get_context().get_world_rank() == 0:
             formats.write_json(config["note"], answer)
 
-    plan = {"name": job.name, "function": job.function, "payload": dict(job.payload), "note": str(note)}
     trainer = TorchTrainer(
         work,
-        train_loop_config=plan,
+        train_loop_config={"job": job, "note": str(note)},
         scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpu),
         run_config=RunConfig(name=job.name, storage_path=str(note.parent)),
     )

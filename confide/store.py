@@ -1,4 +1,4 @@
-"""The run folder: one file per record, and a manifest that says what made each, so that a run can go on where it was.
+"""The run folder: the names of its files, and a manifest of what made each, so that a run can go on where it was.
 
 A stage is done when the manifest holds its key (a hash of its options and of the keys of the stages it follows) and
 every file it wrote is there with the same checksum. Everything else is made again, and nothing else.
@@ -10,44 +10,294 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
+from confide import __version__
 from confide.checks import InputError
 from confide.files import formats
+from confide.records import Dataset
 
-RUN_FORMAT = "run/1"
+RUN_FORMAT = "run/2"
+KEY_FORMAT = "run/1"
+"""Part of every stage's key; older than RUN_FORMAT, so that the stages of older run folders count as done."""
 PACKAGES = ("confide", "torch", "numpy", "scipy", "pyarrow", "safetensors", "pillow")
 
 R = TypeVar("R")
 
 
+# The names of files. A folder of one training (`confide train --out`) uses the same for what both hold.
+
+OLD_NAMES = {
+    "scores/groups.parquet": ("scores/bands.parquet", "difficulty.parquet"),
+    "scores/label_groups.parquet": ("scores/label_bands.parquet", "difficulty.parquet"),
+    "scores/predicted_class.parquet": ("scores/unlabelled.parquet", "hardness.parquet"),
+}
+"""What files were called before: in run folders of format run/1, and in training folders of that time."""
+NO_SPLITS = frozenset(Path(name).stem for new, old in OLD_NAMES.items() for name in (new, *old))
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """Where the files of a run folder, or of a training folder, lie.
+
+    Args:
+        folder: the folder; it need not exist.
+
+    Example:
+        >>> paths = RunPaths(Path("runs/demo"))
+        >>> paths.predictions("adafocal", "test").as_posix()
+        'runs/demo/predictions/adafocal-test.parquet'
+        >>> paths.calibrator("adafocal", "temperature").as_posix()
+        'runs/demo/calibrators/adafocal-temperature.json'
+    """
+
+    folder: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Which stage wrote what, by which options."""
+        return self.folder / "manifest.json"
+
+    @property
+    def config(self) -> Path:
+        """The experiment's config: `confide run` with it makes this folder again."""
+        return self.folder / "config.yaml"
+
+    @property
+    def data(self) -> Path:
+        """Where the data came from (`DataNote`)."""
+        return self.folder / "data.json"
+
+    @property
+    def evaluation(self) -> Path:
+        """All measurements, once the run is concluded."""
+        return self.folder / "evaluation.json"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.folder / "report.html"
+
+    @property
+    def tags(self) -> Path:
+        """Tags given in the explorer."""
+        return self.folder / "tags.sqlite"
+
+    @property
+    def difficulty(self) -> Path:
+        """The difficulty fitted on the training split."""
+        return self.folder / "difficulty.safetensors"
+
+    def features(self, split: str) -> Path:
+        """Features of one split."""
+        return self.folder / "features" / f"{split}.npz"
+
+    def scores(self, name: str) -> Path:
+        """Difficulty of one split; or `groups`, `label_groups` and `predicted_class`, which span several splits.
+
+        `groups` are the scores by which a loss groups samples, `predicted_class` those that calibrators go by: the
+        difficulty to the likeliest class, known without the label.
+        """
+        return self.folder / "scores" / f"{name}.parquet"
+
+    def model(self, name: str) -> Path:
+        """The folder of one trained model."""
+        return self.folder / "models" / name
+
+    def history(self, name: str) -> Path:
+        """The folder of what one model predicted after every epoch."""
+        return self.model(name) / "history"
+
+    def predictions(self, model: str, split: str) -> Path:
+        """Predictions of one model on one split, as trained."""
+        return self.folder / "predictions" / f"{model}-{split}.parquet"
+
+    def trust(self, model: str, name: str) -> Path:
+        """A trust predictor fitted for one model."""
+        return self.folder / "trust" / f"{model}-{name}.json"
+
+    def trust_values(self, model: str, name: str, split: str) -> Path:
+        """Its values on one split."""
+        return self.folder / "trust" / f"{model}-{name}-{split}.parquet"
+
+    def calibrator(self, model: str, name: str) -> Path:
+        """A calibrator fitted for one model."""
+        return self.folder / "calibrators" / f"{model}-{name}.json"
+
+    @property
+    def first_calibrator(self) -> Path:
+        """In a training folder, its recipe's first calibrator under a name that is easy to type."""
+        return self.folder / "calibrator.json"
+
+    def model_evaluation(self, model: str, stage: str) -> Path:
+        """Measurements on one model at one stage, written before the run is concluded."""
+        return self.folder / "evaluations" / f"{model}-{stage}.json"
+
+    def existing(self, path: Path) -> Path:
+        """The path, or the older name of the same file where only that is there."""
+        old = OLD_NAMES.get(path.relative_to(self.folder).as_posix(), ())
+        return next((p for p in (path, *(self.folder / name for name in old)) if p.exists()), path)
+
+    def scored_splits(self) -> dict[str, Path]:
+        """The files of scores that are there, by split."""
+        files = sorted((self.folder / "scores").glob("*.parquet"))
+        return {path.stem: path for path in files if path.stem not in NO_SPLITS}
+
+
+@dataclass(frozen=True)
+class DataNote:
+    """Where the data of a run came from, as data.json keeps it."""
+
+    name: str
+    class_names: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    set_aside: tuple[Mapping[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataNote:
+        """The note on a dataset."""
+        return cls(
+            dataset.name,
+            tuple(dataset.class_names),
+            {name: len(split) for name, split in dataset.splits.items()},
+            dict(dataset.provenance),
+            tuple({"id": i, "reason": reason} for i, reason in dataset.set_aside),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    def save(self, path: Path) -> None:
+        """Write it."""
+        formats.write_json(path, self.as_dict())
+
+    @classmethod
+    def load(cls, path: Path) -> DataNote:
+        """Read it back."""
+        row = formats.read_json(path)
+        return cls(
+            row.get("name", ""),
+            tuple(map(str, row.get("class_names", ()))),
+            row.get("sizes", {}),
+            row.get("provenance", {}),
+            tuple(row.get("set_aside", ())),
+        )
+
+
+# The manifest.
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What one stage used, followed and wrote: files with their checksums, its own record first."""
+
+    key: str
+    uses: Mapping[str, Any]
+    after: tuple[str, ...]
+    files: Mapping[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What made a run folder: its config, the versions, and its stages in the order they were made."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    stages: Mapping[str, StageRecord] = field(default_factory=dict)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run folder, of this format or an older one; one clear line for anything else.
+
+    Args:
+        folder: the run folder.
+
+    Returns:
+        Its config, versions and stages.
+
+    Raises:
+        InputError: where there is no manifest, or one of a newer format.
+
+    Example:
+        >>> with RunFolder("run", {"seed": 3}, seed=3) as folder:
+        ...     table = folder.stage("one", uses={}, file=folder.path / "one.json", make=dict,
+        ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
+        >>> read_manifest(Path("run")).config
+        {'seed': 3}
+    """
+    row = formats.read_json(RunPaths(folder).manifest)
+    written = row.get("format") if isinstance(row, dict) else None
+    number = re.fullmatch(r"run/(\d+)", str(written))
+    versions = dict(row.get("versions", {})) if isinstance(row, dict) else {}
+    if number and int(number[1]) > int(RUN_FORMAT.partition("/")[2]):
+        raise InputError(
+            f"{folder} was written by confide {versions.get('confide', 'of a newer version')} in format '{written}', "
+            f"newer than '{RUN_FORMAT}' of this confide {__version__}; upgrade with: pip install -U confide"
+        )
+    if not number:
+        raise InputError(
+            f"{folder} must be a run folder of format '{RUN_FORMAT}', got {written!r}; "
+            "choose another folder, or use the version of confide that made it"
+        )
+    stages = {
+        name: StageRecord(s["key"], s["uses"], tuple(s["after"]), s["files"], s["seconds"])
+        for name, s in row["stages"].items()
+    }
+    return Manifest(dict(row.get("config", {})), versions, stages)
+
+
 class RunFolder:
-    """A run folder under an exclusive lock: `with RunFolder(path, config) as folder: record = folder.stage(...)`."""
+    """A run folder under an exclusive lock, whose finished stages are not made again.
+
+    Args:
+        path: the folder; made where it is missing.
+        config: what the manifest keeps of the experiment.
+        seed: of everything random.
+
+    Raises:
+        InputError: where another process holds the folder, or a newer version of confide wrote it.
+
+    Example:
+        >>> def total(folder):
+        ...     return folder.stage("sum", uses={"n": 3}, file=folder.path / "sum.json", make=lambda: sum(range(3)),
+        ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
+        >>> with RunFolder("run", {}, seed=0) as folder:
+        ...     total(folder), folder.made
+        (3, ['sum'])
+        >>> with RunFolder("run", {}, seed=0) as folder:
+        ...     total(folder), folder.made
+        (3, [])
+    """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], seed: int) -> None:
         self.path = Path(path)
+        self.paths = RunPaths(self.path)
         self.config = formats.plain(dict(config))
         self.seed = seed
-        self.stages: dict[str, dict[str, Any]] = {}
+        self.stages: dict[str, StageRecord] = {}
         self.keys: dict[str, str] = {}
-        self.redone: list[str] = []
+        self.made: list[str] = []
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = lock_file(self.path / ".lock", self.path)
-        manifest = self.path / "manifest.json"
-        if manifest.exists():
+        if self.paths.manifest.exists():
             try:
-                self.stages = read_manifest(manifest)["stages"]
+                self.stages = dict(read_manifest(self.path).stages)
             except InputError:
                 self._lock.close()
                 raise
@@ -68,7 +318,7 @@ class RunFolder:
         *,
         uses: Mapping[str, Any],
         after: Iterable[str] = (),
-        file: str,
+        file: Path,
         make: Callable[[], R],
         write: Callable[[R, Path], object],
         read: Callable[[Path], R],
@@ -77,72 +327,69 @@ class RunFolder:
         """The record of a stage: read back if it is done with these options, else made, written and noted.
 
         Args:
+            name: of the stage; part of its key.
             uses: options that decide the outcome; together with the stages in `after` they make the key.
-            file: where the record is written, relative to the run folder.
+            after: the stages it follows.
+            file: where the record is written, in the run folder.
+            make: makes the record.
+            write: writes it to a path.
+            read: reads it from one.
             also: further files the stage leaves behind, asked for after `make`.
+
+        Returns:
+            The record as it is read back from its file.
         """
         key = self.key(name, uses, after)
-        target = self.path / file
-        if self._done(name, key):
-            return read(target)
+        if (done := self._done(name, key)) is not None:
+            return read(done)
         started = time.monotonic()
         record = make()
-        write(record, target)
-        written = [target, *also()]
-        self.stages[name] = {
-            "key": key,
-            "uses": formats.plain(dict(uses)),
-            "after": list(after),
-            "files": {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
-            "seconds": round(time.monotonic() - started, 3),
-        }
-        self.redone.append(name)
+        write(record, file)
+        written = [file, *also()]
+        self.stages[name] = StageRecord(
+            key,
+            formats.plain(dict(uses)),
+            tuple(after),
+            {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
+            round(time.monotonic() - started, 3),
+        )
+        self.made.append(name)
         self._write_manifest()
         # Read back, so that a first run and a resumed one go on from the very same record.
-        return read(target)
+        return read(file)
 
     def key(self, name: str, uses: Mapping[str, Any], after: Iterable[str]) -> str:
         """The key of a stage with these options; remembered for the stages that follow."""
         content = {
             "stage": name,
-            "format": RUN_FORMAT,
+            "format": KEY_FORMAT,
             "uses": formats.plain(dict(uses)),
             "after": [self.keys[s] for s in after],
         }
         self.keys[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
         return self.keys[name]
 
-    def _done(self, name: str, key: str) -> bool:
-        noted = self.stages.get(name)
-        if noted is None or noted["key"] != key:
-            return False
-        paths = {self.path / relative: digest for relative, digest in noted["files"].items()}
-        return all(p.is_file() and formats.checksum(p) == digest for p, digest in paths.items())
+    def _done(self, name: str, key: str) -> Path | None:
+        """Where the record of a stage lies that was made with this key, under the name of that time."""
+        record = self.stages.get(name)
+        if record is None or record.key != key:
+            return None
+        paths = {self.path / relative: digest for relative, digest in record.files.items()}
+        whole = all(p.is_file() and formats.checksum(p) == digest for p, digest in paths.items())
+        return next(iter(paths)) if whole else None
 
     def _write_manifest(self) -> None:
         formats.write_json(
-            self.path / "manifest.json",
+            self.paths.manifest,
             {
                 "format": RUN_FORMAT,
                 "config": self.config,
                 "seed": self.seed,
                 "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 **environment(),
-                "stages": self.stages,
+                "stages": {name: asdict(record) for name, record in self.stages.items()},
             },
         )
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest of this format, or one clear line."""
-    manifest = formats.read_json(path)
-    found = manifest.get("format") if isinstance(manifest, dict) else None
-    if found != RUN_FORMAT:
-        raise InputError(
-            f"{path.parent} must be a run folder of format '{RUN_FORMAT}', got {found!r}; "
-            "choose another folder, or use the version of confide that made it"
-        )
-    return dict(manifest)
 
 
 def lock_file(path: Path, folder: Path) -> IO[str]:

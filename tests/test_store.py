@@ -4,7 +4,7 @@ import pytest
 
 from confide.checks import InputError
 from confide.files import formats
-from confide.store import RunFolder
+from confide.store import RunFolder, RunPaths
 
 
 def go(path, *, a=1, b=1, calls=None):
@@ -16,7 +16,7 @@ def go(path, *, a=1, b=1, calls=None):
             name,
             uses={"option": option},
             after=after,
-            file=f"{name}.json",
+            file=folder.path / f"{name}.json",
             make=lambda: calls.append(name) or {"made": name, "option": option},
             write=lambda record, target: formats.write_json(target, record),
             read=formats.read_json,
@@ -25,7 +25,7 @@ def go(path, *, a=1, b=1, calls=None):
     with RunFolder(path, {"a": a, "b": b}, seed=3) as folder:
         stage(folder, "first", a, ())
         stage(folder, "second", b, ("first",))
-        return folder.redone
+        return folder.made
 
 
 def test_a_second_call_makes_nothing(tmp_path):
@@ -64,15 +64,65 @@ def test_two_processes_do_not_write_one_folder(tmp_path):
 
 def test_a_folder_of_another_version_is_left_alone(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format": "run/99", "stages": {}}')
-    with pytest.raises(InputError, match="must be a run folder of format 'run/1', got 'run/99'"):
+    with pytest.raises(InputError, match="in format 'run/99', newer than 'run/2' of this confide"):
         go(tmp_path)
     assert json.loads((tmp_path / "manifest.json").read_text())["format"] == "run/99"
+
+
+def test_a_manifest_of_another_kind_is_left_alone(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"format": "other", "stages": {}}')
+    with pytest.raises(InputError, match="must be a run folder of format 'run/2', got 'other'"):
+        go(tmp_path)
+
+
+def test_a_stage_made_in_the_first_format_is_done_under_the_name_of_that_time(tmp_path):
+    go(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "first.json").rename(tmp_path / "older.json")
+    files = manifest["stages"]["first"]["files"]
+    manifest["stages"]["first"]["files"] = {"older.json": files.pop("first.json")}
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "format": "run/1"}))
+    assert go(tmp_path) == []
+    assert go(tmp_path, b=2) == ["second"]
+    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == "run/2"
+
+
+def test_a_key_is_that_of_the_first_format(tmp_path):
+    # sha256 of {"after": [], "format": "run/1", "stage": "first", "uses": {"option": 1}}, as run/1 wrote it.
+    assert RunFolder(tmp_path, {}, 0).key("first", {"option": 1}, ()) == "11307e5298e5ecaa651e5e12"
+
+
+@pytest.mark.parametrize(
+    ("name", "old"),
+    [
+        ("groups", "scores/bands.parquet"),
+        ("groups", "difficulty.parquet"),
+        ("label_groups", "scores/label_bands.parquet"),
+        ("predicted_class", "scores/unlabelled.parquet"),
+        ("predicted_class", "hardness.parquet"),
+    ],
+)
+def test_scores_are_found_under_their_older_names(tmp_path, name, old):
+    paths = RunPaths(tmp_path)
+    assert paths.existing(paths.scores(name)) == paths.scores(name)
+    (tmp_path / "scores").mkdir()
+    (tmp_path / old).write_bytes(b"")
+    assert paths.existing(paths.scores(name)) == tmp_path / old
+    paths.scores("test").write_bytes(b"")
+    assert paths.scored_splits() == {"test": tmp_path / "scores" / "test.parquet"}
 
 
 def test_a_stage_that_fails_leaves_earlier_results(tmp_path):
     go(tmp_path)
     with RunFolder(tmp_path, {}, 3) as folder, pytest.raises(OSError, match="No space left"):
-        folder.stage("first", uses={"option": 9}, file="first.json", make=dict, write=full_disk, read=formats.read_json)
+        folder.stage(
+            "first",
+            uses={"option": 9},
+            file=folder.path / "first.json",
+            make=dict,
+            write=full_disk,
+            read=formats.read_json,
+        )
     assert go(tmp_path) == []
 
 

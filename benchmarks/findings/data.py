@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
@@ -49,7 +46,7 @@ def open_data(path: str, *, judge: float = 0.0, limit: int = 0) -> Dataset:
     """
     dataset = data.load_dataset(path, seed=0)
     if judge:
-        parts = data.cut(dataset.train, dataset.num_classes, {"judge": judge}, 0)
+        parts = data.cut(dataset.train, {"judge": judge}, 0)
         dataset = replace(dataset, splits={**dataset.splits, **parts})
     if limit:
         splits = {name: one.take(np.arange(min(limit, len(one)))) for name, one in dataset.splits.items()}

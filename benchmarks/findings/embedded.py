@@ -83,7 +83,11 @@ def main() -> None:
             recorder = kept if changes.get("loss") == "kde_xe" else None
             used = scores.free if settings.loss == ADAPTIVE else None
             trained = fit(dataset, settings, scores=used, recorder=recorder)
-            row = {"variant": name, "settings": settings.as_dict(), "test": numbers(predict(trained, dataset, "test"))}
+            row: dict[str, Any] = {
+                "variant": name,
+                "settings": settings.as_dict(),
+                "test": numbers(predict(trained, dataset, "test")),
+            }
             row |= {"bandwidths": kept.found, "seconds": time.monotonic() - began, **machine()}
             data.append(args.out, row)
             said = row["test"]

@@ -34,7 +34,7 @@ from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.values import LEVEL
 from benchmarks.papers.trust_table import machine
-from confide import calibrators, difficulty
+from confide import calibrators, difficulty, random
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
@@ -64,25 +64,24 @@ def main() -> None:
     other.wait()
     if all(kept(out, fold).exists() for fold in range(FOLDS)):
         score(out, dataset, pool, args.extractor)
-        found = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
+        found: dict[str, Any] = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
         formats.write_json(out / "folds.json", found)
         print(table(found["folds"]))
 
 
 def joined(first: Split, second: Split) -> Split:
     """Both as one."""
-    both = ((getattr(first, name), getattr(second, name)) for name in ("inputs", "labels", "ids"))
-    columns = {name: np.concatenate([one, second.columns[name]]) for name, one in first.columns.items()}
-    return Split(*(np.concatenate(pair) for pair in both), columns)
+    inputs, labels, ids = (
+        np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("inputs", "labels", "ids")
+    )
+    columns = {name: np.concatenate([values, second.columns[name]]) for name, values in first.columns.items()}
+    return Split(inputs, labels, ids, columns)
 
 
 def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The fold of every sample, drawn once; each has its share of every class."""
-    mixed = np.random.default_rng(0).permutation(len(labels))
-    order = mixed[np.argsort(labels[mixed], kind="stable")]
-    folds = np.empty(len(labels), dtype=np.int64)
-    folds[order] = np.arange(len(labels)) % FOLDS
-    return folds
+    keys = np.argsort(np.random.default_rng(0).permutation(len(labels)))
+    return random.deal(keys, labels, FOLDS)
 
 
 def kept(out: Path, fold: int, what: str = "said") -> Path:
@@ -107,7 +106,7 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
         splits = {"train": pool.take(np.flatnonzero(place != fold)), "val": pool.take(np.flatnonzero(place == fold))}
         cut = replace(dataset, splits={**splits, "test": dataset.test})
         trained = fit(cut, settings_of(args, fold))
-        columns = {}
+        columns: dict[str, Any] = {}
         for split in ("val", "test"):
             said = predict(trained, cut, split)
             columns |= {f"{split}_logits": said.logits.cpu().numpy(), f"{split}_label": said.labels.cpu().numpy()}

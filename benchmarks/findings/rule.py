@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import rows_of
 from confide.files import formats
 
-ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "benchmarks" / "results" / "findings"
 ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
 """Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
@@ -105,7 +104,8 @@ def _told(name: Name) -> str:
 
 def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
     """All lines, and the NLL of every judging sample, by round and variant."""
-    rows, losses = {}, {}
+    rows: dict[Name, dict[str, Any]] = {}
+    losses: dict[Name, Any] = {}
     for folder, turn in ROUNDS.items():
         rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
         path = KEPT / folder / "nll.npz"

@@ -53,7 +53,8 @@ class Verdict:
 class Claim(Protocol):
     """Anything that can look at values."""
 
-    text: str
+    @property
+    def text(self) -> str: ...
 
     def looks(self, values: Sequence[Value]) -> list[Look]: ...
 

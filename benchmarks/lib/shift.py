@@ -18,7 +18,7 @@ from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
 from benchmarks.lib.values import LEVEL, paired, spread_of
 from confide.checks import InputError
 from confide.evaluation.compare import holm
-from confide.results import Comparison, Curve, Evaluation, Measurement
+from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 STAGES = ("raw", "temperature")
 REPORTED_METRICS = ("accuracy", "ece", "nll", "aurc", "auroc")
@@ -198,7 +198,8 @@ def _comparisons(found: ByMethod) -> tuple[Comparison, ...]:
                 if math.isfinite(test.p_value):
                     shared = sorted(set(one) & set(other))
                     _, _, low, high = spread_of(np.array([other[seed] - one[seed] for seed in shared]))
-                    rows.append((metric, f"{first}/{stage}", f"{second}/{stage}", test.difference, low, high, test))
+                    sides = ComparedRow(first, stage), ComparedRow(second, stage)
+                    rows.append((metric, *sides, test.difference, low, high, test))
     corrected = holm([row[-1].p_value for row in rows])
     return tuple(
         Comparison(*row[:-1], row[-1].p_value, p, _better(row[0], row[3]) if p < LEVEL else None)

@@ -124,7 +124,7 @@ class Sources:
 
 def _held_out(dataset: Dataset, share: float) -> Dataset:
     """A test from the training images; the official one becomes the split `resampled`."""
-    parts = data.cut(dataset.train, dataset.num_classes, {"test": share}, 0)
+    parts = data.cut(dataset.train, {"test": share}, 0)
     splits = {"train": parts["train"], "val": dataset.val, "test": parts["test"], RESAMPLED: dataset.test}
     told = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
     return replace(dataset, splits=splits, provenance=told)

@@ -88,7 +88,7 @@ def run_grid(cells: Sequence[Cell], place: Place) -> GridState:
         workers = min(place.workers, len(todo))
         payload["shared"] = workers > 1 and place.engine == "local"
         share = 1 / place.per_gpu
-        jobs = [Job(f"worker-{k}", "benchmarks.lib.workers:work", payload, share) for k in range(workers)]
+        jobs = [Job(f"worker-{k}", work, payload, share) for k in range(workers)]
         if workers == 1 and place.engine == "local":
             work(dict(jobs[0].payload))
         else:

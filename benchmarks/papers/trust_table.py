@@ -1,6 +1,6 @@
 """Table 2 of Luo et al. (2021) on CIFAR-10, with their errors corrected: trust predictors of a ResNet-18, three seeds.
 
-    python benchmarks/papers/trust_table.py --data cifar-10-batches-bin --out results/trust
+    python -m benchmarks.papers.trust_table --data cifar-10-batches-bin --out results/trust
 
 Training and scoring write scores-SEED.npz and test-SEED.parquet; intervals and paired tests, which need no GPU, make
 trust_table.md, trust_table.json and an evaluation per seed from them (`--collect` and `--tabulate` do one of the two;
@@ -8,7 +8,7 @@ several processes may collect seeds into one folder). With `--extractor efficien
 also fitted with two signals from pre-trained features, whose extraction into OUT/features goes on where it stopped
 (`--extract` does nothing else). A dry run on two cores in a few minutes:
 
-    python benchmarks/papers/trust_table.py --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
+    python -m benchmarks.papers.trust_table --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
@@ -81,7 +79,7 @@ def arguments() -> argparse.Namespace:
 def command(args: argparse.Namespace) -> str:
     """What was run, with the data's name instead of its place."""
     words = [Path(word).name if word in (args.data, args.out) else word for word in sys.argv[1:]]
-    return " ".join(["python", "benchmarks/papers/trust_table.py", *words])
+    return " ".join(["python", "-m", "benchmarks.papers.trust_table", *words])
 
 
 def machine() -> dict[str, str]:
@@ -224,12 +222,14 @@ def side_by_side(own: Features, other: Features) -> Features:
 def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
     """The largest alpha_neg whose out-of-fold TPR on val is still 98 %: nothing of test is looked at."""
     correct = said["val"].facts.correct
-    best = None
+    best: confide.trust.Trust | None = None
     for alpha in ALPHAS:
         trust = confide.trust.fit("steep_slope", said["val"], features["val"], alpha_neg=alpha, seed=seed)
+        assert trust.out_of_fold is not None
         kept = float((trust.out_of_fold[correct] > 0).float().mean())
         if best is None or kept >= LEAST_TPR + 0.002:
             best = trust
+    assert best is not None
     return best
 
 
@@ -319,14 +319,14 @@ def table_rows(
     found: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float
 ) -> list[dict[str, Any]]:
     rows = []
-    tests = {(one.metric, one.b): one for one in found.comparisons}
+    tests = {(one.metric, one.b.score): one for one in found.comparisons}
     for name, one in scores.items():
         score = "msp" if name == "mcp" else f"trust:{name}"
         values = {m.metric: m.value for m in found.measurements if m.score == score and m.group is None}
         row = {"predictor": name, "seed": seed, "accuracy": accuracy, **{k: values.get(k) for k in METRICS}}
         row["mcp_tnr_at_that_tpr"] = rates_at_same_tpr(test, one, scores["mcp"])[2]
         for metric in ("auroc", "aurc"):
-            compared = tests.get((metric, name))
+            compared = tests.get((metric, score))
             row |= {} if compared is None else {f"p_{metric}": compared.p_value, f"d_{metric}": compared.difference}
         rows.append(row)
     return rows

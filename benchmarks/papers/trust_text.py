@@ -1,7 +1,7 @@
 """Trust predictors on text: CLINC150 and Banking77, MiniLM features, a linear classifier.
 
-    python benchmarks/papers/trust_text.py --data clinc150/data_full.json --out text/clinc150
-    python benchmarks/papers/trust_text.py --data banking77 --out text/banking77
+    python -m benchmarks.papers.trust_text --data clinc150/data_full.json --out text/clinc150
+    python -m benchmarks.papers.trust_text --data banking77 --out text/banking77
 
 Features are extracted once into OUT and kept; then `confide trust` compares all predictors on the test split.
 """
@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from confide import random
 from confide.calibrators import base
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
 from confide.checks import InputError, check_number, did_you_mean
 from confide.predictions import Predictions
-from confide.random import bits, sample_keys
 from confide.types import Logits
 
 SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
@@ -238,11 +238,8 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
 
 def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
     """Fold of every sample: drawn from its id and the seed, balanced within labels."""
-    draw = bits(seed, sample_keys(predictions.ids), "calibrator folds")
-    order = np.lexsort((draw, predictions.labels.cpu().numpy()))
-    fold = np.empty(len(order), np.int64)
-    fold[order] = np.arange(len(order)) % folds
-    return fold
+    labels = predictions.labels.cpu().numpy()
+    return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 
 def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, Any], k: float) -> list[str]:

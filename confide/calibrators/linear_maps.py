@@ -20,6 +20,7 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
 from confide.checks import check_range
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
+from confide.random import deal
 from confide.types import Labels, Logits
 
 # Softmax regression on logits or log-probabilities: blocked loss and gradient, preconditioned L-BFGS.
@@ -341,11 +342,7 @@ def feature_folds(labels: Tensor, features: Tensor) -> Tensor:
     """
     own = features.gather(1, labels[:, None])[:, 0]
     first = torch.full((features.shape[1],), math.inf, dtype=own.dtype).scatter_reduce(0, labels, own, "amin")
-    order = torch.argsort(own, stable=True)
-    order = order[torch.argsort(first[labels[order]], stable=True)]
-    fold = torch.empty_like(labels)
-    fold[order] = torch.arange(len(labels)) % STRENGTH_FOLDS
-    return fold
+    return torch.from_numpy(deal(own.numpy(), first[labels].numpy(), STRENGTH_FOLDS))
 
 
 # vector: softmax(w * z + b).

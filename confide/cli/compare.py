@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     found = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
-        print_json([asdict(c) for c in found])
+        print_json([c.as_row() for c in found])
         return 0
     for pair in dict.fromkeys((c.a, c.b) for c in found):
         rows = [
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{c.low:+.4f} to {c.high:+.4f}",
                 f"{c.p_value:.4f}",
                 f"{c.p_holm:.4f}",
-                {"a": c.a, "b": c.b}.get(c.better or "", "-"),
+                str(c.winner or "-"),
             ]
             for c in found
             if (c.a, c.b) == pair

@@ -1,33 +1,17 @@
-"""A recipe on the command line: its settings and scores for `confide train`, and a saved calibrator or trust
-predictor
-for `confide predict`. (Becomes confide/pipeline.py.)
-"""
+"""A saved calibrator or trust predictor for `confide predict`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from confide import trust as room
 from confide.checks import InputError, MissingExtra
-from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Features, load_features
 
-if TYPE_CHECKING:
-    from confide.config import Config
-    from confide.records import Scores
-    from confide.training import Trained
-
-
 # Predictions after a saved calibrator, with the difficulty that it may go by.
-
-FITTED_DIFFICULTY = "difficulty.safetensors"
-"""A fitted difficulty beside a calibrator that goes by it."""
 
 
 def with_calibrator(predictions: Predictions, path: str, extract: Callable[..., Features]) -> Predictions:
@@ -49,7 +33,8 @@ def with_calibrator(predictions: Predictions, path: str, extract: Callable[..., 
 def _difficulty_beside(predictions: Predictions, path: Path, extract: Callable[..., Features]) -> Any:
     from confide import difficulty
     from confide.checks import InputError, MissingExtra
-    from confide.cli.score_data import extractor_of
+    from confide.pipeline import FITTED_DIFFICULTY
+    from confide.scoring import fitted_extractor
 
     beside = path.with_name(FITTED_DIFFICULTY)
     needs = f"{path} goes by the difficulty of every sample"
@@ -58,7 +43,7 @@ def _difficulty_beside(predictions: Predictions, path: Path, extract: Callable[.
         raise InputError(f"{needs}, but {beside} is not there; keep both files together, or {other}")
     fitted = difficulty.load(beside)
     try:
-        word, options = extractor_of(str(beside), fitted)
+        word, options = fitted_extractor(str(beside), fitted)
         rows = extract(word, **options)
     except (InputError, MissingExtra) as error:
         raise InputError(f"{needs}, but the features for it cannot be had: {error}; or {other}") from None
@@ -118,94 +103,3 @@ def second_opinion(trust: room.Trust, path: str, extract: Callable[[str], Featur
     if features.dim != trust.second_dim:
         raise InputError(f"{needs}, which gives {features.dim} here; pass them by --second FILE")
     return features
-
-
-def write_features(path: str, features: Features) -> None:
-    """Features of one split as .npz or .parquet: `features`, `label`, `id`."""
-    columns = {"features": np.asarray(features.values[:]), "label": features.labels, "id": features.ids}
-    metadata = {"extractor": features.extractor, **({"split": features.split} if features.split else {})}
-    metadata |= {"options": json.dumps(formats.plain(features.options))} if features.options else {}
-    if Path(path).suffix not in (".npz", ".parquet"):
-        raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
-    formats.write_table(path, columns, metadata)
-
-
-# What `confide train --recipe` takes from a recipe: settings, the difficulty that is asked for, the calibrator.
-
-BAND_SCORES, VAL_DIFFICULTY = "difficulty.parquet", "hardness.parquet"
-"""Files in the run's folder: scores that make the loss's bands, and the difficulty of val that the calibrator reads."""
-
-
-def recipe_settings(name: str) -> dict[str, Any]:
-    """What a recipe says of training: its settings and its first loss."""
-    from confide.config import load_config
-
-    config = load_config(name)
-    first = config.losses[0]
-    return {**config.training, "loss": first.word, "loss_options": dict(first.options)}
-
-
-def recipe_scores(job: Mapping[str, Any], dataset: Any, settings: Any, given: Scores | None) -> Scores | None:
-    """What the loss reads, given or made by the recipe; what the calibrator goes by is made before training too."""
-    from confide.config import load_config
-    from confide.records import Scores
-    from confide.training import group_scores, group_scores_kind
-
-    plan, out = load_config(job["recipe"]), Path(job["out"])
-    kind = group_scores_kind(settings) if given is None else ""
-    wanted = [name for name in (BAND_SCORES if kind else "", VAL_DIFFICULTY if _uses_difficulty(plan) else "") if name]
-    if not all((out / name).exists() for name in wanted) or _other_features(
-        out / FITTED_DIFFICULTY, job.get("features")
-    ):
-        rows = _recipe_features(dataset, plan, job.get("features"))
-        if kind:
-            group_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options).save(out / BAND_SCORES)
-        if VAL_DIFFICULTY in wanted and "val" in rows:
-            _save_difficulty(rows, plan, out)
-    return Scores.load(out / BAND_SCORES) if kind else given
-
-
-def _uses_difficulty(plan: Config) -> bool:
-    from confide.calibrators import DIFFICULTY
-
-    return any(choice.options.get("by") == DIFFICULTY for choice in plan.calibrators[:1])
-
-
-def _other_features(path: Path, asked: str | None) -> bool:
-    """Whether a difficulty that was fitted before is one of other features than are asked for now."""
-    from confide import difficulty
-
-    return asked is not None and path.exists() and difficulty.load(path).source.get("extractor") != asked
-
-
-def _recipe_features(dataset: Any, plan: Config, asked: str | None) -> dict[str, Features]:
-    from confide import features
-
-    word, options = (asked, {}) if asked else (plan.features.word, plan.features.options)
-    word = features.usual(dataset) if word == "auto" else word
-    splits = [split for split in ("train", "val") if split in dataset.splits]
-    return {split: features.extract(word, dataset, split, **options) for split in splits}
-
-
-def _save_difficulty(rows: dict[str, Features], plan: Config, out: Path) -> None:
-    """The fitted difficulty, by which later samples are scored, and what it says of val without its labels."""
-    from confide import difficulty
-
-    fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
-    fitted.save(out / FITTED_DIFFICULTY)
-    fitted.score(rows["val"], "predicted").save(out / VAL_DIFFICULTY)
-
-
-def recipe_calibrator(trained: Sequence[Trained], dataset: Any, recipe: str, out: Path) -> None:
-    """The recipe's calibrator, fitted on what model or ensemble says on val, as calibrator.json in the run's folder."""
-    from confide import calibrators
-    from confide.config import load_config
-    from confide.records import Scores
-    from confide.training import predict, predict_members
-
-    plan = load_config(recipe)
-    for choice in plan.calibrators[:1]:
-        said = predict_members(trained, dataset, "val") if len(trained) > 1 else predict(trained[0], dataset, "val")
-        if _uses_difficulty(plan):
-            said = said.with_column(calibrators.DIFFICULTY, Scores.load(out / VAL_DIFFICULTY).of(said.ids))
-        calibrators.fit(choice.word, said, **choice.options).save(out / "calibrator.json")

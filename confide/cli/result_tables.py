@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from confide.cli.shared import metric_cell, p_value, text_table
-from confide.evaluation.trust import DECIDING, TrustValues, measurement_of
+from confide.evaluation.trust import DECIDING, TrustValues, measurement_of, trust_score
 from confide.experiment import Outcome
 from confide.metrics import explain
 from confide.results import Curve, Evaluation, Measurement, MetricInfo
@@ -54,7 +54,7 @@ def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mappi
     """All tables, the verdict, and what was left out."""
     n, accuracy = found.measurements[0].n, found.value("accuracy")
     print(f"{n} test predictions, {round(n * (1 - accuracy))} of them wrong ({100 * (1 - accuracy):.2f} %)\n")
-    order = sorted(scores, key=lambda word: -found.value("auroc", score=score_name(word)))
+    order = sorted(scores, key=lambda word: -found.value("auroc", score=trust_score(word)))
     print(ranking_table(found, order))
     print("\nat each predictor's own line (none for a mere score):\n")
     print(decision_table(found, order, same))
@@ -76,11 +76,6 @@ def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mappi
         print(f"note: {warning}")
     if "verdict" in found.about:
         print(found.about["verdict"])
-
-
-def score_name(word: str) -> str:
-    """The name of a predictor's score in the evaluation."""
-    return "msp" if word == "mcp" else f"trust:{word}"
 
 
 def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
@@ -121,17 +116,17 @@ def sweep_table(curve: Curve) -> str:
 
 def _tested(found: Evaluation, word: str, metric: str) -> str:
     """The corrected p-value of one predictor against max-softmax, + where it is better, - where it is worse."""
-    test = next((c for c in found.comparisons if c.b == word and c.metric == metric), None)
+    test = next((c for c in found.comparisons if c.b.score == trust_score(word) and c.metric == metric), None)
     return "" if test is None else p_value(test.p_holm) + {"b": " +", "a": " -"}.get(test.better or "", "")
 
 
 def _trust_cell(found: Evaluation, word: str, info: MetricInfo, more_digits: int = 0) -> str:
     if info.word == "separability_kl" and _beyond(found, word):
         return f"> {LARGEST_KL:g}"
-    return metric_cell(info, measurement_of(found, score_name(word), info.word), more_digits)
+    return metric_cell(info, measurement_of(found, trust_score(word), info.word), more_digits)
 
 
 def _beyond(found: Evaluation, word: str) -> bool:
     """Whether the average KL of a predictor is too large to be read as a distance."""
-    distance = measurement_of(found, score_name(word), "separability_kl")
+    distance = measurement_of(found, trust_score(word), "separability_kl")
     return distance is not None and distance.value > LARGEST_KL

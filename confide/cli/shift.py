@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import text_table
+from confide.cli.shared import parse_options, text_table
 
 if TYPE_CHECKING:
     from confide.records import Dataset, Split
@@ -266,7 +266,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check_models(args.models)
     _check_numbers(args)
-    dataset = load_dataset(args.data, **dict(_option(text) for text in args.data_option))
+    dataset = load_dataset(args.data, **parse_options(args.data_option))
     found = evaluate_shift(args, dataset, _models(args.models))
     out = Path(args.out)
     found.save(out / "evaluation.json")
@@ -386,13 +386,3 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
 
             curves.append(label_noise_curve(subject.hardness, features, test.labels, noisy, model=name))
     return replace(found, curves=(*found.curves, *curves))
-
-
-def _option(text: str) -> tuple[str, Any]:
-    from confide.checks import InputError
-    from confide.files.formats import read_yaml
-
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise InputError(f"an option must be NAME=VALUE, got '{text}'")
-    return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")

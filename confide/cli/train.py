@@ -7,12 +7,11 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.training import Trained
+    from confide.training.jobs import TrainingJob, TrainingOutcome
 
 
 EXAMPLE = """\
@@ -75,24 +74,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    jobs = training_jobs(args)
-    answers = _run_jobs(jobs, args) if len(jobs) > 1 or args.engine == "ray" else [train_job(jobs[0])]
-    failed = [answer for answer in answers if "error" in answer]
-    if len(failed) < len(answers):
-        show_trained([answer for answer in answers if args.json or "error" not in answer], args.data, args.json)
-    for answer in failed:
-        print(f"confide: {answer['folder']}: {answer['error']}", file=sys.stderr)
+    outcomes = _run_jobs(training_jobs(args), args)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if len(failed) < len(outcomes):
+        show_trained([outcome for outcome in outcomes if args.json or outcome.error is None], args.data, args.json)
+    for outcome in failed:
+        print(f"confide: {outcome.folder}: {outcome.error}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def training_jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """One payload for each training of the grid; all settings are checked before any work."""
+def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
+    """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.recipe import recipe_settings
-    from confide.cli.score_data import refuse_flags
-    from confide.files.formats import plain
+    from confide.cli.shared import refuse_flags
+    from confide.pipeline import recipe_settings
     from confide.training import preset
+    from confide.training.jobs import TrainingJob
     from confide.training.settings import checked_schedule_options, override_settings
 
     if not args.recipe:
@@ -111,19 +109,19 @@ def training_jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
         models.method(settings.model)[0].check_options(settings.model_options)
         name = "_".join(_folder_name(text) for text in combination)
         jobs.append(
-            {
-                "data": args.data,
-                "data_options": dict(option_pair(text) for text in args.data_option),
-                "settings": plain(settings.as_dict()),
-                "scores": args.scores,
-                "recipe": args.recipe,
-                "features": args.features,
-                "members": args.members,
-                "record": bool(args.record),
-                "track": args.track,
-                "checkpoint_seconds": args.checkpoint_seconds,
-                "out": str(Path(args.out) / name),
-            }
+            TrainingJob(
+                data=args.data,
+                settings=settings,
+                out=Path(args.out) / name,
+                data_options=dict(option_pair(text) for text in args.data_option),
+                scores=tuple(args.scores or ()),
+                recipe=args.recipe,
+                features=args.features,
+                members=args.members,
+                record=bool(args.record),
+                track=args.track,
+                checkpoint_seconds=args.checkpoint_seconds,
+            )
         )
     return jobs
 
@@ -135,96 +133,31 @@ def _settings_from_flags(args: argparse.Namespace) -> dict[str, Any]:
     return {field: value for field, value in given.items() if value is not None}
 
 
-def train_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Train as a payload says; returns what a person wants to see of it."""
-    trained = _trained(job)
-    last = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
-    return {
-        "folder": job["out"],
-        "settings": job["settings"],
-        "members": [{**row, "notes": list(t.notes)} for row, t in zip(last, trained, strict=True)],
-        "train_seconds": sum(float(t.timings["train_seconds"].sum()) for t in trained if t.timings),
-        "val_seconds": sum(float(t.timings["val_seconds"].sum()) for t in trained if "val_seconds" in t.timings),
-    }
-
-
-def grid_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Train one cell of a grid; one that cannot be trained does not keep the others from it."""
+def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[TrainingOutcome]:
     from confide.checks import InputError
-
-    try:
-        return train_job(job)
-    except InputError as error:
-        return {"folder": job["out"], "settings": job["settings"], "members": [], "error": str(error)}
-
-
-def _trained(job: dict[str, Any]) -> Sequence[Trained]:
-    from confide.cli.recipe import recipe_calibrator, recipe_scores
-    from confide.data import load_dataset
-    from confide.records import Scores
-    from confide.training import Settings, fit, fit_members
-    from confide.training.device import is_lead_process
-    from confide.training.trackers import tracker, tracker_for_members
-
-    dataset = load_dataset(job["data"], **job["data_options"])
-    settings, out = Settings.from_dict(job["settings"]), Path(job["out"])
-    scores = Scores.joined([Scores.load(path) for path in job["scores"]]) if job["scores"] else None
-    recipe = job.get("recipe")
-    if recipe:
-        scores = recipe_scores(job, dataset, settings, scores)
-    recorder = _recorder(dataset, settings, out, job["members"]) if job["record"] else None
-    common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
-    common |= {"checkpoint_seconds": job["checkpoint_seconds"]}
-    told = tracker(job["track"], out, settings) if job["track"] and is_lead_process() else None
-    trained: Sequence[Trained]
-    if job["members"] > 1:
-        each = None if told is None else tracker_for_members(told)
-        trained = fit_members(dataset, settings, members=job["members"], on_epoch=each, **common)
-    else:
-        trained = (fit(dataset, settings, on_epoch=told, **common),)
-    if recipe and is_lead_process() and "val" in dataset.splits:
-        recipe_calibrator(trained, dataset, recipe, out)
-    return trained
-
-
-def _recorder(dataset: Any, settings: Any, out: Path, members: int) -> Any:
-    from confide.difficulty import Recorder
-    from confide.training.device import is_lead_process
-
-    split = dataset.split(settings.record)
-    for leftover in (out / "recorded").rglob(".*.part") if is_lead_process() else ():
-        # Half-written by a process that was killed.
-        leftover.unlink(missing_ok=True)
-    return Recorder(split.ids, split.labels, folder=out / "recorded", members=members)
-
-
-def _run_jobs(jobs: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
-    from confide.checks import InputError
+    from confide.pipeline import run_training, try_training
     from confide.progress import Progress
     from confide.scale import Job, run_jobs, train_workers
+    from confide.training.jobs import TrainingOutcome
 
+    if len(jobs) == 1 and args.engine == "local":
+        return [run_training(jobs[0])]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
     if args.engine == "ray":
-        jobs = [_absolute(job) for job in jobs]
-    function = "confide.cli.train:train_job" if len(jobs) == 1 else "confide.cli.train:grid_job"
-    work = [Job(Path(job["out"]).name or "train", function, job) for job in jobs]
+        jobs = [job.absolute() for job in jobs]
     if len(jobs) == 1:
-        return [train_workers(work[0], args.workers, storage=str(Path(args.out).resolve() / "ray"))]
-    with Progress("grid", len(work)) as progress:
+        work = Job(jobs[0].out.name or "train", lambda job: run_training(job).as_dict(), jobs[0])
+        answer = train_workers(work, args.workers, storage=Path(args.out).resolve() / "ray")
+        return [TrainingOutcome.from_dict(answer)]
+    cells = [Job(job.out.name, try_training, job) for job in jobs]
+    with Progress("grid", len(cells)) as progress:
         return run_jobs(
-            work, engine=args.engine, workers=args.workers, on_done=lambda job, answer: progress.step(1, job.name)
+            cells, engine=args.engine, workers=args.workers, on_done=lambda job, _: progress.step(1, job.name)
         )
 
 
-def _absolute(job: dict[str, Any]) -> dict[str, Any]:
-    """The payload with whole paths: workers of a cluster start elsewhere."""
-    data = str(Path(job["data"]).resolve()) if Path(job["data"]).exists() else job["data"]
-    scores = [str(Path(path).resolve()) for path in job["scores"]] if job["scores"] else None
-    return {**job, "data": data, "scores": scores, "out": str(Path(job["out"]).resolve())}
-
-
-def show_trained(answers: list[dict[str, Any]], data: str, as_json: bool) -> None:
+def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
     from confide.training.device import is_lead_process
@@ -232,21 +165,22 @@ def show_trained(answers: list[dict[str, Any]], data: str, as_json: bool) -> Non
     if not is_lead_process():
         return
     if as_json:
-        print_json(answers[0] if len(answers) == 1 else answers)
+        plain = [outcome.as_dict() for outcome in outcomes]
+        print_json(plain[0] if len(plain) == 1 else plain)
         return
     rows = []
-    for answer in answers:
-        for number, row in enumerate(answer["members"]):
-            name = answer["settings"]["loss"] + (f" #{number}" if len(answer["members"]) > 1 else "")
-            shown = [_percent(row.get(key)) for key in ("train_accuracy", "val_accuracy", "val_ece")]
-            nll = f"{row['val_nll']:.3f}" if "val_nll" in row else "-"
-            rows.append((name, f"{row['epoch'] + 1:.0f}", *shown, nll, answer["folder"]))
+    for outcome in outcomes:
+        for number, member in enumerate(outcome.members):
+            name = outcome.settings.loss + (f" #{number}" if len(outcome.members) > 1 else "")
+            shares = [_percent(member.row.get(key)) for key in ("train_accuracy", "val_accuracy", "val_ece")]
+            nll = f"{member.row['val_nll']:.3f}" if "val_nll" in member.row else "-"
+            rows.append((name, f"{member.row['epoch'] + 1:.0f}", *shares, nll, str(outcome.folder)))
     print(text_table(("loss", "epoch", "train acc %", "val acc %", "val ECE %", "val NLL", "folder"), rows))
-    for answer in answers:
-        seconds = f"trained in {answer['train_seconds']:.1f} s, validation {answer['val_seconds']:.1f} s"
-        notes = "; ".join(dict.fromkeys(note for row in answer["members"] for note in row["notes"]))
+    for outcome in outcomes:
+        seconds = f"trained in {outcome.train_seconds:.1f} s, validation {outcome.val_seconds:.1f} s"
+        notes = "; ".join(dict.fromkeys(note for member in outcome.members for note in member.notes))
         print(seconds + (f"; {notes}" if notes else ""))
-    folder = Path(answers[0]["folder"])
+    folder = outcomes[0].folder
     calibrator = f" --calibrator {folder / 'calibrator.json'}" if (folder / "calibrator.json").exists() else ""
     print(f"next: confide predict {folder} {data} --split test{calibrator} --out predictions.parquet")
 

@@ -64,11 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
-    from confide.cli.shared import print_json
-    from confide.cli.trust_data import read_evidence, read_options
+    from confide.cli.shared import parse_method_options, print_json
+    from confide.cli.trust_data import read_evidence
     from confide.evaluation.trust import compare_trust, rates_at_same_tpr
 
-    evidence, options = read_evidence(args), read_options(args.set)
+    evidence, options = read_evidence(args), parse_method_options(args.set)
     trusts, scores, left_out = fit_all(args, evidence, options)
     about: dict[str, Any] = {
         "title": "Trust predictors",

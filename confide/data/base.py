@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, as_tensor, check_finite, check_labels, check_range, did_you_mean
-from confide.records import Dataset, Ids, Split, check_ids
+from confide import random
+from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_range, did_you_mean
+from confide.records import Dataset, Ids, Split
 from confide.registry import Method, Registry
 
 # What a source hands over before the door has checked it: parts as they were found, and what was left out.
@@ -161,60 +162,11 @@ def pick_id_column(known: Collection[str]) -> str | None:
     return next((name for name in known if name.lower() in ID_COLUMNS), None)
 
 
-# Stratified splits by seed: every class keeps its share, and a sample's place depends on seed and id alone.
-
-
-def draw_order(ids: Ids, seed: int) -> NDArray[np.intp]:
-    """Samples in an order drawn by seed and id: neither the order of files nor other samples change it."""
-    keys = np.array(
-        [
-            int.from_bytes(hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest(), "big")
-            for name in ids.tolist()
-        ],
-        dtype=np.uint64,
-    )
-    return np.argsort(keys, kind="stable")
-
-
-def class_shares(counts: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
-    """How many of each class: fraction * count, rounded by largest remainder so that the total is right."""
-    wanted: NDArray[np.floating[Any]] = counts * fraction
-    # A whole share such as 0.29 * 100 comes out as 28.999999999999996: the nudge keeps it whole.
-    shares: NDArray[np.int64] = np.floor(wanted + 1e-9).astype(np.int64)
-    missing = max(round(float(wanted.sum())) - int(shares.sum()), 0)
-    shares[np.argsort(shares - wanted, kind="stable")[:missing]] += 1
-    return shares
-
-
-def stratified_rows(
-    labels: NDArray[np.int64], ids: Ids, num_classes: int, fractions: dict[str, float], seed: int
-) -> dict[str, NDArray[np.intp]]:
-    """Rows of each named split, and of `train` for the rest; rows stay in their order.
-
-    Unless a split takes everything, one sample of every class stays in `train`.
-    """
-    counts = np.bincount(labels, minlength=num_classes)
-    order = draw_order(ids, seed)
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    place = np.empty(len(labels), dtype=np.int64)  # rank of a sample within its class
-    place[by_class] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    begin = np.zeros(num_classes, dtype=np.int64)
-    everything = sum(fractions.values()) > 1 - 1e-9
-    rows: dict[str, NDArray[np.intp]] = {}
-    for name, fraction in fractions.items():
-        limit = counts if everything else np.maximum(counts - 1, 0)
-        end = np.minimum(begin + class_shares(counts, fraction), limit)
-        rows[name] = np.flatnonzero((place >= begin[labels]) & (place < end[labels]))
-        begin = end
-    rows["train"] = np.flatnonzero(place >= begin[labels])
-    return rows
-
-
-def cut(split: Split, num_classes: int, fractions: dict[str, float], seed: int) -> dict[str, Split]:
+def cut(split: Split, fractions: dict[str, float], seed: int) -> dict[str, Split]:
     """The split in pieces by name; a piece of fraction 0, and a `train` of which nothing is left, are not made."""
-    wanted = {name: fraction for name, fraction in fractions.items() if fraction > 0}
-    rows = stratified_rows(split.labels, split.ids, num_classes, wanted, seed)
-    if sum(wanted.values()) > 1 - 1e-9:
+    positive = {name: fraction for name, fraction in fractions.items() if fraction > 0}
+    rows = random.split(split.ids, split.labels, positive, seed=seed)
+    if sum(positive.values()) > 1 - 1e-9:
         del rows["train"]
     return {name: split.take(chosen) for name, chosen in rows.items()}
 
@@ -376,7 +328,7 @@ def _with_missing_splits(
     fractions = {key: fraction for key, fraction in wanted.items() if key not in splits and fraction > 0}
     if not fractions and origin == "train":
         return splits, {}
-    pieces = cut(splits[origin], num_classes, fractions, plan.seed)
+    pieces = cut(splits[origin], fractions, plan.seed)
     made = {key: f"cut from '{origin}', stratified, fraction {fraction:g}" for key, fraction in fractions.items()}
     if "train" in pieces:
         made["train"] = f"the rest of '{origin}'"

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_labels
+from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import TrainingLog, as_log
 from confide.files import formats
 from confide.files.formats import tensor_metadata
-from confide.records import Features, Ids, Scores, check_ids, default_ids
+from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import Registry
 
 # A fitted difficulty on disk: one .safetensors file, numbers as tensors, words as JSON in its header.

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.checks import InputError, as_tensor, check_choice, check_finite, check_labels, check_probs
+from confide.checks import InputError, as_tensor, check_choice, check_finite, check_ids, check_labels, check_probs
 from confide.files import formats
 from confide.predictions import Predictions
-from confide.records import Ids, check_ids, default_ids, read_shard, rows_of, write_shard
+from confide.records import Ids, default_ids, read_shard, rows_of, write_shard
 
 # Training logs that difficulty is read from: probabilities of a fixed evaluation set, per member and epoch.
 #

@@ -18,8 +18,9 @@ from confide.metrics.base import metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.predictions import Facts, Predictions, join_facts
+from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, TAILS, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
 
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
@@ -159,7 +160,7 @@ def permutation_tests(
     if not asked:
         return []
     if len(a) > LARGEST:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 17]))
+        rng = generator(seed, "permutation rows")
         rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
         a, b = a.take(rows), b.take(rows)
     n = len(a)
@@ -182,7 +183,7 @@ def permutation_tests(
     null = np.empty((len(asked), resamples))
 
     def chunk(first: int) -> None:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 19, first]))
+        rng = generator(seed, "permutation", first)
         for k in range(first, min(first + CHUNK, resamples)):
             with np.errstate(invalid="ignore"):
                 null[:, k] = np.abs(difference(rng.random(n) < 0.5))
@@ -254,7 +255,8 @@ def holm_corrected(
         if corrected[k] < LEVEL and difference != 0:
             better = "b" if (difference > 0) == (method.facts["info"].better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
-        found.append(Comparison(label, left, right, difference, low, high, p_value, corrected[k], better))
+        sides = ComparedRow.of(left), ComparedRow.of(right)
+        found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from confide.metrics.resampling import wilson_interval
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
+from confide.random import generator
 from confide.results import TAILS, Curve, Z
 
 MOST_POINTS = 300
@@ -69,7 +70,7 @@ def _mass_edges(base: MetricSamples, bins: int) -> Floats:
 def _bands(base: MetricSamples, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
     """2.5 % and 97.5 % of the accuracy in each bin if correctness were Bernoulli(confidence)."""
     rising = base.ordered("msp").values[::-1].astype(np.float64)
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 13]))
+    rng = generator(seed, "reliability band")
     low, high = np.full(len(starts) - 1, np.nan), np.full(len(starts) - 1, np.nan)
     for k, (begin, end) in enumerate(pairwise(starts)):
         sure = rising[begin:end]

@@ -1,11 +1,9 @@
-"""Everything that one set of predictions can show: metrics with intervals, curves and groups of samples; and several
-evaluations as one.
-"""
+"""Everything that one set of predictions can show: metrics with intervals, curves and groups of samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,7 +29,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples
 from confide.predictions import Predictions
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import Curve, Evaluation, Measurement
 
 # Groups of samples: by class, by difficulty, by a column of the predictions or of the user.
 
@@ -490,32 +488,3 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
         "seed": seed,
         "versions": {"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
     }
-
-
-def join(
-    evaluations: Sequence[Evaluation],
-    comparisons: Iterable[Comparison] = (),
-    about: Mapping[str, Any] | None = None,
-    *,
-    samples: Iterable[Sample] = (),
-    operating_points: Iterable[Mapping[str, Any]] = (),
-    warnings: Iterable[str] = (),
-) -> Evaluation:
-    """One evaluation with the rows and curves of all, in their order; what `about` says wins over theirs."""
-    if not evaluations:
-        raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
-    known: dict[str, Any] = {}
-    for one in evaluations:
-        known = {**one.about, **known}
-    curves = list(dict.fromkeys(id(c) for one in evaluations for c in one.curves))
-    by_id = {id(c): c for one in evaluations for c in one.curves}
-    return Evaluation(
-        measurements=tuple(m for one in evaluations for m in one.measurements),
-        curves=tuple(by_id[key] for key in curves),
-        comparisons=(*(c for one in evaluations for c in one.comparisons), *comparisons),
-        samples=(*(s for one in evaluations for s in one.samples), *samples),
-        operating_points=(*(p for one in evaluations for p in one.operating_points), *operating_points),
-        about={**known, **(about or {})},
-        warnings=tuple(dict.fromkeys((*(w for one in evaluations for w in one.warnings), *warnings))),
-        metrics={word: info for one in evaluations for word, info in one.metrics.items()},
-    )

@@ -20,7 +20,7 @@ from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import LEVEL, Comparison, Curve, Evaluation, Measurement, Z
+from confide.results import LEVEL, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
@@ -58,6 +58,11 @@ class TrustValues:
         return self.values if self.order is None else self.order
 
 
+def trust_score(predictor: str) -> str:
+    """The name of a predictor's score in an evaluation; max-softmax is the model's own confidence."""
+    return "msp" if predictor == "mcp" else f"trust:{predictor}"
+
+
 def compare_trust(
     predictions: Predictions,
     scores: Mapping[str, TrustValues],
@@ -76,7 +81,7 @@ def compare_trust(
     """
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
-    names = {name: "msp" if name == "mcp" else f"trust:{name}" for name in scores}
+    names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
     found = evaluate(predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, **about)
     values = {names[name]: one.values for name, one in scores.items()}
@@ -124,6 +129,8 @@ def paired_tests(
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
+    rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
+    found = [replace(one, a=rows[str(one.a)], b=rows[str(one.b)]) for one in found]
     judged = []
     for metric in dict.fromkeys(one.metric for one in found):
         family = [one for one in found if one.metric == metric]
@@ -165,7 +172,8 @@ def decision_tests(
         p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
         difference = (gained - lost) / n
         spread = Z * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
-        tests.append(Comparison(metric, *names, difference, difference - spread, difference + spread, p_value, p_value))
+        sides = ComparedRow.of(names[0]), ComparedRow.of(names[1])
+        tests.append(Comparison(metric, *sides, difference, difference - spread, difference + spread, p_value, p_value))
     return tests
 
 
@@ -205,8 +213,9 @@ def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> s
     """One plain sentence: which predictors beat the baseline, or that none does."""
     plain = "max-softmax" if baseline == "mcp" else f"'{baseline}'"
     better, worse = [], []
-    for name in dict.fromkeys(one.b for one in comparisons):
-        judged = [one.better for one in comparisons if one.b == name and one.metric in DECIDING]
+    for row in dict.fromkeys(one.b for one in comparisons):
+        judged = [one.better for one in comparisons if one.b == row and one.metric in DECIDING]
+        name = str(row.score).removeprefix("trust:")
         if "b" in judged and "a" not in judged:
             better.append(name)
         elif "a" in judged and "b" not in judged:

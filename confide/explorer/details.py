@@ -67,8 +67,8 @@ class Pictures:
                 self._dataset = data.load_dataset(source.source, seed=source.seed, **dict(source.options))
             except (InputError, OptionError, MissingExtra, OSError) as error:
                 self.reason = self._advice(str(error).split(";")[0])
-            if self._dataset is not None and not self.samples.class_names:
-                self.samples.class_names = tuple(self._dataset.class_names)
+            if self._dataset is not None:
+                self.samples.classes.complete(self._dataset.class_names)
             self.loaded = True
 
     @property

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confide import __version__, store
+from confide import store
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.columns import column_roles
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
@@ -107,7 +107,7 @@ def _file(place: Path) -> Layout:
         verdicts = Missing("Verdicts", "These scores were made without a look at the labels.", method)
         missing = (absent,) if "verdict" in names else (absent, verdicts)
         return Layout(**common, scores={"samples": place}, missing=missing)  # type: ignore[arg-type]
-    if {"logits", "probs", "probabilities", "p0", "confidence"} & set(names):
+    if column_roles(names, str(place)).are_predictions:
         absent = Missing("Difficulty", "A file of predictions holds no difficulty.", "confide score DATA")
         model = place.name.split(".")[0]
         return Layout(**common, predictions={model: {"samples": place}}, missing=(absent,))  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def _file(place: Path) -> Layout:
 def _folder(place: Path) -> Layout:
     """A run folder, finished or not."""
     manifest = _manifest(place)
-    config: dict[str, Any] = manifest.get("config", {})
+    config: dict[str, Any] = dict(manifest.config)
     note = formats.read_json(place / "data.json") if (place / "data.json").exists() else {}
     models = [c["name"] for c in config.get("losses", [])]
     said = {p.stem: p for p in sorted((place / "predictions").glob("*.parquet"))}
@@ -152,25 +152,15 @@ def _folder(place: Path) -> Layout:
     )
 
 
-def _manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run folder of this format; one of a later format is said to be newer."""
-    path = place / "manifest.json"
-    if not path.exists():
+def _manifest(place: Path) -> store.Manifest:
+    """The manifest of a run folder; an empty one where there is none, but files that a run leaves."""
+    if not store.RunPaths(place).manifest.exists():
         if (place / "predictions").is_dir() or (place / "scores").is_dir():
-            return {}
+            return store.Manifest()
         raise InputError(
             f"{place} must be a run folder, but it has no manifest.json; make one with: confide demo --out {place}"
         )
-    found = formats.read_json(path)
-    form = str(found.get("format", "")) if isinstance(found, dict) else ""
-    number = re.fullmatch(r"run/(\d+)", form)
-    if number and int(number[1]) > int(store.RUN_FORMAT.split("/")[1]):
-        by = found.get("versions", {}).get("confide", "a newer version")
-        raise InputError(
-            f"{place} was written by confide {by} in format '{form}', newer than '{store.RUN_FORMAT}' of this confide "
-            f"{__version__}; upgrade with: pip install -U confide"
-        )
-    return store.read_manifest(path)
+    return store.read_manifest(place)
 
 
 def _by_model(said: Mapping[str, Path], models: list[str]) -> dict[str, dict[str, Path]]:

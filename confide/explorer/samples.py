@@ -1,39 +1,40 @@
-"""All samples of a layout as one table: split, id, label, difficulty, verdict and user columns; and what a model
-predicts at a stage for every row, with single rows of logits.
+"""Samples and predictions as tables.
+
+`gather_samples` reads all samples of a layout into one arrow table: split, id, label, difficulty, verdict and the
+user's columns. `model_table` is what a model predicts at a stage for every row of it, `LogitsReader` reads the outputs
+of single rows. A file of predictions may have any column names that `confide evaluate` reads.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
 from confide.files import formats
+from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
+from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.predictions import Predictions, predictions_from_columns
 
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
 
-
-# All samples of a layout as one table: a row each, with split, id, label, difficulty, verdict and user columns.
-
-LABELS = ("label", "labels", "true_label", "y_true")
-IDS = ("id", "ids")
-MODEL_COLUMN = re.compile(r"logits|probs|probabilities|p\d+|pred_label|prediction|confidence|trust")
-"""Columns of a predictions file that speak of the model; the rest belongs to the user."""
 MAX_CATEGORIES = 1000
 """A column of words with more values than this is searched, not listed."""
 MAX_LISTED_NUMBERS = 12
 """Whole numbers of at most so many values are listed, not drawn."""
+
+
+# The table of all samples.
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,32 @@ class Column:
         return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
 
 
-@dataclass(eq=False)
+class ClassNames:
+    """Names of the classes: those of the files, or those the dataset brings once it is loaded."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+
+    def complete(self, names: Sequence[str]) -> None:
+        """Take these where no file names the classes."""
+        self.names = self.names or tuple(names)
+
+    def name_of(self, label: int | None) -> str | None:
+        """The name of a class; its number where it has none."""
+        if label is None or label < 0:
+            return None
+        return self.names[label] if label < len(self.names) else str(label)
+
+
+@dataclass(frozen=True, eq=False)
 class SampleTable:
-    """The table, its columns by key, and how it was scored; names of classes may come later, with the dataset."""
+    """The table, its columns by key, and how it was scored."""
 
     table: pa.Table
     columns: Mapping[str, Column]
     ids: Mapping[str, pa.Array]  # by split, in the order of the rows
     starts: Mapping[str, int]  # first row of every split
-    class_names: tuple[str, ...]
+    classes: ClassNames
     num_classes: int
     method: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -72,84 +90,100 @@ class SampleTable:
 
     def name_of(self, label: int | None) -> str | None:
         """The name of a class; its number where it has none."""
-        if label is None or label < 0:
+        return self.classes.name_of(label)
+
+    def label_of(self, row: int) -> int | None:
+        """The label of a row, where labels are known."""
+        if "label" not in self.table.column_names:
             return None
-        return self.class_names[label] if label < len(self.class_names) else str(label)
+        label: int | None = self.table.column("label")[row].as_py()
+        return label
 
 
 def gather_samples(layout: Layout) -> SampleTable:
     """Read everything but logits: what filters and sorting need."""
-    parts: dict[str, dict[str, pa.Array]] = {}
-    about: dict[str, str] = {}
-    names = layout.class_names
-    for split in layout.splits:
-        part, told = _split(layout, split)
-        parts[split] = part
-        about = about or ({k: told[k] for k in ("method", "options") if k in told})
-        names = names or tuple(str(n) for n in json.loads(told.get("class_names", "[]")))
+    splits = {split: _read_split(layout, split) for split in layout.splits}
+    parts = {split: part.columns for split, part in splits.items()}
     if layout.columns is not None:
         _join_columns(parts, layout.columns)
-    sizes = {split: len(part["id"]) for split, part in parts.items()}
+    sizes = {split: len(columns["id"]) for split, columns in parts.items()}
     if not sum(sizes.values()):
         raise InputError(f"{layout.path} must hold at least one sample, got none; finish the run")
     starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
-    kinds = list(dict.fromkeys(name for part in parts.values() for name in part))
-    whole = {name: _stack([part.get(name) for part in parts.values()], list(sizes.values())) for name in kinds}
+    names = list(dict.fromkeys(name for columns in parts.values() for name in columns))
+    whole = {name: _stack([columns.get(name) for columns in parts.values()], list(sizes.values())) for name in names}
     whole["split"] = pa.array(np.repeat(np.arange(len(sizes), dtype=np.int16), list(sizes.values())))
-    table, columns = _stored(whole, tuple(sizes))
     highest = pc.max(whole["label"]).as_py() if "label" in whole else None
+    table, columns = _stored(whole, tuple(sizes))
+    class_names = next((n for n in (layout.class_names, *(part.class_names for part in splits.values())) if n), ())
+    scored = next((part.metadata for part in splits.values() if part.metadata), {})
     return SampleTable(
         table,
         columns,
-        {split: part["id"] for split, part in parts.items()},
+        {split: columns["id"] for split, columns in parts.items()},
         starts,
-        names,
-        max(len(names), (highest if highest is not None else -1) + 1),
-        about.get("method", ""),
-        json.loads(about.get("options", "{}")),
+        ClassNames(class_names),
+        max(len(class_names), 0 if highest is None else highest + 1, *(part.num_classes for part in splits.values())),
+        scored.get("method", ""),
+        json.loads(scored.get("options", "{}")),
     )
 
 
-def _split(layout: Layout, split: str) -> tuple[dict[str, pa.Array], dict[str, str]]:
-    """Columns of one split from its scores and the first model's predictions, by id."""
-    sources: list[dict[str, pa.Array]] = []
-    told: dict[str, str] = {}
+@dataclass(frozen=True)
+class _SplitColumns:
+    """Columns of one value a row, `id` as words and `label` as class indices; names of classes; how it was scored."""
+
+    columns: dict[str, pa.Array]
+    class_names: tuple[str, ...] = ()
+    num_classes: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def _read_split(layout: Layout, split: str) -> _SplitColumns:
+    """The columns of a split from its scores and the first model's predictions, by id."""
+    sources: list[_SplitColumns] = []
     if split in layout.scores:
-        columns, metadata = _flat(layout.scores[split])
-        columns["difficulty"] = pc.cast(columns.pop("score"), pa.float64())
-        sources.append(columns)
-        told |= metadata
-    for files in layout.predictions.values():
-        if split in files:
-            columns, metadata = _flat(files[split])
-            sources.append({k: v for k, v in columns.items() if not MODEL_COLUMN.fullmatch(k)})
-            told |= {k: v for k, v in metadata.items() if k == "class_names"}
-            break
-    sources.sort(key=lambda columns: -len(columns["id"]))
-    base = sources[0]
+        sources.append(_read_scores(layout.scores[split]))
+    files = [by_split[split] for by_split in layout.predictions.values() if split in by_split]
+    if files:
+        sources.append(PredictionsFile(files[0], split).read_samples())
+    sources.sort(key=lambda source: -len(source.columns["id"]))
+    columns = dict(sources[0].columns)
     for other in sources[1:]:
-        places = align(base["id"], other["id"])
-        base |= {k: v if places is None else v.take(places) for k, v in other.items() if k not in base}
-    return base, told
+        places = align(columns["id"], other.columns["id"])
+        columns |= {k: v if places is None else v.take(places) for k, v in other.columns.items() if k not in columns}
+    return _SplitColumns(
+        columns,
+        next((source.class_names for source in sources if source.class_names), ()),
+        max(source.num_classes for source in sources),
+        next((source.metadata for source in sources if source.metadata), {}),
+    )
+
+
+def _read_scores(path: Path) -> _SplitColumns:
+    columns, metadata = _flat(path)
+    columns["difficulty"] = pc.cast(columns.pop("score"), pa.float64())
+    name = next((name for name in LABEL_COLUMNS if name in columns), None)
+    if name is not None:
+        label = columns.pop(name)
+        if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
+            raise InputError(f"{path} must have class indices as labels, got {label.type}; give numbers from 0")
+        columns["label"] = pc.cast(label, pa.int32(), safe=False)
+    scored = {key: value for key, value in metadata.items() if key in ("method", "options")}
+    return _SplitColumns(columns, _class_names(metadata), metadata=scored)
 
 
 def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
-    """Columns of one value a row, with `id` as words and `label` as a number under their usual names."""
+    """The columns of one value a row, with `id` as words, and the metadata."""
     table, metadata = formats.read_arrow(path)
     columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
-    label = next((columns.pop(name) for name in LABELS if name in columns), None)
-    ids = next((columns.pop(name) for name in IDS if name in columns), None)
-    if ids is None:
-        ids = pa.array(np.arange(table.num_rows))
-    known = {"id": pc.cast(ids, pa.string())}
-    if label is not None:
-        if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
-            raise InputError(
-                f"{path} must have class indices as labels, got {label.type}; give numbers from 0, or rewrite "
-                f"predictions with confide.Predictions.load({path.name!r}).save('{path.stem}.parquet')"
-            )
-        known["label"] = pc.cast(label, pa.int32(), safe=False)
-    return known | columns, metadata
+    name = next((name for name in ID_COLUMNS if name in columns), None)
+    ids = pa.array(np.arange(table.num_rows)) if name is None else columns.pop(name)
+    return {"id": pc.cast(ids, pa.string()), **columns}, metadata
+
+
+def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(str(name) for name in json.loads(metadata.get("class_names", "[]")))
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -157,26 +191,26 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def align(wanted: pa.Array, known: pa.Array) -> pa.Array | None:
-    """Places of the wanted ids among the known ones, null where absent; None when they are the same."""
-    return None if wanted.equals(known) else pc.index_in(wanted, value_set=known)
+def align(ids: pa.Array, known: pa.Array) -> pa.Array | None:
+    """Places of the ids among the known ones, null where absent; None when they are the same."""
+    return None if ids.equals(known) else pc.index_in(ids, value_set=known)
 
 
-def _join_columns(parts: dict[str, dict[str, pa.Array]], path: Path) -> None:
+def _join_columns(parts: Mapping[str, dict[str, pa.Array]], path: Path) -> None:
     """Add the user's columns by id, within its split where the table names one."""
     columns, _ = _flat(path)
     if "id" not in formats.column_names(path):
         raise InputError(f"{path} must have a column 'id' to join its columns by; add it")
     ids, split = columns.pop("id"), columns.pop("split", None)
     columns.pop("label", None)
-    found = 0
+    matched = 0
     for name, part in parts.items():
-        mine = None if split is None else pc.equal(split, name)
-        places = pc.index_in(part["id"], value_set=ids if mine is None else ids.filter(mine))
-        found += len(places) - places.null_count
+        in_split = None if split is None else pc.equal(split, name)
+        places = pc.index_in(part["id"], value_set=ids if in_split is None else ids.filter(in_split))
+        matched += len(places) - places.null_count
         for key, values in columns.items():
-            part[key] = (values if mine is None else values.filter(mine)).take(places)
-    if not found:
+            part[key] = (values if in_split is None else values.filter(in_split)).take(places)
+    if not matched:
         raise InputError(f"{path} must name samples that are shown here, but no id of it is; check the column 'id'")
 
 
@@ -241,57 +275,156 @@ def number_column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Col
     return Column(key, title, sql, "number", (), float(low), float(high if high > low else low + 1)), doubles
 
 
-# What a model says at a stage: prediction, confidence, loss, outcome and trust of every row; single rows of logits.
+# What a model predicts: files of predictions, every row at a stage, single rows.
 
-WIDE = ("logits", "probs", "probabilities")
-TOP1 = ("pred_label", "prediction", "confidence")
-BLOCK_ELEMENTS = 1 << 22
-"""Logits read at once: the memory a model of any number of rows takes."""
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """What a model predicts for n samples, one value each; NaN where a number is not known."""
+
+    prediction: NDArray[np.int32]
+    confidence: NDArray[np.float32]
+    loss: NDArray[np.float32]
+    correct: NDArray[np.bool_]
+    trust: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, predictions: Predictions, trust: Any) -> ModelFacts:
+        """The facts of a block of predictions."""
+        facts = predictions.facts
+        unknown = np.full(len(predictions), np.nan, dtype=np.float32)
+        return cls(
+            facts.prediction.numpy().astype(np.int32),
+            facts.confidence.float().numpy(),
+            unknown if facts.nll is None else facts.nll.float().numpy(),
+            facts.correct.numpy(),
+            unknown if trust is None else trust.float().numpy(),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[ModelFacts]) -> ModelFacts:
+        """Blocks one after the other."""
+        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+
+class PredictionsFile:
+    """A file of predictions, read without its logits, block by block, or one row of it.
+
+    Args:
+        class_names: what the classes are called elsewhere; labels that are words need it where the file does not say.
+    """
+
+    def __init__(self, path: Path, split: str, class_names: tuple[str, ...] = ()) -> None:
+        self.path, self.split, self.class_names = path, split, class_names
+        self.roles = column_roles(formats.column_names(path), str(path))
+
+    def read_ids(self) -> pa.Array:
+        """The ids as words, by position where the file has none."""
+        names = [name for name in (self.roles.id, self.roles.label) if name is not None]
+        table, _ = formats.read_arrow(self.path, names[:1])
+        ids = pa.array(np.arange(table.num_rows)) if self.roles.id is None else _one_chunk(table.column(self.roles.id))
+        return pc.cast(ids, pa.string())
+
+    def read_samples(self) -> _SplitColumns:
+        """Ids, labels, the user's columns and the names of the classes; no logits where they can be left unread."""
+        if self.path.suffix != ".parquet" or self.roles.outputs is None:
+            whole = Predictions.load(self.path)
+            own = {k: pa.array(v) for k, v in whole.columns.items() if v.ndim == 1}
+            columns = {
+                "id": pc.cast(pa.array(whole.ids), pa.string()),
+                "label": pa.array(whole.labels.numpy(), pa.int32()),
+            }
+            return _SplitColumns(columns | own, whole.class_names or ())
+        names = [self.roles.label, *self.roles.others]
+        table, metadata = formats.read_arrow(self.path, [name for name in names if name is not None])
+        columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
+        class_names = self.roles.outputs.classes or _class_names(metadata)
+        if self.roles.label is not None:
+            labels = columns.pop(self.roles.label)
+            columns["label"] = _class_indices(labels, class_names, str(self.path))
+        return _SplitColumns({"id": self.read_ids(), **columns}, class_names, max(2, self._width()))
+
+    def read_facts(self, calibrator: Calibrator | None) -> ModelFacts:
+        """What the model predicts for every sample of the file, read in blocks of bounded memory."""
+        roles = self.roles
+        outputs = roles.outputs.names if roles.outputs else ()
+        names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.trust]
+        parts = []
+        for columns, metadata in formats.table_batches(self.path, self._block_rows(), [n for n in names if n]):
+            predictions = self._predictions(columns, metadata)
+            calibrated = predictions if calibrator is None else calibrator(predictions)
+            parts.append(ModelFacts.of(calibrated, predictions.trust))
+        return ModelFacts.join(parts)
+
+    def read_row(self, connection: Any, place: int) -> Predictions:
+        """All outputs of one sample, by a connection to DuckDB."""
+        if self.path.suffix != ".parquet" or self.roles.outputs is None:
+            return Predictions.load(self.path, self.split).take([place])
+        names = [*self.roles.outputs.names, *([self.roles.label] if self.roles.label else [])]
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        sql = f"SELECT {quoted} FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?"
+        table = connection.cursor().sql(sql, params=[str(self.path), place]).to_arrow_table()
+        columns = {name: formats.arrow_to_numpy(table.column(name)) for name in names}
+        return self._predictions(columns, formats.parquet_metadata(self.path))
+
+    def _predictions(self, columns: dict[str, NDArray[Any]], metadata: Mapping[str, str]) -> Predictions:
+        # A block of predicted words alone knows only the classes in it.
+        known = {"class_names": json.dumps(self.class_names)} if self.class_names and not self.roles.outputs else {}
+        return predictions_from_columns(columns, {**known, **metadata}, self.split, str(self.path))
+
+    def _block_rows(self) -> int:
+        """So many rows that their logits fit a block."""
+        return BLOCK_ELEMENTS if self.path.suffix != ".parquet" else max(1, BLOCK_ELEMENTS // self._width())
+
+    def _width(self) -> int:
+        """Outputs of a sample in a parquet file, at least 1."""
+        names = self.roles.outputs.names if self.roles.outputs else ()
+        return max(1, formats.list_width(self.path, names[:1]) * len(names))
+
+
+def _class_indices(labels: pa.Array, class_names: tuple[str, ...], where: str) -> pa.Array:
+    if pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type):
+        return pc.cast(labels, pa.int32(), safe=False)
+    words = np.asarray(labels.to_pylist()).astype(np.str_)
+    return pa.array(class_indices_of(words, class_names or None, where), pa.int32())
 
 
 def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) -> pa.Table:
-    """One row per sample, in the order of the samples; null where the model said nothing."""
+    """One row per sample, in the order of the samples; null where the model predicts nothing."""
     n = samples.table.num_rows
     prediction = np.full(n, -1, dtype=np.int32)
     confidence, loss, trust = (np.full(n, np.nan, dtype=np.float32) for _ in range(3))
-    hit = np.zeros(n, dtype=bool)
+    correct = np.zeros(n, dtype=bool)
     calibrator = load_calibrator(layout, model, stage)
     for split, path in layout.predictions[model].items():
-        said, sure, cost, right, own = _read_facts(path, split, calibrator)
-        rows, kept = _aligned_rows(samples, split, _ids(path, len(said)))
-        prediction[rows], confidence[rows], loss[rows], hit[rows] = said[kept], sure[kept], cost[kept], right[kept]
-        if own is not None:
-            trust[rows] = own[kept]
+        file = PredictionsFile(path, split, samples.classes.names)
+        facts = file.read_facts(calibrator)
+        rows, places = _aligned_rows(samples, split, file.read_ids())
+        prediction[rows], confidence[rows] = facts.prediction[places], facts.confidence[places]
+        loss[rows], correct[rows], trust[rows] = facts.loss[places], facts.correct[places], facts.trust[places]
     for split, path in layout.trust.get(model, {}).items():
         table, _ = formats.read_arrow(path)
-        rows, kept = _aligned_rows(samples, split, table.column("id").combine_chunks().cast(pa.string()))
-        trust[rows] = table.column("trust").to_numpy()[kept]
+        rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
+        trust[rows] = table.column("trust").to_numpy()[places]
     absent = prediction < 0
     return pa.table(
         {
             "prediction": pa.array(prediction, mask=absent),
             "confidence": pa.array(confidence, mask=absent),
             "loss": pa.array(loss, mask=~np.isfinite(loss)),
-            "hit": pa.array(hit, mask=absent),
+            "hit": pa.array(correct, mask=absent),
             "trust": pa.array(trust, mask=~np.isfinite(trust)),
         }
     )
 
 
 def load_calibrator(layout: Layout, model: str, stage: str) -> Calibrator | None:
-    """The calibrator of a stage; none as trained. Loaded here because its room takes a second to import."""
+    """The calibrator of a stage; none as trained. Imported here because the package takes a second to load."""
     if stage == RAW:
         return None
     from confide import calibrators
 
     return calibrators.load(layout.calibrators[model][stage])
-
-
-def _ids(path: Path, n: int) -> pa.Array:
-    table, _ = formats.read_arrow(path)
-    name = next((c for c in IDS if c in table.column_names), None)
-    ids = pa.array(np.arange(n)) if name is None else table.column(name).combine_chunks()
-    return (pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids).cast(pa.string())
 
 
 def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any, Any]:
@@ -300,83 +433,35 @@ def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any,
     places = align(known, ids)
     if places is None:
         return slice(start, start + len(known)), slice(None)
-    kept = places.is_valid().to_numpy(zero_copy_only=False)
-    return start + np.flatnonzero(kept), places.drop_null().to_numpy()
-
-
-def _read_facts(path: Path, split: str, calibrator: Calibrator | None) -> tuple[Any, Any, Any, Any, Any]:
-    """Prediction, confidence, loss, right and own trust of a file, read block by block."""
-    names = formats.column_names(path)
-    wanted = [c for c in names if c in (*LABELS, *WIDE, *TOP1, "trust") or (c[:1] == "p" and c[1:].isdigit())]
-    parts: list[tuple[Any, ...]] = []
-    for columns, metadata in formats.table_batches(path, _block_rows(path), wanted):
-        spoken = predictions_from_columns({k: v for k, v in columns.items() if k in wanted}, metadata, split, str(path))
-        facts = (spoken if calibrator is None else calibrator(spoken)).facts
-        loss = np.full(len(spoken), np.nan, dtype=np.float32) if facts.nll is None else facts.nll.float().numpy()
-        own = None if spoken.trust is None else spoken.trust.float().numpy()
-        said = facts.prediction.numpy().astype(np.int32)
-        parts.append((said, facts.confidence.float().numpy(), loss, facts.correct.numpy(), own))
-    columns_of_parts = list(zip(*parts, strict=True))
-    own_trust = None if columns_of_parts[4][0] is None else np.concatenate(columns_of_parts[4])
-    joined = [np.concatenate(c) for c in columns_of_parts[:4]]
-    return joined[0], joined[1], joined[2], joined[3], own_trust
-
-
-def _block_rows(path: Path) -> int:
-    """So many rows that their logits fit a block."""
-    if path.suffix != ".parquet":
-        return BLOCK_ELEMENTS
-    width = formats.list_width(path, WIDE)
-    return max(1, BLOCK_ELEMENTS // max(width, 1))
+    present = places.is_valid().to_numpy(zero_copy_only=False)
+    return start + np.flatnonzero(present), places.drop_null().to_numpy()
 
 
 class LogitsReader:
-    """Single rows of a model's logits or probabilities, straight from the parquet file by DuckDB."""
+    """Single rows of a model's logits or probabilities; of a parquet file only that row is read, by DuckDB."""
 
     def __init__(self, layout: Layout, samples: SampleTable) -> None:
         import duckdb
 
         self.layout, self.samples = layout, samples
         self._connection = duckdb.connect()
-        self._places: dict[Path, pa.Array | None] = {}
+        self._files: dict[Path, tuple[PredictionsFile, pa.Array | None]] = {}
 
     def read(self, model: str, row: int) -> Predictions | None:
-        """What a model said of one sample with all classes; None where it said nothing or only its top one."""
+        """A model's outputs on one sample; None where it predicts nothing, or only its top class is known."""
         split = self.samples.split_of(row)
         path = self.layout.predictions.get(model, {}).get(split)
         if path is None:
             return None
-        names = formats.column_names(path)
-        wide = next((c for c in WIDE if c in names), None)
-        if wide is None and "p0" not in names:
-            return None
-        place = self._place(path, split, row - self.samples.starts[split])
-        if place is None:
-            return None
-        label = self.samples.table.column("label")[row].as_py()
-        values, told = self._values(path, wide, place)
-        columns: dict[str, Any] = {wide or "probs": values[None, :], "label": np.array([label])}
-        return predictions_from_columns(columns, told, split, str(path))
+        if path not in self._files:
+            file = PredictionsFile(path, split)
+            self._files[path] = file, align(self.samples.ids[split], file.read_ids())
+        file, places = self._files[path]
+        position = row - self.samples.starts[split]
+        place = position if places is None else places[position].as_py()
+        return None if place is None or file.roles.outputs is None else file.read_row(self._connection, place)
 
     def close(self) -> None:
         """Let go of the database."""
         self._connection.close()
         del self._connection
-
-    def _place(self, path: Path, split: str, position: int) -> int | None:
-        if path not in self._places:
-            n = formats.num_rows(path)
-            self._places[path] = align(self.samples.ids[split], _ids(path, n))
-        places = self._places[path]
-        return position if places is None else places[position].as_py()
-
-    def _values(self, path: Path, wide: str | None, place: int) -> tuple[Any, Mapping[str, str]]:
-        if path.suffix != ".parquet" or wide is None:
-            columns, told = formats.read_table(path)
-            if wide is not None:
-                return columns[wide][place], told
-            order = sorted((c for c in columns if c[:1] == "p" and c[1:].isdigit()), key=lambda c: int(c[1:]))
-            return np.array([columns[c][place] for c in order]), told
-        query = f'SELECT "{wide}" FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?'
-        found = self._connection.cursor().execute(query, [str(path), place]).fetchone()
-        return np.asarray(found[0], dtype=np.float32), formats.parquet_metadata(path)

@@ -218,7 +218,7 @@ class Explorer:
             "trust": layout.trust_name,
             "method": samples.method,
             "num_classes": samples.num_classes,
-            "named": bool(samples.class_names),
+            "named": bool(samples.classes.names),
             "columns": [column.public() for column in samples.columns.values()],
             "kind": self.pictures.kind if self.pictures.loaded else "loading",
             "pictures": self.pictures.reason,
@@ -228,7 +228,7 @@ class Explorer:
 
     def classes(self, text: str) -> list[dict[str, Any]]:
         """Classes whose name holds the text, shortest names first; at most a listful."""
-        names, wanted = self.samples.class_names, text.strip().lower()
+        names, wanted = self.samples.classes.names, text.strip().lower()
         if not names:
             # Classes without names are called by their numbers.
             number = int(wanted) if wanted.isdigit() else -1

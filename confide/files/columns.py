@@ -1,4 +1,4 @@
-"""Names in a file of predictions: what people call labels, logits and probabilities, told as one layout.
+"""Columns of a file of predictions: what people call ids, labels, logits and probabilities, and which is which.
 
 A column says by its name whether it holds logits or probabilities; nothing is guessed from values.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from confide.checks import InputError
 Columns = dict[str, NDArray[Any]]
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
+ID_COLUMNS = ("id", "ids")
 OUTPUT_COLUMNS = {"logits": ("logits",), "probs": ("probs", "probabilities")}
 PREDICTED_COLUMNS = ("pred_label", "prediction")
 # Of class 1 alone; beside a predicted class they may as well be its confidence, so there they stay unread.
@@ -26,58 +28,95 @@ NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile
 NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"prob(?:s|ability)?_(.+)")}
 
 
-def pop_first(columns: Columns, names: Sequence[str]) -> NDArray[Any] | None:
-    """The first of these columns that is there, taken out."""
-    return next((columns.pop(name) for name in names if name in columns), None)
+@dataclass(frozen=True)
+class OutputColumns:
+    """Columns of logits or probabilities: one of all classes (or of class 1), or one a class, in their order."""
+
+    kind: str  # "logits" or "probs"
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | None = None  # where the columns are named by them
+
+    def values(self, columns: Mapping[str, NDArray[Any]], where: str) -> NDArray[Any]:
+        """The outputs, `n c` or `n`."""
+        if len(self.names) > 1:
+            return np.stack([columns[name] for name in self.names], axis=1)
+        values = columns[self.names[0]]
+        if are_words(values):
+            short = {"logits": "logit", "probs": "prob"}[self.kind]
+            raise InputError(
+                f"{self.kind} of {where} must be numbers, got the text '{str(values.flat[0])[:24]}'; "
+                f"give a column for every class: {short}_0, {short}_1, ..."
+            )
+        return values
 
 
-def take_outputs(columns: Columns, where: str) -> tuple[dict[str, NDArray[Any]], tuple[str, ...] | None]:
-    """Logits or probabilities, taken out of the columns, and the classes where columns are named by them.
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which column of a file of predictions holds what, by its name; `others` are columns of the user."""
 
-    One column of all classes (`logits`, `probs`), a column a class by number (`logit_0`, `p0`), or by name
-    (`logit_cat`, `prob_cat`), in the order of the file.
+    label: str | None
+    id: str | None
+    outputs: OutputColumns | None
+    prediction: str | None
+    confidence: str | None
+    trust: str | None
+    others: tuple[str, ...]
+
+    @property
+    def are_predictions(self) -> bool:
+        """Whether a model's outputs are there: all of them, or the predicted class and its confidence."""
+        return self.outputs is not None or (self.prediction is not None and self.confidence is not None)
+
+
+def column_roles(names: Iterable[str], where: str) -> ColumnRoles:
+    """Who is who among the columns of a file; no value is read."""
+    left = list(names)
+
+    def take(candidates: Sequence[str]) -> str | None:
+        name = next((name for name in candidates if name in left), None)
+        if name is not None:
+            left.remove(name)
+        return name
+
+    label, sample_id = take(LABEL_COLUMNS), take(ID_COLUMNS)
+    outputs = _find_outputs(left, where)
+    taken = set(outputs.names) if outputs else set()
+    if outputs and outputs.names[0] in OUTPUT_COLUMNS[outputs.kind]:
+        # Columns by number beside a whole one say the same again; they are no columns of the user.
+        taken |= {name for name in left if NUMBERED_COLUMNS["probs"].fullmatch(name)}
+    left = [name for name in left if name not in taken]
+    prediction, confidence, trust = take(PREDICTED_COLUMNS), take(("confidence",)), take(("trust",))
+    return ColumnRoles(label, sample_id, outputs, prediction, confidence, trust, tuple(left))
+
+
+def _find_outputs(names: Sequence[str], where: str) -> OutputColumns | None:
+    """One column of all classes (`logits`, `probs`), a column a class by number (`logit_0`, `p0`) or by name
+    (`logit_cat`, `prob_cat`), in the order of the file, or one of class 1 alone (`logit`, `prob`).
     """
-    for kind, names in OUTPUT_COLUMNS.items():
-        if (whole := pop_first(columns, names)) is not None:
-            # Columns by number beside a whole one say the same again; they are no columns of the user.
-            _pop_matching(columns, NUMBERED_COLUMNS["probs"])
-            return {kind: _check_numbers(whole, kind, where)}, None
+    for kind, whole in OUTPUT_COLUMNS.items():
+        if present := [name for name in whole if name in names]:
+            return OutputColumns(kind, (present[0],))
     for kind, pattern in NUMBERED_COLUMNS.items():
-        if numbered := _pop_matching(columns, pattern):
-            return {kind: _in_order(numbered, pattern, where)}, None
+        if numbered := [name for name in names if pattern.fullmatch(name)]:
+            return OutputColumns(kind, _in_order(numbered, pattern, where))
     for kind, pattern in NAMED_COLUMNS.items():
-        a_class_each = [name for name in columns if pattern.fullmatch(name)]
+        a_class_each = tuple(name for name in names if pattern.fullmatch(name))
         if len(a_class_each) > 1:
-            classes = tuple(pattern.sub(r"\1", name) for name in a_class_each)
-            return {kind: np.stack([columns.pop(name) for name in a_class_each], axis=1)}, classes
-    for kind, single in BINARY_COLUMNS.items():
-        if not set(PREDICTED_COLUMNS) & set(columns) and (whole := pop_first(columns, single)) is not None:
-            return {kind: _check_numbers(whole, kind, where)}, None
-    return {}, None
+            return OutputColumns(kind, a_class_each, tuple(pattern.sub(r"\1", name) for name in a_class_each))
+    for kind, binary in BINARY_COLUMNS.items():
+        if not set(PREDICTED_COLUMNS) & set(names) and (present := [name for name in binary if name in names]):
+            return OutputColumns(kind, (present[0],))
+    return None
 
 
-def _check_numbers(values: NDArray[Any], kind: str, where: str) -> NDArray[Any]:
-    if are_words(values):
-        short = {"logits": "logit", "probs": "prob"}[kind]
-        raise InputError(
-            f"{kind} of {where} must be numbers, got the text '{str(values.flat[0])[:24]}'; "
-            f"give a column for every class: {short}_0, {short}_1, ..."
-        )
-    return values
-
-
-def _pop_matching(columns: Columns, pattern: re.Pattern[str]) -> Columns:
-    return {name: columns.pop(name) for name in list(columns) if pattern.fullmatch(name)}
-
-
-def _in_order(numbered: Columns, pattern: re.Pattern[str], where: str) -> NDArray[Any]:
+def _in_order(numbered: list[str], pattern: re.Pattern[str], where: str) -> tuple[str, ...]:
     order = sorted(numbered, key=lambda name: int(pattern.sub(r"\1", name)))
     if [int(pattern.sub(r"\1", name)) for name in order] != list(range(len(order))):
         lone = "call one of class 1 alone 'logits' or 'probs'" if len(order) == 1 else "add what is missing"
         raise InputError(
             f"{where} must have a column for every class, numbered from 0, got {', '.join(order[:6])}; {lone}"
         )
-    return np.stack([numbered[name] for name in order], axis=1)
+    return tuple(order)
 
 
 def class_names_of(

@@ -355,23 +355,31 @@ def table_batches(
 # Tables as arrow: columns of one value a row, without a Python object for each, for a million rows and more.
 
 
-def read_arrow(path: str | Path) -> tuple[pa.Table, dict[str, str]]:
+def read_arrow(path: str | Path, columns: Sequence[str] | None = None) -> tuple[pa.Table, dict[str, str]]:
     """The columns of one value a row as an arrow table, and the metadata; of parquet nothing else is read.
 
     A folder is read as the parquet files in it, one after the other.
+
+    Args:
+        columns: those to read where they have one value a row; all of them when left out.
     """
     path = Path(path)
     if path.is_dir():
-        parts = [read_arrow(part) for part in sorted(path.glob("*.parquet"))]
+        parts = [read_arrow(part, columns) for part in sorted(path.glob("*.parquet"))]
         return pa.concat_tables([table for table, _ in parts], promote_options="permissive"), parts[0][1]
     if path.suffix != ".parquet":
-        columns, metadata = read_table(path)
-        return pa.table({name: pa.array(values) for name, values in columns.items() if values.ndim == 1}), metadata
+        table, metadata = read_table(path)
+        flat = [name for name, values in table.items() if values.ndim == 1 and (columns is None or name in columns)]
+        return pa.table({name: pa.array(table[name]) for name in flat}), metadata
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
     try:
         schema = pq.read_schema(path)
-        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        flat = [
+            field.name
+            for field in schema
+            if not pa.types.is_nested(field.type) and (columns is None or field.name in columns)
+        ]
         return pq.read_table(path, columns=flat), text_metadata(schema.metadata)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
@@ -400,12 +408,6 @@ def arrow_bytes(table: pa.Table, kind: str) -> bytes:
 
         arrow_csv.write_csv(table, sink)
     return bytes(sink.getvalue())
-
-
-def num_rows(path: str | Path) -> int:
-    """How many rows a table has; of parquet only the footer is read."""
-    path = Path(path)
-    return int(pq.read_metadata(path).num_rows) if path.suffix == ".parquet" else int(read_arrow(path)[0].num_rows)
 
 
 def parquet_metadata(path: str | Path) -> dict[str, str]:

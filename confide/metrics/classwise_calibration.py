@@ -22,6 +22,7 @@ from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
 from confide.predictions import Predictions
+from confide.random import generator
 
 # Resamples of class-wise calibration error: matrix products for the column sums, few entries per row for the bins.
 #
@@ -114,7 +115,7 @@ def errors_of(cells: Floats, n: int) -> Floats:
 
 def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
-    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 23]))
+    factor, rng = 1.0, generator(seed, "classwise bootstrap")
     if len(predictions) > LARGEST:
         factor = math.sqrt(LARGEST / len(predictions))
         predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
@@ -125,7 +126,7 @@ def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], see
 
 def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
     """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 41]))
+    rng = generator(seed, "classwise permutation")
     if len(a) > LARGEST:
         rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
         a, b = a.take(rows), b.take(rows)
@@ -152,7 +153,7 @@ def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indi
 def width_null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
     """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
     bins, closed = options.get("bins", 15), options.get("closed", "right")
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 29]))
+    rng = generator(seed, "classwise null")
     table = predictions.class_table(bins, closed)
     n, num_classes = len(predictions), predictions.num_classes
     kept = kept_classes(predictions, options.get("classes", "all"))
@@ -273,7 +274,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
     """Class-wise ECE of resamples within labels, and the factor of their spread where only some rows were resampled."""
     if options.get("binning", "width") == "width":
         return width_bootstrap_draws(predictions, options, seed)
-    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 53]))
+    factor, rng = 1.0, generator(seed, "classwise mass bootstrap")
     rows = mass_rows(predictions, rng)
     if rows is not None:
         factor, predictions = math.sqrt(len(rows) / len(predictions)), predictions.take(rows)
@@ -285,7 +286,7 @@ def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], s
     """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
     if options.get("binning", "width") == "width":
         return width_permutation_draws(a, b, options, seed)
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 59]))
+    rng = generator(seed, "classwise mass permutation")
     rows = mass_rows(a, rng)
     if rows is not None:
         a, b = a.take(rows), b.take(rows)
@@ -300,7 +301,7 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
     if options.get("binning", "width") == "width":
         return width_null_draws(predictions, options, seed)
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 61]))
+    rng = generator(seed, "classwise mass null")
     probs, bins = probabilities_of(predictions), options.get("bins", 15)
     n, num_classes = probs.shape
     index = cells_of(probs, bins, options.get("edges", "rank"))

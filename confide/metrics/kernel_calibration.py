@@ -21,6 +21,7 @@ from confide.metrics.base import metric
 from confide.metrics.classwise_calibration import draw_labels, draw_within_labels
 from confide.metrics.view import View
 from confide.predictions import Predictions
+from confide.random import generator
 
 # Resamples of kernel calibration error: one kernel matrix, and a product with the weights of every resample.
 #
@@ -128,13 +129,13 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     if len(predictions) < 2:
         return np.zeros(NULL_DRAWS)
     rows = KernelInputs.of(predictions, options.get("of", "all"))
-    truth = rows.drawn(NULL_DRAWS, np.random.default_rng(np.random.SeedSequence([seed, 31])))
+    truth = rows.drawn(NULL_DRAWS, generator(seed, "kernel null"))
     return errors_of(rows, truth, np.ones(truth.shape), options)
 
 
 def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """The error of 100 resamples within labels, and the factor of their spread where only 2,000 rows were resampled."""
-    factor, rng = 1.0, np.random.default_rng(np.random.SeedSequence([seed, 43]))
+    factor, rng = 1.0, generator(seed, "kernel bootstrap")
     if len(predictions) > LARGEST:
         factor = math.sqrt(LARGEST / len(predictions))
         predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
@@ -147,7 +148,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
 
 def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
     """|difference| of the error as it is and with the two predictions of random samples swapped; of 2,000 samples."""
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 47]))
+    rng = generator(seed, "kernel permutation")
     if len(a) > LARGEST:
         chosen = np.sort(rng.choice(len(a), LARGEST, replace=False))
         a, b = a.take(chosen), b.take(chosen)

@@ -13,6 +13,7 @@ import numpy as np
 
 from confide.metrics.view import BinSums, Floats, MetricSamples, View
 from confide.predictions import Predictions
+from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, Z
 
@@ -63,7 +64,7 @@ def bootstrap(
     about the mean is shrunk by sqrt(250,000 / n).
     """
     if base.n > LARGEST:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, base.n]))
+        rng = generator(seed, "bootstrap rows", base.n)
         rows = np.sort(rng.choice(base.n, SUBSAMPLE, replace=False))
         small = MetricSamples(base.predictions.take(rows), resampled=True, rows=rows)
         return _resample(small, statistics, resamples, seed), math.sqrt(SUBSAMPLE / base.n)
@@ -82,7 +83,7 @@ def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: i
     out = np.empty((rows, resamples))
 
     def chunk(first: int) -> None:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 7, first]))
+        rng = generator(seed, "bootstrap", first)
         for b in range(first, min(first + CHUNK, resamples)):
             drawn = by_label[start + (rng.random(base.n) * size).astype(np.intp)]
             view = View(base, np.bincount(drawn, minlength=base.n).astype(np.float64))
@@ -192,7 +193,7 @@ def nulls(
     draws = np.empty((len(asked), resamples))
 
     def chunk(first: int) -> None:
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 11, first]))
+        rng = generator(seed, "null", first)
         for b in range(first, min(first + CHUNK, resamples)):
             view = View(base, wrong=rng.random(base.n) >= sure)
             draws[:, b] = [method.facts["value"](view, **options) for method, options in asked]
@@ -222,7 +223,7 @@ def large_null(base: MetricSamples, method: Method, options: dict[str, Any], res
 
     The noise of a calibration error falls with the square root of the number of samples.
     """
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 37]))
+    rng = generator(seed, "large null")
     if method.facts.get("binned") and options.get("edges", "rank") == "rank":
         view = BinnedView(base, rng)
         return np.array([method.facts["value"](view, **options) for _ in range(resamples)])

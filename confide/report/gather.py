@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from confide.checks import InputError
-from confide.results import Comparison, Evaluation
+from confide.results import ComparedRow, Evaluation, join
 
 WHOLE = "evaluation.json"
 PARTS = "evaluations"  # one file per model and stage, written before a run is concluded
@@ -43,7 +42,7 @@ def load(path: str | Path) -> Evaluation:
         f"The run in {path} is not finished: {len(parts)} of its evaluations are shown, without paired tests, "
         f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
     )
-    joined = _join([_read(part) for part in parts])
+    joined = join([_read(part) for part in parts])
     missing = dict.fromkeys(("training", "trust", "shift"), "The run is not finished.")
     about = {
         "title": path.resolve().name,
@@ -80,7 +79,7 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
     for one, name in zip(evaluations, names, strict=True):
         clashes = {m.model: f"{m.model} ({name})" for m in one.measurements if seen[m.model] > 1}
         renamed.append(_rename(one, clashes) if clashes else one)
-    joined = _join(renamed)
+    joined = join(renamed)
     warnings = [*joined.warnings, f"{len(names)} runs stand side by side; no paired test was made between them."]
     sizes = [max((m.n for m in one.measurements if m.group is None), default=0) for one in evaluations]
     if len(set(sizes)) > 1:
@@ -90,42 +89,22 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
     return replace(joined, about=about, warnings=tuple(warnings))
 
 
-def _join(evaluations: Sequence[Evaluation]) -> Evaluation:
-    about: dict[str, Any] = {}
-    for one in evaluations:
-        stages = {**(one.about.get("stages") or {}), **(about.get("stages") or {})}
-        about = {**one.about, **about, **({"stages": stages} if stages else {})}
-    return Evaluation(
-        tuple(m for one in evaluations for m in one.measurements),
-        tuple(c for one in evaluations for c in one.curves),
-        tuple(c for one in evaluations for c in one.comparisons),
-        evaluations[0].samples,
-        tuple(p for one in evaluations for p in one.operating_points),
-        about,
-        tuple(dict.fromkeys(w for one in evaluations for w in one.warnings)),
-    )
-
-
 def _rename(one: Evaluation, names: Mapping[str, str]) -> Evaluation:
     """The evaluation with its models renamed wherever they are named."""
 
-    def row(word: str) -> str:
-        model, slash, rest = word.partition("/")
-        return names.get(model, model) + slash + rest
-
-    def test(c: Comparison) -> Comparison:
-        return replace(c, a=row(c.a), b=row(c.b))
+    def side(row: ComparedRow) -> ComparedRow:
+        return replace(row, model=names.get(row.model, row.model))
 
     about = dict(one.about)
     if about.get("stages"):
-        about["stages"] = {row(word): note for word, note in about["stages"].items()}
+        about["stages"] = {str(side(ComparedRow.of(word))): note for word, note in about["stages"].items()}
     if about.get("focus") in names:
         about["focus"] = names[about["focus"]]
     return replace(
         one,
         measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in one.measurements),
         curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in one.curves),
-        comparisons=tuple(test(c) for c in one.comparisons),
+        comparisons=tuple(replace(c, a=side(c.a), b=side(c.b)) for c in one.comparisons),
         operating_points=tuple(
             {**p, "model": names.get(str(p["model"]), p["model"])} if "model" in p else p for p in one.operating_points
         ),

@@ -61,12 +61,12 @@ def render_report(evaluation: Evaluation) -> str:
     view = EvaluationView(evaluation)
     coverage = coverage_section(view)
     return str(
-        _environment()
+        page_environment()
         .get_template("report.html")
         .render(
             version=__version__,
-            css=Markup(_asset("base.css") + _asset("report.css")),
-            js=Markup(_asset("report.js")),
+            css=Markup(asset("base.css") + asset("report.css")),
+            js=Markup(asset("report.js")),
             data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
             contents=_contents(view),
             title=view.about.get("title") or view.focus,
@@ -106,7 +106,7 @@ def _interval_note(view: EvaluationView) -> str:
 def notebook_view(evaluation: Evaluation) -> str:
     """Verdict and table of models, scoped so that a notebook keeps its own style."""
     view = EvaluationView(evaluation)
-    template = _environment().get_template("notebook.html")
+    template = page_environment().get_template("notebook.html")
     return str(template.render(verdict=verdict(view), models=models_section(view)))
 
 
@@ -116,15 +116,15 @@ def verdict_sentence(evaluation: Evaluation) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def page_environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals["thumbnail"] = _thumbnail
     return environment
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return resources.files("confide.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

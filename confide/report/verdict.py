@@ -16,7 +16,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
-from confide.results import Measurement
+from confide.results import ComparedRow, Measurement
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _made_worse(view: EvaluationView) -> str:
     if view.after is None:
         return ""
     before, after = view.calibration_error(view.before), view.calibration_error(view.after)
-    rows = f"{view.focus}/{view.before}", f"{view.focus}/{view.after}"
+    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     if before is None or after is None or not after.value > before.value or not proven:
         return ""
@@ -144,7 +144,7 @@ def _within_chance(error: Measurement) -> bool:
 
 
 def _better_likelihood(view: EvaluationView) -> bool:
-    return view.beats("nll", f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
+    return view.beats("nll", ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
 
 
 def _lead(view: EvaluationView) -> list[Markup]:
@@ -187,11 +187,11 @@ def _best_model(view: EvaluationView) -> Markup | None:
         ("brier", "the best probabilities"),
         ("aurc", "the best ranking"),
     ):
-        rows = [f"{model}/{view.final}" for model in view.models if view.find(metric, model, view.final)]
+        rows = [ComparedRow(model, view.final) for model in view.models if view.find(metric, model, view.final)]
         winner = view.best(metric, rows)
         if winner:
             number = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(rows), str(len(rows)))
-            return Markup("Of the {} models, {} has {}.").format(number, code(winner.rsplit("/", 1)[0]), thing)
+            return Markup("Of the {} models, {} has {}.").format(number, code(winner.model), thing)
     return None
 
 

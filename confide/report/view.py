@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from confide.checks import InputError
-from confide.results import LEVEL, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
+from confide.results import LEVEL, ComparedRow, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
 PLAIN_SCORES = (None, "msp")
@@ -160,21 +160,19 @@ class EvaluationView:
         """Samples of a role."""
         return [s for s in self.evaluation.samples if s.role == role]
 
-    def test(self, metric: str, first: str, second: str) -> Comparison | None:
+    def test(self, metric: str, first: ComparedRow, second: ComparedRow) -> Comparison | None:
         """The paired test between two rows, either way round."""
         for c in self.evaluation.comparisons:
             if c.metric == metric and {c.a, c.b} == {first, second}:
                 return c
         return None
 
-    def beats(self, metric: str, winner: str, other: str) -> bool:
+    def beats(self, metric: str, winner: ComparedRow, other: ComparedRow) -> bool:
         """Whether the Holm-corrected paired test says that the first is better."""
         found = self.test(metric, winner, other)
-        if found is None or found.better is None or not found.p_holm < LEVEL:
-            return False
-        return (found.a if found.better == "a" else found.b) == winner
+        return found is not None and found.p_holm < LEVEL and found.winner == winner
 
-    def best(self, metric: str, rows: Iterable[str]) -> str | None:
+    def best(self, metric: str, rows: Iterable[ComparedRow]) -> ComparedRow | None:
         """The row that beats every other of its group, or None."""
         named = list(rows)
         for row in named:

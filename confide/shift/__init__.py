@@ -1,5 +1,6 @@
 """Shift: the same images made worse, in another domain, or attacked; one file per word, `corrupt` is the door."""
 
+from confide.random import noisy_labels
 from confide.shift.attacks import ATTACKS, attack, check_attack
 from confide.shift.base import SEVERITIES, SHIFTS, check_shift, corrupt, form_of, names
 from confide.shift.digital import (
@@ -23,5 +24,5 @@ from confide.shift.noise_and_blur import (
     speckle_noise,
     zoom_blur,
 )
-from confide.shift.ood import OOD_PAIRS, noisy_labels, ood_pair, ood_split
+from confide.shift.ood import OOD_PAIRS, ood_pair, ood_split
 from confide.shift.weather import fog, frost, snow, spatter

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.checks import InputError, check_labels, check_range
+from confide.checks import InputError, check_ids, check_labels, check_range
 from confide.random import Draws, sample_keys
-from confide.records import check_ids, default_ids
+from confide.records import default_ids
 from confide.registry import Registry
 from confide.shift.base import check_images
 

@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, check_choice
+from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
-from confide.records import check_ids
 from confide.registry import Method, Registry
 
 # The family of shifts: `(images n c h w in [0, 1], draws, parameters) -> images`; `corrupt` is its door.

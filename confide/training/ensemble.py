@@ -209,7 +209,7 @@ def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], s
         mean = mean.double()
         run.state.sums += torch.stack([mean * len(own), hits.double(), torch.full_like(mean, len(own))])
     optimizer.zero_grad(set_to_none=True)
-    total.backward()  # type: ignore[no-untyped-call]
+    total.backward()
     optimizer.step()
 
 

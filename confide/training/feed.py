@@ -40,10 +40,19 @@ def choose_samples(dataset: Dataset, settings: Settings) -> TrainingSamples:
     check_training_labels(dataset, train)
     val = dataset.splits.get("val")
     if val is None and settings.val_fraction:
-        train, val = hold_out(train, settings.val_fraction, settings.seed)
+        fractions = {"val": settings.val_fraction}
+        rows = random.split(train.ids, train.labels, fractions, seed=settings.seed, purpose="validation")
+        train, val = train.take(rows["train"]), train.take(rows["val"])
     if val is not None and not len(val):
         val = None
-    noisy = noisy_labels(train, dataset.num_classes, settings.label_noise, settings.seed)
+    noisy = random.noisy_labels(
+        train.labels,
+        settings.label_noise,
+        num_classes=dataset.num_classes,
+        ids=train.ids,
+        seed=settings.seed,
+        draw="rotation",
+    )
     return TrainingSamples(Split(train.inputs, noisy, train.ids, train.columns), val, train.labels)
 
 
@@ -58,26 +67,6 @@ def check_training_labels(dataset: Dataset, train: Split) -> None:
             f"labels must lie in [0, {dataset.num_classes}), got {train.labels[bad]} at training sample {bad}; "
             "drop that sample or name its class"
         )
-
-
-def hold_out(train: Split, fraction: float, seed: int) -> tuple[Split, Split]:
-    """(the rest, the held-out share), the same share of every class."""
-    draws = random.uniform(seed, random.sample_keys(train.ids), "validation")
-    held = np.zeros(len(train), dtype=bool)
-    for label in np.unique(train.labels):
-        rows = (train.labels == label).nonzero()[0]
-        held[rows[np.argsort(draws[rows], kind="stable")[: round(fraction * len(rows))]]] = True
-    return train.take((~held).nonzero()[0]), train.take(held.nonzero()[0])
-
-
-def noisy_labels(train: Split, num_classes: int, share: float, seed: int) -> NDArray[np.int64]:
-    """Labels of which a share is replaced by one of the other classes, each as likely."""
-    labels = np.asarray(train.labels, dtype=np.int64)
-    if not share:
-        return labels
-    draws = random.uniform(seed, random.sample_keys(train.ids), "label_noise", draws=2)
-    other = 1 + (draws[:, 1] * (num_classes - 1)).astype(np.int64)
-    return np.where(draws[:, 0] < share, (labels + other) % num_classes, labels)
 
 
 class EpochOrder:

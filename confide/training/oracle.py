@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from confide import random
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
 from confide.models.preparation import Preparation
@@ -28,7 +29,6 @@ from confide.training.feed import Feed
 from confide.training.loop import fit
 from confide.training.prediction import predict, rows_in_batches
 from confide.training.settings import AUGMENTS, Settings
-from confide.trust.cross_fitting import class_folds
 from confide.trust.losses import TRUST_LOSSES, create
 from confide.trust.oracles import HEADS, apply_head, outcome_weights
 
@@ -426,9 +426,9 @@ def _dim(body: nn.Module, preparation: Preparation) -> int:
 
 def cross_fit(dataset: Dataset, settings: Settings, *, folds: int = 5, split: str = "train") -> Predictions:
     """Out-of-fold predictions of the training split: K classifiers, each trained without the fold it predicts."""
-    check_range(folds, "folds", 2)
     samples = dataset.split(split)
-    fold = class_folds(np.asarray(samples.labels), samples.ids, folds, settings.seed)
+    labels = np.asarray(samples.labels)
+    fold = random.folds(samples.ids, labels, folds, seed=settings.seed, purpose="trust folds")
     logits = torch.empty(len(samples), dataset.num_classes)
     for one in range(folds):
         inside, outside = np.flatnonzero(fold == one), np.flatnonzero(fold != one)

@@ -153,9 +153,9 @@ def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor)
     target = target * state.world.size if state.world.size > 1 else target
     state.optimizer.zero_grad(set_to_none=True)
     if state.scaler is not None:
-        state.scaler.scale(target).backward()  # type: ignore[no-untyped-call]
+        state.scaler.scale(target).backward()
     else:
-        target.backward()  # type: ignore[no-untyped-call]
+        target.backward()
     return mean, (logits.detach().argmax(dim=1) == labels).sum()
 
 
@@ -222,7 +222,7 @@ class GraphStep:
         self.place = torch.zeros(1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.stale = True
-        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @staticmethod
     def of(run: Run) -> GraphStep | NoGraph:

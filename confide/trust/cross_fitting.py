@@ -8,7 +8,6 @@ training split, or on predictions of augmented inputs.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from confide import random
 from confide.checks import InputError, as_tensor, check_labels, check_range
 from confide.predictions import Predictions
 from confide.progress import Progress
-from confide.records import Features, Ids, default_ids
+from confide.records import Features, default_ids
 
 # Folds that stay with a sample: by a hash of its id, stratified by correctness.
 
@@ -30,19 +30,11 @@ COPY_COLUMN = "copy_of"
 """Column of predictions that tells copies of one sample: augmented inputs."""
 
 
-def hash_of_ids(ids: Ids, seed: int = 0) -> NDArray[np.uint64]:
-    """A 64-bit number per id that depends on nothing but the id and the seed."""
-    salt = str(seed).encode()
-    texts = (hashlib.blake2b(str(one).encode(), digest_size=8, key=salt).digest() for one in ids.tolist())
-    return np.frombuffer(b"".join(texts), dtype="<u8").astype(np.uint64)
-
-
 def stratified_folds(predictions: Predictions, folds: int, seed: int = 0) -> Folds:
     """Fold 0..folds-1 of every sample; right and wrong predictions are each spread evenly over the folds.
 
     Copies of one sample, which the column `copy_of` names, go to one fold: no copy is scored by what learned another.
     """
-    check_range(folds, "folds", 2)
     correct = predictions.facts.correct.cpu().numpy()
     names, member = predictions.ids, np.arange(len(correct))
     if COPY_COLUMN in predictions.columns:
@@ -50,15 +42,7 @@ def stratified_folds(predictions: Predictions, folds: int, seed: int = 0) -> Fol
         correct = np.bincount(member, ~correct, len(names)) == 0
     if len(correct) < folds:
         raise InputError(f"folds must be at most the number of samples, {len(correct)}, got {folds}; take fewer")
-    keys = hash_of_ids(names, seed)
-    fold = np.empty(len(keys), dtype=np.int64)
-    start = 0
-    for rows in (np.flatnonzero(~correct), np.flatnonzero(correct)):
-        order = rows[np.argsort(keys[rows], kind="stable")]
-        # The second stratum goes on where the first stopped, so fold sizes differ by at most one.
-        fold[order] = (start + np.arange(len(order))) % folds
-        start += len(order)
-    return fold[member]
+    return random.folds(names, correct, folds, seed=seed, purpose="trust folds")[member]
 
 
 # The problem of missing errors: ways to get honest errors of a classifier that makes few on its training data.
@@ -91,7 +75,6 @@ def out_of_fold(
         train: how to train a classifier; by default a linear head on standardised rows (`linear_classifier`).
         folds: how many classifiers are trained; more folds are nearer to the full classifier and cost more.
     """
-    check_range(folds, "folds", 2)
     ids = inputs.ids if isinstance(inputs, Features) else None
     if isinstance(inputs, Features):
         labels, inputs = inputs.labels if labels is None else labels, inputs.values
@@ -99,7 +82,7 @@ def out_of_fold(
     truth = check_labels(truth, len(inputs), num_classes)
     ids = default_ids(len(truth)) if ids is None else ids
     classes = num_classes or int(truth.max()) + 1
-    fold = class_folds(truth.numpy(), ids, folds, seed)
+    fold = random.folds(ids, truth.numpy(), folds, seed=seed, purpose="trust folds")
     logits = torch.empty(len(truth), classes)
     train = train or (lambda rows, known: linear_classifier(rows, known, num_classes=classes))
     with Progress("out-of-fold classifiers", folds) as progress:
@@ -111,15 +94,6 @@ def out_of_fold(
             logits[torch.from_numpy(inside)] = said.to(torch.float32).cpu()
             progress.step()
     return Predictions(logits, truth, ids, split)
-
-
-def class_folds(labels: NDArray[np.int64], ids: NDArray[Any], folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of every sample by a hash of its id, stratified by class: a class stays in every training part."""
-    keys = hash_of_ids(ids, seed)
-    order = np.lexsort((keys, labels))
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % folds
-    return fold
 
 
 def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: float = 1e-3) -> Classify:
@@ -138,7 +112,7 @@ def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: f
         torch.autograd.backward(loss)
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     final_weight, final_bias = weight.detach(), bias.detach()
 
     def classify(some: Any) -> Tensor:

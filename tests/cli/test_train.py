@@ -262,7 +262,7 @@ def test_shifted_images_are_predicted(images: str, tmp_path: Path, capsys: pytes
 def planned(words: list[str]) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser()
     train.configure(parser)
-    return [job["settings"] for job in train.training_jobs(parser.parse_args(["data", *words]))]
+    return [job.settings.as_dict() for job in train.training_jobs(parser.parse_args(["data", *words]))]
 
 
 def test_numbers_with_an_exponent_are_numbers() -> None:
@@ -334,7 +334,9 @@ def test_cells_of_a_grid_have_folders_of_their_own() -> None:
     parser = argparse.ArgumentParser()
     train.configure(parser)
     words = ["data", "--out", "grid", "--loss", "focal", "--grid", "loss_options.gamma=0.5,1.5", "--grid", "seed=0"]
-    folders = [job["out"] for job in train.training_jobs(parser.parse_args([*words, "--grid", "model=hf:a/x,hf:b/x"]))]
+    folders = [
+        str(job.out) for job in train.training_jobs(parser.parse_args([*words, "--grid", "model=hf:a/x,hf:b/x"]))
+    ]
     assert folders[0] == "grid/gamma=0.5_seed=0_model=hf:a-x"
     assert len({Path(folder).name for folder in folders}) == 4
 

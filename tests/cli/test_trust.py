@@ -56,7 +56,7 @@ def test_json_holds_every_number_with_its_interval(folder, tmp_path, capsys):
     areas = {m["score"]: m for m in told["measurements"] if m["metric"] == "auroc"}
     assert set(areas) == {"msp", "trust:entropy", "trust:margin"}
     assert all(m["low"] < m["value"] < m["high"] for m in areas.values())
-    assert {c["b"] for c in told["comparisons"]} == {"entropy", "margin"}
+    assert {c["b"] for c in told["comparisons"]} == {"model/raw/trust:entropy", "model/raw/trust:margin"}
     assert told["about"]["verdict"]
 
 

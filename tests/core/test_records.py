@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from confide.checks import InputError
-from confide.records import Dataset, Features, Scores, Split, check_ids, rows_of
+from confide.checks import InputError, check_ids
+from confide.records import Dataset, Features, Scores, Split, rows_of
 
 
 def test_rows_are_found_by_id_in_the_order_asked():

@@ -12,6 +12,7 @@ from confide.checks import InputError
 from confide.evaluation.compare import holm, permutation_p_values, tail_p_value
 from confide.evaluation.evaluate import MetricRequest
 from confide.metrics.base import METRICS
+from confide.results import ComparedRow
 
 
 def pair(n=500, seed=0, sharp=2.5):
@@ -26,7 +27,7 @@ def test_temperature_is_better_where_it_should_be():
     found = {c.metric: c for c in confide.compare(a, b, names=("net/raw", "net/temperature"), resamples=300)}
     assert found["nll"].better == "b"
     assert found["ece_mass"].better == "b"
-    assert (found["nll"].a, found["nll"].b) == ("net/raw", "net/temperature")
+    assert (found["nll"].a, found["nll"].b) == (ComparedRow("net", "raw"), ComparedRow("net", "temperature"))
     assert found["nll"].difference == pytest.approx(float(metrics.nll(b)) - float(metrics.nll(a)))
     assert found["nll"].low < found["nll"].difference < found["nll"].high < 0
     assert found["accuracy"].difference == 0

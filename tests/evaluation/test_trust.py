@@ -19,7 +19,8 @@ from confide.evaluation.trust import (
     trust_verdict,
 )
 from confide.metrics import table_words
-from confide.results import Comparison, Evaluation
+from confide.report import render_report
+from confide.results import ComparedRow, Comparison, Evaluation
 
 
 def made(n=800, seed=0):
@@ -42,7 +43,7 @@ def made(n=800, seed=0):
 def test_a_better_predictor_is_found_and_a_guess_is_not():
     predictions, scores = made()
     found = compare_trust(predictions, scores)
-    judged = {(one.metric, one.b): one.better for one in found.comparisons}
+    judged = {(one.metric, one.b.score.removeprefix("trust:")): one.better for one in found.comparisons}
     assert judged["auroc", "knows"] == "b"
     assert judged["auroc", "guess"] in (None, "a")
     assert found.about["verdict"].startswith(
@@ -52,8 +53,23 @@ def test_a_better_predictor_is_found_and_a_guess_is_not():
     assert one.low < one.value < one.high
 
 
+def test_the_report_names_a_trust_score_that_beats_confidence(tmp_path):
+    """The tests named predictors by bare words, the report looked for "model/stage/score" and never found one."""
+    predictions, scores = made()
+    found = compare_trust(predictions, scores)
+    assert "<code>knows</code> tells right from wrong better than confidence" in render_report(found)
+    pair = compare_trust(predictions, {name: scores[name] for name in ("mcp", "knows")})
+    assert "<code>knows</code> tells right from wrong best" in render_report(pair)
+    rows = found.to_dict()
+    assert {row["b"] for row in rows["comparisons"]} == {"model/raw/trust:knows", "model/raw/trust:guess"}
+    for row in rows["comparisons"]:  # as they were written before
+        row |= {key: row[key].split("/")[-1].removeprefix("trust:").replace("msp", "mcp") for key in ("a", "b")}
+    assert Evaluation.from_dict(rows).comparisons == found.comparisons
+
+
 def test_a_name_with_a_comma_is_quoted_in_the_verdict():
-    one = Comparison("auroc", "mcp", "rmd, second", 0.1, 0.05, 0.15, 0.01, 0.01, "b")
+    sides = (ComparedRow("model", "raw", score) for score in ("msp", "trust:rmd, second"))
+    one = Comparison("auroc", *sides, 0.1, 0.05, 0.15, 0.01, 0.01, "b")
     assert trust_verdict([one]).endswith("p < 0.05): 'rmd, second'.")
 
 
@@ -78,7 +94,7 @@ def test_separability_is_tested_against_the_baseline():
     predictions, scores = made()
     found = compare_trust(predictions, scores)
     for metric in separation_words():
-        tests = {one.b: one for one in found.comparisons if one.metric == metric}
+        tests = {one.b.score.removeprefix("trust:"): one for one in found.comparisons if one.metric == metric}
         expected = found.value(metric, score="trust:knows") - found.value(metric, score="msp")
         assert tests["knows"].difference == pytest.approx(expected)
         assert tests["knows"].better == "b"
@@ -92,7 +108,11 @@ def test_a_stretch_of_the_scale_does_not_separate_better():
     mcp = scores["mcp"].values
     twin, constant = TrustValues(1000 * mcp - 7, None), TrustValues(np.full(len(mcp), 0.3), None)
     found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin, "constant": constant})
-    tests = {(one.metric, one.b): one for one in found.comparisons if one.metric in separation_words()}
+    tests = {
+        (one.metric, one.b.score.removeprefix("trust:")): one
+        for one in found.comparisons
+        if one.metric in separation_words()
+    }
     assert all(tests[metric, "twin"].p_value == 1.0 for metric in separation_words())
     assert all(abs(tests[metric, "twin"].difference) < 1e-9 for metric in separation_words())
     assert all(np.isnan(tests[metric, "constant"].p_value) for metric in separation_words())
@@ -165,7 +185,7 @@ def test_logits_that_the_sigmoid_rounds_to_one_are_still_ranked():
     near = compare_trust(predictions, {"mcp": scores["mcp"], "knows": TrustValues.of(knows, 0.0, "logit")})
     for metric in table_words("trust"):
         assert found.value(metric, score="trust:knows") == near.value(metric, score="trust:knows")
-    judged = {(one.metric, one.b): one for one in found.comparisons}
+    judged = {(one.metric, one.b.score.removeprefix("trust:")): one for one in found.comparisons}
     assert judged["auroc", "knows"].better == "b"
     assert found.value("tpr", score="trust:knows") == 1.0
 

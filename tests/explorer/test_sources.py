@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from confide import evaluate
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.explorer import open_layout
@@ -60,6 +61,72 @@ def test_predictions_alone_in_every_format(serve, tmp_path, ending):
     assert top["stage"] is None
     assert top["classes"][0]["before"] == pytest.approx(float(torch.softmax(logits[7], 0).max()), rel=1e-4)
     assert client.get("find", **{"c.site": "a"})["count"] == 20
+
+
+def test_classes_without_names_can_be_filtered_by(serve, tmp_path):
+    Predictions(torch.eye(5)[:4], torch.arange(4)).save(tmp_path / "val.parquet")
+    client = serve(tmp_path / "val.parquet")
+    assert client.get("about")["num_classes"] == 5
+    assert client.get("find", label="3")["count"] == 1
+    assert client.get("find", prediction="4")["count"] == 0
+
+
+CAT_OR_DOG = np.array([[2.0, 0.5], [0.25, 1.0], [1.5, 1.0], [-1.0, 3.0]])
+CAT_OR_DOG_PROBS = np.exp(CAT_OR_DOG) / np.exp(CAT_OR_DOG).sum(1, keepdims=True)
+CAT, DOG = CAT_OR_DOG.T
+FILES_THAT_EVALUATE = {
+    "y and logits by number": {"y": [0, 1, 1, 1], "logit_0": CAT, "logit_1": DOG},
+    "target and probabilities by name": {
+        "target": [0, 1, 1, 1],
+        "prob_cat": CAT_OR_DOG_PROBS[:, 0],
+        "prob_dog": CAT_OR_DOG_PROBS[:, 1],
+    },
+    "words as labels": {"targets": ["cat", "dog", "dog", "dog"], "logit_cat": CAT, "logit_dog": DOG},
+    "one probability": {"label": [0, 1, 1, 1], "prob": CAT_OR_DOG_PROBS[:, 1]},
+    "one logit": {"y_true": [0, 1, 1, 1], "logit": DOG - CAT},
+    "words alone": {
+        "label": ["cat", "dog", "dog", "dog"],
+        "prediction": ["cat", "dog", "cat", "dog"],
+        "confidence": CAT_OR_DOG_PROBS.max(1),
+    },
+}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "npz", "csv"])
+@pytest.mark.parametrize("name", FILES_THAT_EVALUATE)
+def test_a_file_that_evaluates_can_be_explored(serve, tmp_path, name, ending):
+    columns = {key: np.asarray(values) for key, values in FILES_THAT_EVALUATE[name].items()}
+    path = tmp_path / f"mine.{ending}"
+    formats.write_table(path, {"id": np.array(list("abcd")), **columns, "site": np.array(list("xyxy"))})
+    assert evaluate(path, metrics=["accuracy"], intervals=False).value("accuracy") == 0.75
+    client = serve(path)
+    assert client.get("about")["num_classes"] == 2
+    assert set(client.get("find", open="c.site")["facets"]) == {"split", "label", "c.site", "prediction", "outcome"}
+    cells = client.get("rows", outcome="wrong", **{"from": 0, "count": 9})["cells"]
+    assert [cell["id"] for cell in cells] == ["c"]
+    assert cells[0]["confidence"] == pytest.approx(CAT_OR_DOG_PROBS[2, 0], rel=1e-6)
+    named = "words" in name or "name" in name
+    assert (cells[0]["label"], cells[0]["prediction"]) == (("dog", "cat") if named else ("1", "0"))
+    top = client.get("sample", row=2)["top"]
+    if "confidence" in columns:
+        assert "missing" in top
+    else:
+        assert [c["label"] for c in top["classes"]] == [0, 1]
+        assert [c["before"] for c in top["classes"]] == pytest.approx(CAT_OR_DOG_PROBS[2], rel=1e-6)
+
+
+def test_class_names_beside_logits_are_shown(serve, tmp_path):
+    names = np.array(["cat", "dog"])
+    np.savez(tmp_path / "mine.npz", logits=CAT_OR_DOG, labels=names[[0, 1, 1, 1]], class_names=names)
+    client = serve(tmp_path / "mine.npz")
+    cells = client.get("rows", outcome="wrong", **{"from": 0, "count": 9})["cells"]
+    assert [(cell["id"], cell["label"], cell["prediction"]) for cell in cells] == [("2", "dog", "cat")]
+
+
+def test_a_users_own_column_may_be_called_like_a_label(serve, run_folder, tmp_path):
+    formats.write_table(tmp_path / "more.csv", {"id": np.array(["test-004"]), "target": np.array([0.5])})
+    client = serve(run_folder, columns=str(tmp_path / "more.csv"))
+    assert client.get("find", **{"c.target": "0.."})["count"] == 1
 
 
 def test_predictions_of_the_top_class_only(serve, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.results import Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "<script>")
 MODELS = {"cross_entropy": 1.42, "difficulty_entropy": 1.06, "adafocal": 0.85}
@@ -301,8 +301,14 @@ def comparisons() -> tuple[Comparison, ...]:
     return tuple(found)
 
 
+def row(name: str) -> ComparedRow:
+    return ComparedRow(*name.split("/"))
+
+
 def compare(metric: str, a: str, b: str, p: float, better: str | None) -> Comparison:
-    return Comparison(metric, a, b, -0.02 if better else 0.001, -0.03, -0.01 if better else 0.03, p, p, better)
+    return Comparison(
+        metric, row(a), row(b), -0.02 if better else 0.001, -0.03, -0.01 if better else 0.03, p, p, better
+    )
 
 
 def operating_points() -> tuple[dict[str, Any], ...]:
@@ -316,7 +322,7 @@ def operating_points() -> tuple[dict[str, Any], ...]:
             "coverage": c,
             "test_coverage": c if t else None,
             "test_risk": s,
-            "test_n": N,
+            "test_accepted": round(c * N),
         }
         for r, t, c, s in rows
     )

@@ -9,12 +9,16 @@ import pytest
 from confide.checks import InputError
 from confide.report import gather, render_report
 from confide.report.view import EvaluationView
-from confide.results import Comparison, Evaluation, Measurement
+from confide.results import ComparedRow, Comparison, Evaluation, Measurement
 
 
 def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Evaluation:
     rows = (Measurement("accuracy", 0.9, n, "test", stage, model=model, bounds=(0.8, 0.95)),)
-    tests = (Comparison("nll", f"{model}/raw", f"{model}/temperature", -0.1, -0.2, -0.05, 0.01, 0.01, "b"),)
+    tests = (
+        Comparison(
+            "nll", ComparedRow(model, "raw"), ComparedRow(model, "temperature"), -0.1, -0.2, -0.05, 0.01, 0.01, "b"
+        ),
+    )
     points = ({"model": model, "risk": 0.1, "threshold": 0.5},)
     return Evaluation(rows, comparisons=tests, operating_points=points, about=about)
 
@@ -66,7 +70,7 @@ def test_several_runs_keep_their_models_apart(tmp_path):
         small("focal", stages={"focal/temperature": f"T of {name}"}).save(tmp_path / name / "evaluation.json")
     found = gather([tmp_path / "first", tmp_path / "second" / "evaluation.json"])
     assert EvaluationView(found).models == ("focal (first)", "focal (second)")
-    assert {c.a for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
+    assert {str(c.a) for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
     assert {p["model"] for p in found.operating_points} == {"focal (first)", "focal (second)"}
     assert found.about["stages"]["focal (second)/temperature"] == "T of second"
     assert found.about["title"] == "first, second"

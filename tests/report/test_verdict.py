@@ -8,7 +8,7 @@ import pytest
 
 from confide.report.verdict import verdict
 from confide.report.view import EvaluationView
-from confide.results import Comparison, Evaluation, Measurement
+from confide.results import ComparedRow, Comparison, Evaluation, Measurement
 
 THIN = "\u202f"
 
@@ -46,7 +46,11 @@ def build(
             Measurement("ece_mass", after["ece"], n, "test", stage, chance=0.012, chance_high=0.016, p_value=0.4),
         ]
     word = {"after": "b", "raw": "a", None: None}[better]
-    tests = [Comparison("nll", "model/raw", f"model/{stage}", -0.02, -0.03, -0.01, 0.001, 0.001, word)]
+    tests = [
+        Comparison(
+            "nll", ComparedRow("model", "raw"), ComparedRow("model", stage), -0.02, -0.03, -0.01, 0.001, 0.001, word
+        )
+    ]
     return EvaluationView(Evaluation(tuple(rows), comparisons=tuple(tests), about={"unit": "images", **about}))
 
 
@@ -133,7 +137,9 @@ def test_repairs_needs_both_the_chance_bound_and_the_paired_test(after, better):
 
 def test_a_test_that_is_not_significant_after_holm_claims_nothing():
     view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": 0.002, "ece": 0.014}, better="after")
-    weak = Comparison("nll", "model/raw", "model/temperature", -0.02, -0.03, 0.01, 0.02, 0.08, "b")
+    weak = Comparison(
+        "nll", ComparedRow("model", "raw"), ComparedRow("model", "temperature"), -0.02, -0.03, 0.01, 0.02, 0.08, "b"
+    )
     evaluation = Evaluation(view.measurements, comparisons=(weak,), about=view.about)
     assert "repairs" not in verdict(EvaluationView(evaluation)).sentence
 

@@ -17,7 +17,7 @@ from confide.checks import InputError
 from confide.cli.main import VERBS
 from confide.report import notebook_view, render_report, write_report
 from confide.report.page import CONTENTS
-from confide.results import Comparison, Evaluation, Measurement, Sample
+from confide.results import ComparedRow, Comparison, Evaluation, Measurement, Sample
 
 NASTY = '</script><script>alert("x")</script>'
 
@@ -107,7 +107,7 @@ def test_names_from_the_data_stay_text():
         "commands": [NASTY],
     }
     about |= {"config": {NASTY: NASTY}, "missing": {"shift": NASTY}, "label_counts": {NASTY: 100}}
-    test = Comparison(NASTY, NASTY, NASTY, 0, 0, 0, 1, 1)
+    test = Comparison(NASTY, ComparedRow(NASTY), ComparedRow(NASTY), 0, 0, 0, 1, 1)
     samples = (sample, replace(sample, role="suspect"), replace(sample, role="easiest", picture='x" onerror="alert(1)'))
     html = render_report(Evaluation(rows, (), (test,), samples, (), about, (NASTY,)))
     page = Page(html)
@@ -129,7 +129,7 @@ def test_a_picture_that_is_no_image_uri_is_not_let_in():
 def test_bold_only_where_the_tests_beat_every_other_row(html, evaluation):
     marked = "best by the paired test"
     assert html.count(marked) == 2  # NLL of one model, at each of two stages
-    fewer = replace(evaluation, comparisons=tuple(c for c in evaluation.comparisons if "adafocal" not in c.a))
+    fewer = replace(evaluation, comparisons=tuple(c for c in evaluation.comparisons if c.a.model != "adafocal"))
     assert marked not in render_report(fewer)
     assert "No paired tests were made" in render_report(replace(evaluation, comparisons=()))
 

@@ -8,44 +8,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from confide.checks import InputError
-from confide.scale import Job, call_job, run_jobs
-
-HERE = "tests.scale.test_jobs"
+from confide.scale import Job, run_jobs
 
 
-def square(payload: dict[str, Any]) -> int:
-    return int(payload["x"]) ** 2
+def square(x: int) -> int:
+    return x**2
 
 
-def dies_once(payload: dict[str, Any]) -> str:
-    mark = Path(payload["mark"])
+def dies_once(mark: Path) -> str:
     if not mark.exists():
         mark.write_text("was here")
         os.kill(os.getpid(), signal.SIGKILL)
     return "survived"
 
 
-def refuses(payload: dict[str, Any]) -> None:
-    Path(payload["mark"]).write_text(Path(payload["mark"]).read_text() + "x" if Path(payload["mark"]).exists() else "x")
+def refuses(mark: Path) -> None:
+    mark.write_text(mark.read_text() + "x" if mark.exists() else "x")
     raise InputError("x must be positive, got -1")
 
 
-def test_a_job_is_called_by_name() -> None:
-    assert call_job(Job("one", "tests.scale.test_jobs:square", {"x": 5})) == 25
+def threads(_: None) -> tuple[int, str]:
+    return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]
+
+
+def test_a_job_calls_its_function() -> None:
+    assert Job("one", square, 5)() == 25
 
 
 def test_names_must_differ() -> None:
     with pytest.raises(InputError, match="different names"):
-        run_jobs([Job("a", f"{HERE}:square"), Job("a", f"{HERE}:square")])
+        run_jobs([Job("a", square, 1), Job("a", square, 2)])
 
 
 @pytest.mark.slow
 def test_answers_come_in_order_and_a_killed_worker_is_tried_again(tmp_path: Path) -> None:
     told: list[str] = []
-    jobs = [Job(f"square{x}", f"{HERE}:square", {"x": x}) for x in range(3)]
-    jobs.append(Job("dies", f"{HERE}:dies_once", {"mark": str(tmp_path / "mark")}))
+    jobs: list[Job[Any, Any]] = [Job(f"square{x}", square, x) for x in range(3)]
+    jobs.append(Job("dies", dies_once, tmp_path / "mark"))
     answers = run_jobs(jobs, workers=2, on_done=lambda job, answer: told.append(job.name))
     assert answers == [0, 1, 4, "survived"]
     assert sorted(told) == ["dies", "square0", "square1", "square2"]
@@ -55,5 +57,15 @@ def test_answers_come_in_order_and_a_killed_worker_is_tried_again(tmp_path: Path
 def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     with pytest.raises(InputError, match="job 'bad': x must be positive"):
-        run_jobs([Job("bad", f"{HERE}:refuses", {"mark": str(mark)})])
+        run_jobs([Job("bad", refuses, mark)])
     assert mark.read_text() == "x"
+
+
+@pytest.mark.slow
+def test_local_workers_do_not_each_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert run_jobs([Job("half", threads, None)], workers=2) == [(1, "1")]
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert run_jobs([Job("own", threads, None)], workers=2) == [(2, "2")]

@@ -5,27 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from confide.checks import InputError, MissingExtra
+from confide.pipeline import run_training
 from confide.scale import Job, run_jobs, train_workers
-from confide.training import Trained
+from confide.training import Settings, Trained
+from confide.training.jobs import TrainingJob
 
 try:
     import ray
 except ImportError:
     ray = None
 
-HERE = "tests.scale.test_ray"
+
+def square(x: int) -> int:
+    return x**2
 
 
-def square(payload: dict[str, Any]) -> int:
-    return int(payload["x"]) ** 2
-
-
-def refuses(payload: dict[str, Any]) -> None:
+def refuses(_: None) -> None:
     raise InputError("x must be positive, got -1")
 
 
@@ -43,25 +42,24 @@ def cluster() -> Iterator[None]:
 @pytest.mark.skipif(ray is not None, reason="ray is installed")
 def test_without_ray_the_extra_is_named() -> None:
     with pytest.raises(MissingExtra, match=r"confide\[ray\]"):
-        run_jobs([Job("one", f"{HERE}:square", {"x": 1})], engine="ray")
+        run_jobs([Job("one", square, 1)], engine="ray")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_tasks_answer_in_order_and_refuse_bad_input(cluster: None) -> None:
-    jobs = [Job(f"square{x}", f"{HERE}:square", {"x": x}) for x in range(4)]
+    jobs = [Job(f"square{x}", square, x) for x in range(4)]
     assert run_jobs(jobs, engine="ray", workers=2) == [0, 1, 4, 9]
     with pytest.raises(InputError, match=r"job 'bad': .*x must be positive"):
-        run_jobs([Job("bad", f"{HERE}:refuses")], engine="ray")
+        run_jobs([Job("bad", refuses, None)], engine="ray")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_workers_train_one_model(cluster: None, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    settings = {"epochs": 1, "model_options": {"width": 4, "hidden": 8}, "batch_size": 1000, "device": "cpu"}
-    payload: dict[str, Any] = {"data": "fashion-sample", "data_options": {}, "settings": settings, "scores": None}
-    payload |= {"members": 1, "record": False, "track": None, "checkpoint_seconds": 30.0, "out": str(out)}
-    answer = train_workers(Job("two", "confide.cli.train:train_job", payload), 2, storage=str(tmp_path / "ray"))
+    settings = Settings(epochs=1, model_options={"width": 4, "hidden": 8}, batch_size=1000, device="cpu")
+    job = Job("two", lambda job: run_training(job).as_dict(), TrainingJob("fashion-sample", settings, out))
+    answer = train_workers(job, 2, storage=tmp_path / "ray")
     assert answer["members"][0]["train_loss"] < 3
     assert Trained.load(out).identity["processes"] == 2

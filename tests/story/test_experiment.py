@@ -79,7 +79,7 @@ def test_bands_of_difficulty_do_not_know_the_label(data, tmp_path):
     small = {"training": {**SMALL["training"], "average": 1.0, "mirror": True}, "data": data}
     losses = [{"word": "adaptive_difficulty", "name": "confide"}]
     outcome = confide.run("confide", tmp_path / "run", **small, losses=losses)
-    bands, own = (confide.Scores.load(outcome.folder / "scores" / f"{name}.parquet") for name in ("bands", "train"))
+    bands, own = (confide.Scores.load(outcome.folder / "scores" / f"{name}.parquet") for name in ("groups", "train"))
     assert len(bands) == 240 + 150 - len(
         confide.Predictions.load(outcome.folder / "predictions/confide-promise.parquet")
     )

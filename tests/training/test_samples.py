@@ -7,7 +7,7 @@ import pytest
 
 from confide.checks import InputError
 from confide.records import Dataset, Scores, Split
-from confide.training.feed import EpochOrder, choose_samples, hold_out, noisy_labels
+from confide.training.feed import EpochOrder, choose_samples
 from confide.training.objective import groups_of
 from confide.training.settings import Settings
 
@@ -18,24 +18,15 @@ def split_of(n: int, classes: int = 4) -> Split:
 
 def test_held_out_share_is_stratified_and_keyed_by_id() -> None:
     train = split_of(400)
-    rest, held = hold_out(train, 0.25, seed=3)
-    assert np.bincount(held.labels).tolist() == [25] * 4
-    assert not set(rest.ids) & set(held.ids)
-    backwards = hold_out(train.take(np.arange(400)[::-1]), 0.25, seed=3)[1]
-    assert set(backwards.ids) == set(held.ids)
-    assert set(hold_out(train, 0.25, seed=4)[1].ids) != set(held.ids)
-
-
-def test_label_noise_flips_the_share_asked_for_to_other_classes() -> None:
-    train = split_of(20_000)
-    noisy = noisy_labels(train, 4, 0.3, seed=0)
-    flipped = noisy != train.labels
-    # Standard error of the share is 0.0032.
-    assert abs(flipped.mean() - 0.3) < 0.015
-    away = np.bincount((noisy - train.labels)[flipped] % 4, minlength=4) / flipped.sum()
-    assert np.abs(away[1:] - 1 / 3).max() < 0.03
-    assert (noisy_labels(train, 4, 0.0, seed=0) == train.labels).all()
-    assert (noisy_labels(train, 4, 1.0, seed=0) != train.labels).all()
+    dataset = Dataset("rows", "rows", {"train": train}, tuple("abcd"))
+    samples = choose_samples(dataset, Settings(val_fraction=0.25, seed=3))
+    assert samples.val is not None
+    assert np.bincount(samples.val.labels).tolist() == [25] * 4
+    assert not set(samples.train.ids) & set(samples.val.ids)
+    backwards = Dataset("rows", "rows", {"train": train.take(np.arange(400)[::-1])}, tuple("abcd"))
+    turned = choose_samples(backwards, Settings(val_fraction=0.25, seed=3)).val
+    assert turned is not None
+    assert set(turned.ids) == set(samples.val.ids)
 
 
 def test_noise_spares_validation_and_keeps_the_clean_labels() -> None:

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 import confide
 from confide.checks import InputError
 from confide.trust import augmented, linear_classifier, out_of_fold
-from confide.trust.cross_fitting import class_folds, stratified_folds
+from confide.trust.cross_fitting import stratified_folds
 
 
 def blobs(n=300, d=40, seed=0):
@@ -54,14 +54,6 @@ def test_a_record_brings_its_labels_and_ids_and_any_training_will_do():
     assert seen == [45, 45, 45, 45]
     with pytest.raises(InputError, match="must give logits of 3 classes"):
         out_of_fold(record, train=lambda some, truth: lambda x: torch.zeros(len(x), 2))
-
-
-def test_every_class_stays_in_every_training_part():
-    labels = np.repeat([0, 1, 2], [50, 10, 5])
-    fold = class_folds(labels, np.arange(65), 5, 0)
-    for one in range(5):
-        assert set(labels[fold != one]) == {0, 1, 2}
-        assert (np.bincount(labels[fold == one], minlength=3) == [10, 2, 1]).all()
 
 
 def test_augmented_copies_err_more_and_keep_their_labels():

@@ -22,7 +22,7 @@ from confide.report.words import (
     unit_word,
     with_unit,
 )
-from confide.results import Comparison, Measurement, MetricInfo
+from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ def _rows(
     view: EvaluationView, stage: str, metrics: list[MetricInfo], chance_of: MetricInfo | None
 ) -> tuple[ModelRow, ...]:
     present = [m for m in view.models if any(view.find(info.word, m, stage) for info in metrics)]
-    winners = [view.best(info.word, [f"{m}/{stage}" for m in present]) for info in metrics]
+    winners = [view.best(info.word, [ComparedRow(m, stage) for m in present]) for info in metrics]
     rows = []
     for model in present:
         cells: list[TableCell] = []
         for info, winner in zip(metrics, winners, strict=True):
             measured = view.find(info.word, model, stage)
-            cells.append(_cell(measured, info, winner == f"{model}/{stage}"))
+            cells.append(_cell(measured, info, winner == ComparedRow(model, stage)))
             if info == chance_of:
                 cells.append(_chance_cell(measured, info))
         rows.append(ModelRow(model, view.colour(model), view.stage_note(model, stage), tuple(cells)))
@@ -123,7 +123,15 @@ def _chance_cell(error: Measurement | None, info: MetricInfo) -> TableCell:
 def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, FigureTable]]:
     """What the main table has no room for: paired tests, further metrics, groups."""
     tests = [
-        (view.info(c.metric).title, c.a, c.b, *_difference(view, c), p_value(c.p_value), p_value(c.p_holm), _better(c))
+        (
+            view.info(c.metric).title,
+            str(c.a),
+            str(c.b),
+            *_difference(view, c),
+            p_value(c.p_value),
+            p_value(c.p_holm),
+            _better(c),
+        )
         for c in view.evaluation.comparisons
     ]
     main = {info.word for info in columns}
@@ -145,7 +153,7 @@ def _difference(view: EvaluationView, c: Comparison) -> tuple[str, str]:
 
 
 def _better(c: Comparison) -> str:
-    return {"a": c.a, "b": c.b}.get(c.better or "", "not told apart")
+    return str(c.winner or "not told apart")
 
 
 def _measured(view: EvaluationView, rows: list[Measurement], extra: str) -> FigureTable:
@@ -213,14 +221,14 @@ def _dots(
 
 def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
     metric = info.word
-    rows = [f"{m}/{view.final}" for m in view.models if view.find(metric, m, view.final)]
+    rows = [ComparedRow(m, view.final) for m in view.models if view.find(metric, m, view.final)]
     winner = view.best(metric, rows)
     if winner:
-        return Markup("{} has the best {}").format(code(winner.rsplit("/", 1)[0]), info.title)
+        return Markup("{} has the best {}").format(code(winner.model), info.title)
     if (
         len(view.models) == 1
         and view.after
-        and view.beats(metric, f"{view.focus}/{view.after}", f"{view.focus}/{view.before}")
+        and view.beats(metric, ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
     ):
         return f"{stage_phrase(view.after)} improves {info.title}".capitalize().replace(info.title.lower(), info.title)
     after = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]

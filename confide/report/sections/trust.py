@@ -12,7 +12,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, EvaluationView
 from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip, when
-from confide.results import Curve, MetricInfo
+from confide.results import ComparedRow, Curve, MetricInfo
 
 # Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
 
@@ -321,15 +321,15 @@ def _compared(view: EvaluationView, scores: list[str]) -> Figure:
     stage = _stage(view)
     columns = view.evaluation.columns("scores")
     metrics = [info for info in columns if any(view.find(info.word, stage=stage, score=_word(s)) for s in scores)]
-    best = _best_score(view, scores, stage)
     lead = metrics[0]
     sign = -1 if lead.better == "higher" else 1
     order = sorted(scores, key=lambda s: sign * _value(view, lead.word, stage, s))
+    best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
     header = ["Score", *(h for info in metrics for h in (f"{info.title}, {info.unit}", "95 % interval"))]
     title: str | Markup = "Trust scores on the same predictions"
     if best:
-        title = Markup("{} tells right from wrong best").format(code(score_name(best)))
+        title = Markup("{} tells right from wrong {}").format(code(score_name(best)), how_good)
     top = order[0]
     alt = (
         f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
@@ -360,10 +360,15 @@ def _texts(view: EvaluationView, info: MetricInfo, stage: str, score: str) -> tu
     return ("–", "") if measured is None else (shown(info, measured.value), interval(info, measured))
 
 
-def _best_score(view: EvaluationView, scores: list[str], stage: str) -> str | None:
-    rows = [f"{view.focus}/{stage}/{s}" for s in scores]
+def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[str | None, str]:
+    """The score that paired tests prefer, and to what: best of all, or better than the model's own confidence."""
+    rows = [ComparedRow(view.focus, stage, s) for s in scores]
     winner = view.best("auroc", rows) or view.best("aurc", rows)
-    return winner.rsplit("/", 1)[1] if winner else None
+    if winner:
+        return winner.score, "best"
+    own = ComparedRow(view.focus, stage, "msp")
+    better = (row.score for row in rows if view.beats("auroc", row, own) or view.beats("aurc", row, own))
+    return next(better, None), "better than confidence"
 
 
 def _panels(

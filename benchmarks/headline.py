@@ -1,6 +1,6 @@
-"""Renew the headline table in the README from the files of the main table.
+"""The headline table of the README, made from the files of the main table.
 
-python tools/write_headline_table.py README.md
+python -m benchmarks.headline README.md
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ROOT
 from benchmarks.lib.grid import METHODS, Method
 from confide.files import formats
 
-SOURCE = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "papers" / "main.parquet"
-START, END = "<!-- headline: made by tools/write_headline_table.py -->", "<!-- /headline -->"
+SOURCE = ROOT / "benchmarks" / "results" / "papers" / "main.parquet"
+START, END = "<!-- headline: made by benchmarks/headline.py -->", "<!-- /headline -->"
 COLUMNS = {
     "accuracy": "accuracy %",
     "ece_mass": "ECE %",

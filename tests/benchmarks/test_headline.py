@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
-import pytest
 
+from benchmarks import ROOT, headline
 from confide.files import formats
 
-TOOL = Path(__file__).parents[2] / "tools" / "write_headline_table.py"
 
-
-@pytest.fixture
-def tool():
-    spec = importlib.util.spec_from_file_location("write_headline_table", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path):
+def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tmp_path):
     rows = [
         (method, quantity, value)
         for method, nll in (("worse", 0.3), ("better", 0.2))
@@ -36,24 +23,24 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tool, tmp_path)
     numbers = {"mean": np.array([row[2] for row in rows]), "deviation": np.full(len(rows), 0.1)}
     path = tmp_path / "main.parquet"
     formats.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
-    page = tool.renewed(f"before\n{tool.START}\nold\n{tool.END}\nafter\n", path)
+    page = headline.renewed(f"before\n{headline.START}\nold\n{headline.END}\nafter\n", path)
     assert page.startswith("before\n")
     assert page.endswith("after\n")
     assert "old" not in page
     assert page.index("`better`") < page.index("`worse`")
     assert "| `better` | 93.00 ± 0.10 | 3.00 ± 0.10 |  | 0.2000 ± 0.1000 |" in page
-    assert tool.renewed(page, path) == page
+    assert headline.renewed(page, path) == page
 
 
-def test_rows_that_average_predictions_are_told_apart(tool):
-    said = tool.averaged(["cross_entropy_averaged", "adaptive_difficulty_averaged", "confide", "focal"])
+def test_rows_that_average_predictions_are_told_apart():
+    said = headline.averaged(["cross_entropy_averaged", "adaptive_difficulty_averaged", "confide", "focal"])
     assert said.startswith(" `confide`, `cross_entropy_averaged` and `adaptive_difficulty_averaged` average weights")
-    assert tool.averaged(["cross_entropy", "focal"]) == ""
-    page = (TOOL.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert headline.averaged(["cross_entropy", "focal"]) == ""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
     assert said in page
     assert "AURC x 1000 calibrated" in page
 
 
-def test_without_results_the_page_stays(tool, tmp_path):
-    text = f"{tool.START}\nold\n{tool.END}"
-    assert tool.renewed(text, tmp_path / "none.parquet") == text
+def test_without_results_the_page_stays(tmp_path):
+    text = f"{headline.START}\nold\n{headline.END}"
+    assert headline.renewed(text, tmp_path / "none.parquet") == text
