@@ -461,6 +461,7 @@ def halving_rejection(view: View, *, score: Any = "msp") -> float:
     "separability_kl",
     paper="Luo et al., 2021, arXiv:2110.00054",
     title="Average KL",
+    short="KL",
     meaning="How far apart the scores of correct and of wrong samples lie, if both were normal; 0 if alike.",
     kind="separation",
     better="higher",
