@@ -306,6 +306,7 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
 
     from confide.checks import InputError
     from confide.evaluation import join
+    from confide.results import About
 
     test = dataset.test
     if args.samples:
@@ -325,8 +326,8 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
         evaluations += evaluate_ood(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
     unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
-    about = {"title": title, "unit": unit, "class_names": list(dataset.class_names), "commands": [command_of(args)]}
-    return join(evaluations, about=about)
+    names = tuple(dataset.class_names)
+    return join(evaluations, about=About(title=title, unit=unit, class_names=names, commands=(command_of(args),)))
 
 
 def command_of(args: argparse.Namespace) -> str:

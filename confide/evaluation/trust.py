@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import LEVEL, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
@@ -70,7 +69,7 @@ def compare_trust(
     baseline: str = "mcp",
     intervals: bool = True,
     seed: int = 0,
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """Every metric of every predictor with intervals, and paired tests of each against the baseline.
 
@@ -83,7 +82,7 @@ def compare_trust(
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
     names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
-    found = evaluate(predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, **about)
+    found = evaluate(predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, about=about)
     values = {names[name]: one.values for name, one in scores.items()}
     apart, _ = metric_requests(separation_words(), predictions, values)
     tag = ModelStage("model", "raw", predictions.split)
@@ -95,15 +94,14 @@ def compare_trust(
         for rate in (tpr, tnr)
     ]
     if intervals:
-        for one in decisions:
-            _ = one.low  # computed now, so that the record that is saved holds it
+        decisions = [one.with_interval() for one in decisions]
     comparisons = paired_tests(predictions, scores, baseline, seed) if intervals else ()
     return replace(
         found,
         measurements=(*found.measurements, *separation, *decisions),
         curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
-        about={**found.about, **({"verdict": trust_verdict(comparisons, baseline)} if intervals else {})},
+        about=replace(found.about, verdict=trust_verdict(comparisons, baseline) if intervals else None),
     )
 
 
@@ -204,8 +202,7 @@ def outcome_histograms(
         }
         counts = {key: np.histogram(one.values[rows], bins=edges)[0] for key, rows in groups.items()}
         columns = {"low": edges[:-1], "high": edges[1:], **counts}
-        held = {key: tuple(float(v) for v in column) for key, column in columns.items()}
-        curves.append(Curve("trust_outcomes", held, split=predictions.split, score=names[name]))
+        curves.append(Curve.of("trust_outcomes", columns, split=predictions.split, score=names[name]))
     return curves
 
 

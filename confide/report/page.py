@@ -69,7 +69,7 @@ def render_report(evaluation: Evaluation) -> str:
             js=Markup(asset("report.js")),
             data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
             contents=_contents(view),
-            title=view.about.get("title") or view.focus,
+            title=view.about.title or view.focus,
             kicker=_kicker(view),
             verdict=verdict(view),
             warnings=evaluation.warnings,
@@ -77,7 +77,7 @@ def render_report(evaluation: Evaluation) -> str:
             unit=view.unit,
             stages=[when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
-            interval_note=view.about.get("interval_note") or _interval_note(view),
+            interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
             reliability=reliability_section(view),
             coverage=coverage,
@@ -94,9 +94,8 @@ def render_report(evaluation: Evaluation) -> str:
 
 def _contents(view: EvaluationView) -> tuple[tuple[str, str], ...]:
     """All sections, or those that the evaluation says it is about."""
-    chosen = view.about.get("sections")
-    wanted = chosen if isinstance(chosen, (list, tuple)) else ()
-    return tuple((id, name) for id, name in CONTENTS if not wanted or id in wanted)
+    chosen = view.about.sections
+    return tuple((id, name) for id, name in CONTENTS if not chosen or id in chosen)
 
 
 def _interval_note(view: EvaluationView) -> str:
@@ -147,13 +146,11 @@ def _numbers(evaluation: Evaluation) -> dict[str, Any]:
     """
     whole = [m for m in evaluation.measurements if m.group is None]
     groups = [m for m in evaluation.measurements if m.group is not None]
-    kept = whole + groups[:MOST_GROUPS]
-    for m in kept:
-        _ = m.low
-    data = {**evaluation.to_dict(), "measurements": [m.as_row() for m in kept]}
-    names = data["about"].get("class_names") or []
+    shown = whole + groups[:MOST_GROUPS]
+    data = {**evaluation.to_dict(), "measurements": [m.with_interval().as_row() for m in shown]}
+    names = evaluation.about.class_names
     if len(groups) > MOST_GROUPS or len(names) > MOST_GROUPS:
-        data["about"]["class_names"] = list(names)[:MOST_GROUPS]
+        data["about"]["class_names"] = names[:MOST_GROUPS]
         data["about"]["left_out"] = "measurements of further groups and names of further classes"
     data["samples"] = [{k: v for k, v in s.items() if k != "picture"} for s in data["samples"]]
     return data
@@ -166,7 +163,7 @@ def _island(value: Any) -> Markup:
 
 
 def _kicker(view: EvaluationView) -> Markup:
-    names = view.about.get("class_names") or ()
+    names = view.about.class_names
     classes = f", {count(len(names))} classes" if names else ""
     what = f"{count(view.n)} {view.split or ''} {view.unit}".replace("  ", " ")
     return Markup("{}{}, model {}").format(what, classes, code(view.focus))

@@ -57,15 +57,14 @@ def verdict(view: EvaluationView) -> Verdict:
 
 
 def _only_label(view: EvaluationView) -> str | None:
-    counts = view.about.get("label_counts")
-    present = [name for name, number in counts.items() if number] if isinstance(counts, dict) else []
+    present = [name for name, number in view.about.label_counts.items() if number]
     return str(present[0]) if len(present) == 1 else None
 
 
 def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdict:
     who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
-    if math.isfinite(accuracy.low) and math.isfinite(accuracy.high):
+    if accuracy.has_interval:
         interval = f" ({fixed(100 * accuracy.low, 0)} to {fixed(100 * accuracy.high, 0)})"
     return Verdict(
         f"{who} '{label}', so calibration cannot be judged; accuracy is "
@@ -231,14 +230,14 @@ def _interval_strip(
     for value in marks:
         canvas.line(x(value), 22, x(value), 26, "ax")
         canvas.text(x(value), 39, tick_text(value, marks, signed), "m")
-    if math.isfinite(m.low) and math.isfinite(m.high):
+    if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
     return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
 
 
 def _interval(m: Measurement) -> str:
-    if not (math.isfinite(m.low) and math.isfinite(m.high)):
+    if not m.has_interval:
         return ""
     return f"95 % interval {points(m.low)} to {points(m.high)}"
 
