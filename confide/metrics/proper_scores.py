@@ -17,6 +17,7 @@ from confide.metrics.view import View
     range=(0.0, 1.0),
     unit="%",
     tables={"core": 1, "models": 1, "headline": 1, "summary": 1, "calibrated": 1, "shift": 1, "groups": 1},
+    rate=True,
 )
 def accuracy(view: View) -> float:
     """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction."""
