@@ -1,6 +1,7 @@
 """Models: CIFAR and ImageNet networks, a text network, an MLP on features, and those of timm and transformers."""
 
 from confide.models.base import MODELS, Classifier, check_output_width, create, method, names, parameter_count
+from confide.models.device import Device
 from confide.models.networks import (
     densenet121,
     mlp,
@@ -24,6 +25,7 @@ from confide.models.trained import TrainedNetwork, load_network
 __all__ = [
     "MODELS",
     "Classifier",
+    "Device",
     "TrainedNetwork",
     "check_output_width",
     "create",
