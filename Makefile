@@ -39,8 +39,8 @@ clean:
 
 # Tables, verdicts, findings and the README's numbers from the cells of benchmarks/results/lite: under two minutes.
 evidence: $(STAMP)
-	$(BIN)/python -m benchmarks.refresh $(ARCHIVES)
+	$(BIN)/python -m benchmarks.evidence $(ARCHIVES)
 
 readme: $(STAMP)
 	$(BIN)/python tools/write_method_table.py README.md
-	$(BIN)/python tools/write_headline_table.py README.md
+	$(BIN)/python -m benchmarks.headline README.md

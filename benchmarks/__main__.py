@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
-from confide.cli.main import guarded
-from confide.cli.shared import print_json, text_table
+from benchmarks.lib.grid import SHORT, USUAL, Cell, lite_cells
+from benchmarks.lib.items import SCALES, Item, Outcome
+from benchmarks.lib.results import pack, unpack
+from benchmarks.lib.run import Part, check_grid, check_item, run_item, seeds_of, with_data
+from benchmarks.lib.sources import Sources, keep_task_scores, prepare
+from benchmarks.lib.tables import write_verdicts
+from benchmarks.lib.workers import Place, run_grid
+from benchmarks.papers import items
+from confide.checks import InputError, MissingExtra, OptionError, did_you_mean
+from confide.files import plain, read_yaml
+from confide.progress import Progress
+from confide.training import Settings
 
 EXAMPLE = """  python -m benchmarks                                        what there is
   python -m benchmarks p1-table2                              one table, smoke scale
@@ -22,14 +33,13 @@ EXAMPLE = """  python -m benchmarks                                        what 
   python -m benchmarks pack -o results.tar                    carry a grid's results elsewhere
   python -m benchmarks unpack results.tar"""
 
-CHECKOUT = Path(__file__).parents[1]
 VERBS = ("prepare", "grid", "pack", "unpack", "tables")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", default="", help="a table or figure; or prepare, grid, pack, unpack, tables")
     parser.add_argument("archives", nargs="*", help="archives to unpack")
-    parser.add_argument("--scale", default="smoke", choices=("smoke", "lite", "paper"), help="how much is run")
+    parser.add_argument("--scale", default="smoke", choices=SCALES, help="how much is run")
     parser.add_argument("--out", default="runs/bench", help="folder of the cells (default: runs/bench)")
     parser.add_argument("--tables", default="", help="folder of the tables (default: OUT/tables/SCALE)")
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH", help="where a dataset lies")
@@ -53,10 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--archive", default="", metavar="FILE", help="pack the results there")
 
 
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
 def run(args: argparse.Namespace) -> int:
     _note_origin(args)
-    from confide.checks import InputError
-
     if args.archives and args.name != "unpack":
         raise InputError(f"{args.name} takes no further words, got '{args.archives[0]}'; only unpack takes archives")
     verbs = dict(zip(VERBS, (_prepare, _grid, _pack, _unpack, _tables), strict=True))
@@ -65,38 +78,26 @@ def run(args: argparse.Namespace) -> int:
     return _item(args) if args.name else _list(args)
 
 
-def _items() -> dict[str, Any]:
-    """The tables and figures of the checkout, by name."""
-    from importlib import import_module
-
-    folder = CHECKOUT / "benchmarks" / "papers"
-    modules = [import_module(f"benchmarks.papers.{path.stem}") for path in sorted(folder.glob("p[0-9]_*.py"))]
-    modules += [import_module(f"benchmarks.papers.{name}") for name in ("by_difficulty", "main_table")]
-    return {module.ITEM.name: module.ITEM for module in modules}
-
-
 def _list(args: argparse.Namespace) -> int:
-    items = _items()
+    known = items()
     if args.json:
-        print_json([{"name": one.name, "source": one.source, "title": one.title} for one in items.values()])
+        print_json([{"name": item.name, "source": item.source, "title": item.title} for item in known.values()])
         return 0
-    print(text_table(["name", "what"], [[one.name, f"{one.source}: {one.title}"] for one in items.values()]))
+    for item in known.values():
+        print(f"{item.name:16} {item.source}: {item.title}")
     print("\nscales: smoke (embedded data, seconds), lite (the grid's cells), paper (the papers' own settings)")
     return 0
 
 
 def _item(args: argparse.Namespace) -> int:
-    from benchmarks.lib.run import Part, check_item, run_item, seeds_of
-    from confide.checks import InputError, did_you_mean
-
-    items = _items()
-    if args.name not in items:
-        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, [*items, *VERBS])}")
+    known = items()
+    if args.name not in known:
+        raise InputError(f"no table or figure named '{args.name}'; {did_you_mean(args.name, [*known, *VERBS])}")
     changes, seeds = _changes(args), seeds_of(_words(args.seeds))
     part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
-    check_item(items[args.name], args.scale, part)
+    check_item(known[args.name], args.scale, part)
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
-    found = run_item(items[args.name], args.scale, _place(args), tables, part)
+    found = run_item(known[args.name], args.scale, _place(args), tables, part)
     if args.json:
         outcome = found.outcome
         rows = [] if outcome is None else [one.__dict__ for one in outcome.rows]
@@ -115,18 +116,14 @@ def _item(args: argparse.Namespace) -> int:
 
 def _tables(args: argparse.Namespace) -> int:
     """Every item at lite scale, from the cells that are there, and a page of all verdicts."""
-    from benchmarks.lib.run import run_item
-    from benchmarks.lib.tables import write_verdicts
-    from confide.checks import InputError
-
     place, tables = _place(args), Path(args.tables or Path(args.out) / "tables" / "lite")
     if not place.data and not any((place.out / "cells").glob("*.json")):
         raise InputError(
             f"{place.out} must hold cells of a grid, but there are none; run `python -m benchmarks grid` or unpack"
         )
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[Item, Outcome | None]] = []
     broken = 0
-    for name, item in _items().items():
+    for name, item in items().items():
         outcome = None
         try:
             # A checkout keeps the cells' numbers, not their predictions and scores, which a few items draw from.
@@ -158,7 +155,6 @@ def _short(word: str) -> str:
 
 
 def _pairs(texts: list[str], what: str) -> dict[str, str]:
-    from confide.checks import InputError
 
     found = {}
     for text in texts:
@@ -171,8 +167,6 @@ def _pairs(texts: list[str], what: str) -> dict[str, str]:
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:
     """Training settings to change."""
-    from confide.files.formats import read_yaml
-
     return {name: read_yaml(value, f"the value of '{name}'") for name, value in _pairs(args.set, "--set").items()}
 
 
@@ -180,9 +174,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _place(args: argparse.Namespace) -> Any:
-    from benchmarks.lib.workers import Place
-
+def _place(args: argparse.Namespace) -> Place:
     return Place(
         Path(args.out),
         _pairs(args.data, "--data"),
@@ -196,11 +188,6 @@ def _place(args: argparse.Namespace) -> Any:
 
 
 def _prepare(args: argparse.Namespace) -> int:
-    from benchmarks.lib.grid import SHORT
-    from benchmarks.lib.sources import Sources, keep_task_scores, prepare
-    from confide.checks import InputError
-    from confide.training import Settings
-
     place = _place(args)
     sources = Sources(place.data, place.prepared, args.limit)
     names = [name for name in _words(args.datasets) if name in place.data]
@@ -218,10 +205,7 @@ def _prepare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _cells(args: argparse.Namespace) -> Any:
-    from benchmarks.lib.grid import USUAL, lite_cells
-    from benchmarks.lib.run import seeds_of
-
+def _cells(args: argparse.Namespace) -> list[Cell]:
     return lite_cells(
         _words(args.datasets),
         parts=_words(args.parts) or USUAL,
@@ -233,9 +217,6 @@ def _cells(args: argparse.Namespace) -> Any:
 
 
 def _grid(args: argparse.Namespace) -> int:
-    from benchmarks.lib.run import check_grid, with_data
-    from benchmarks.lib.workers import run_grid
-
     place = _place(args)
     cells = _cells(args)
     asked = {name: _words(getattr(args, name)) for name in ("methods", "parts", "datasets")}
@@ -256,17 +237,12 @@ def _grid(args: argparse.Namespace) -> int:
 
 
 def _pack(args: argparse.Namespace) -> int:
-    from benchmarks.lib.results import pack
-
     for path in pack(Path(args.out), Path(args.archive or "results.tar")):
         print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
     return 0
 
 
 def _unpack(args: argparse.Namespace) -> int:
-    from benchmarks.lib.results import unpack
-    from confide.checks import InputError
-
     if not args.archives:
         raise InputError("unpack needs at least one archive; name it")
     for path in args.archives:
@@ -288,7 +264,15 @@ def main(words: list[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     args = parser.parse_args(words)
     args.words = [word for word in words if word not in ("--json", "--quiet")]
-    return guarded(run, args)
+    Progress.quiet = Progress.quiet or args.quiet
+    try:
+        return run(args)
+    except (InputError, OptionError, MissingExtra, OSError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("benchmarks: stopped; the same command goes on where it was", file=sys.stderr)
+        return 130
+    return 1
 
 
 if __name__ == "__main__":

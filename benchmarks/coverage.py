@@ -3,14 +3,15 @@
 Labels are drawn from softmax(z); the model says softmax(sharpness z), so sharpness 1 is perfectly calibrated and
 sharpness 2 is overconfident. True values come from a population of 400,000.
 
-    python benchmarks/coverage.py --draws 200
-    python benchmarks/coverage.py --draws 200 --forms       # three ways to make the interval of ECE
+    python -m benchmarks.coverage --draws 200
+    python -m benchmarks.coverage --draws 200 --forms       # three ways to make the interval of ECE
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,11 +52,12 @@ def coverage(n: int, sharpness: float, draws: int, resamples: int) -> tuple[Sequ
             MetricSamples(population(n, sharpness, seed)), wanted, ModelStage("m", "raw", None), seed, resamples
         )
         held += [row.low <= value <= row.high for row, value in zip(rows, truth, strict=True)]
-        rejected += rows[-1].p_value < 0.05
+        p_value = rows[-1].p_value
+        rejected += p_value is not None and p_value < 0.05
     return [float(share) for share in held / draws], rejected / draws
 
 
-FORMS = {
+FORMS: dict[str, Callable[[float, Any, Any], Any]] = {
     "plain percentiles": lambda value, draws, null: np.quantile(draws, (0.025, 0.975)),
     "null mean subtracted": lambda value, draws, null: np.maximum(0, np.quantile(draws, (0.025, 0.975)) - null.mean),
     "subtracted in squares": lambda value, draws, null: calibration_interval(value, draws, null),
@@ -65,7 +67,10 @@ FORMS = {
 def compare_forms(n: int, sharpness: float, draws: int, resamples: int) -> dict[str, tuple[float, float]]:
     """For ECE in equal-width bins: share of intervals that hold the truth, and their mean length, by form."""
     method, options = parse_metric("ece")
-    statistic = lambda view: method.facts["value"](view, **options)  # noqa: E731
+
+    def statistic(view: View) -> float:
+        return float(method.facts["value"](view, **options))
+
     truth = 0.0 if sharpness == 1.0 else statistic(View(MetricSamples(population(400_000, sharpness, 10_000_019))))
     held, length = dict.fromkeys(FORMS, 0.0), dict.fromkeys(FORMS, 0.0)
     for seed in range(draws):

@@ -12,13 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks.__main__ import _items
 from benchmarks.findings.cells import markdown
 from benchmarks.lib.items import Item
 from benchmarks.lib.run import Part, run_item
 from benchmarks.lib.workers import Place
+from benchmarks.papers import items
+from confide import files
 from confide.checks import InputError
-from confide.files import formats
 
 RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "p1": (
@@ -56,36 +56,36 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[], help="only these networks")
     parser.add_argument("--collect", action="store_true", help="only write the page")
     args = parser.parse_args()
-    items = _items()
+    known = items()
     for paper in () if args.collect else args.paper or RUNS:
         for name, method, models in RUNS[paper]:
             chosen = tuple(args.model) or models
             place = Place(args.out / paper, {"cifar10": args.cifar}, limit=args.limit)
             part = Part({"epochs": 1}, (method,) if method else (), (0,), chosen)
             try:
-                told = run_item(items[name], "paper", place, args.out / paper / "tables", part).notes
+                told = run_item(known[name], "paper", place, args.out / paper / "tables", part).notes
             except InputError as error:
                 told = (f"failed: {error}",)
             print(f"{name}: {'; '.join(told)}", flush=True)
-    page = page_of(items, args.out)
-    formats.write_text(args.out / "paper_scale.md", page)
+    page = page_of(known, args.out)
+    files.write_text(args.out / "paper_scale.md", page)
     print(f"wrote {args.out / 'paper_scale.md'}")
 
 
-def page_of(items: dict[str, Item], out: Path) -> str:
+def page_of(known: dict[str, Item], out: Path) -> str:
     """What was trained for an epoch, and where every other item stops."""
     found = [
-        (paper, formats.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
+        (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
     ]
     lines = [_line(paper, one) for paper, one in found]
-    oracles = [formats.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
+    oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
     lines += [_oracle_line(one) for one in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
     head.append("on")
     covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
     covered |= {name for name, _, _ in RUNS["p3"] if oracles}
     dry = []
-    for name, item in items.items():
+    for name, item in known.items():
         if name not in covered:
             told = run_item(item, "paper", Place(out), out).notes[-1].partition("; name each")[0]
             here = any(one.dataset == "cifar10" for one in item.paper)

@@ -23,7 +23,7 @@ from confide.config import Config, MethodChoice, load_config
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
-from confide.results import Evaluation
+from confide.results import About, Evaluation, ModelPoint
 from confide.store import DataNote, RunFolder, environment
 
 # The end of the river: what was measured on each model and stage becomes one evaluation and one report.
@@ -64,9 +64,7 @@ def evaluate_stage(
         points = []
         for risk in plan.risks:
             point = evaluation.operating_point(spoken[THRESHOLD_SPLIT], risk)
-            seen = evaluation.observed(point, spoken["test"])
-            there = {f"test_{k}": v for k, v in seen.items()}
-            points.append({**point.to_dict(), "model": choice.name, "stage": stage, **there})
+            points.append(ModelPoint(point, choice.name, stage, evaluation.observed(point, spoken["test"])))
         return replace(found, operating_points=tuple(points))
 
     splits = [f"predict:{choice.name}:{split}" for split in spoken]
@@ -153,27 +151,28 @@ def temperature_text(fitted: calibrators.Calibrator) -> str:
     return f"T = {min(found):.2f} to {max(found):.2f} by {fitted.by}"
 
 
-def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> dict[str, Any]:
+def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> About:
     """How it was made: what a report tells at its end."""
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
-    return {
-        "title": plan.title or dataset.name,
-        "unit": {"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
-        "class_names": list(dataset.class_names),
-        "label_counts": dict(zip(dataset.class_names, counts.tolist(), strict=True)),
-        "difficulty": plan.difficulty.word,
-        "stages": {
+    return About(
+        title=plan.title or dataset.name,
+        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        class_names=tuple(dataset.class_names),
+        label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
+        difficulty=plan.difficulty.word,
+        stages={
             name: temperature_text(fitted)
             for name, fitted in load_calibrators(folder, plan)
             if "temperature" in fitted.values
         },
-        "data": {"name": dataset.name, **dataset.provenance},
-        "config": plan.as_dict(),
-        "seed": plan.seed,
-        "timings": {name: stage.seconds for name, stage in folder.stages.items()},
-        "commands": [f"confide run {folder.paths.config} --out {folder.path}"],
+        chosen_stage=plan.calibrators[0].name if plan.calibrators else None,
+        data={"name": dataset.name, **dataset.provenance},
+        config=plan.as_dict(),
+        seed=plan.seed,
+        timings={name: stage.seconds for name, stage in folder.stages.items()},
+        commands=(f"confide run {folder.paths.config} --out {folder.path}",),
         **environment(),
-    }
+    )
 
 
 def write_run_report(folder: RunFolder, verdict: Evaluation) -> Path:

@@ -122,9 +122,11 @@ class Features:
 
     def save(self, path: str | Path) -> None:
         """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
+        if Path(path).suffix not in (".npz", ".parquet"):
+            raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
         about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
         about |= {"options": json.dumps(formats.plain(self.options))} if self.options else {}
-        formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values)}, about)
+        formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values[:])}, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Features:

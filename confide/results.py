@@ -1,4 +1,5 @@
-"""What an evaluation holds and a report may show: Measurement, Curve, Comparison, Sample, Evaluation.
+"""What an evaluation holds and a report may show: Measurement, Curve, Comparison, OperatingPoint, Sample, About, and
+Evaluation, which holds them all; `join` makes one of several.
 
 Plain numbers and words only, so that an Evaluation is a JSON file and the report needs nothing else.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ from confide.checks import InputError
 from confide.files import formats
 
 EVALUATION_FORMAT = "evaluation/1"
+OPERATING_POINT_FORMAT = "operating-point/1"
+LEVEL = 0.05
+"""Of every test: of calibration, and of paired tests after Holm's correction."""
 
 
 @dataclass(frozen=True)
 class Measurement:
     """One row of a long, flat table: a metric's value with its 95 % interval.
 
-    `low` and `high` are computed when first asked for if the metric gave a way (`interval`). For calibration errors,
+    `low` and `high` are computed when asked for if the metric gave a way (`interval`). For calibration errors,
     `chance` is what a perfectly calibrated model of this size would show on average, `chance_high` its 95 % quantile,
     and `p_value` that of the test "this model is perfectly calibrated".
     """
@@ -55,39 +59,90 @@ class Measurement:
         """Upper end of the 95 % interval; NaN where none is defined."""
         return self._bounds()[1]
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends of the interval are numbers."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the test "this model is perfectly calibrated" rejects it."""
+        return self.p_value is not None and self.p_value < LEVEL
+
     def _bounds(self) -> tuple[float, float]:
-        if self.bounds is None:
-            object.__setattr__(self, "bounds", self.interval() if self.interval else (math.nan, math.nan))
-        assert self.bounds is not None
-        return self.bounds
+        if self.bounds is not None:
+            return self.bounds
+        return self.interval() if self.interval else (math.nan, math.nan)
+
+    def with_interval(self) -> Measurement:
+        """The same with its interval computed, so that a file holds it."""
+        return replace(self, bounds=self._bounds(), interval=None)
 
     def as_row(self) -> dict[str, Any]:
-        """The row as it stands in evaluation.json; an interval that was not asked for stays out."""
+        """The row as it stands in evaluation.json; an interval that was not computed stays out."""
         row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
+class CurveKind:
+    """What a kind of curve shows, the columns it must have, and those that it may have besides."""
+
+    shows: str
+    columns: str
+    optional: str = ""
+
+
+BOX = "lower_quartile median upper_quartile"
+CURVES = {
+    "reliability_width": CurveKind(
+        "confidence and accuracy in bins of equal width, a curve per number of bins; an empty bin counts 0",
+        "low high confidence accuracy count",
+        "band_low band_high",
+    ),
+    "reliability_mass": CurveKind(
+        "the same in bins of equal mass", "low high confidence accuracy count", "band_low band_high"
+    ),
+    "risk_coverage": CurveKind(
+        "error rate of the accepted samples, at most a few hundred rows, the last at coverage 1",
+        "coverage risk threshold",
+        "risk_low risk_high",
+    ),
+    "confidence_histogram": CurveKind(
+        "right and wrong samples by confidence, or by a trust score named by `score`", "low high right wrong"
+    ),
+    "difficulty_histogram": CurveKind("samples by difficulty", "low high count"),
+    "error_by_difficulty": CurveKind(
+        "error rate by group of difficulty", "low high error count", "error_low error_high"
+    ),
+    "training": CurveKind("what was logged in training", "epoch", "a column per quantity"),
+    "gammas": CurveKind("AdaFocal's gamma per bin of confidence", "epoch", "bin0 bin1 ..."),
+    "doubts": CurveKind("adaptive difficulty's doubt per group of difficulty; not drawn", "epoch", "band0 band1 ..."),
+    "shift_cells": CurveKind(
+        'metrics under group="corruption=fog", severity 0 is clean; gap is confidence minus accuracy',
+        "severity",
+        "gap accuracy ece ...",
+    ),
+    "shift_boxes": CurveKind("the gap over the corruptions", f"severity low {BOX} high"),
+    "shift_ece_boxes": CurveKind("ECE over the corruptions", f"severity low {BOX} high"),
+    "shift_trust_ece_boxes": CurveKind("ECE of the chances of the predictor `score`", f"severity low {BOX} high"),
+    "rmd_severity": CurveKind("RMD of the samples by severity", f"severity low {BOX} high", "mean"),
+    "rmd_label_noise": CurveKind("RMD of the samples by share of wrong labels", f"rate low {BOX} high", "mean"),
+    "ood_histogram": CurveKind('known samples and those of group="ood=digits" by `score`', "low high known unknown"),
+    "ood_roc": CurveKind('known samples kept against those of group="ood=digits"', "false_positive true_positive"),
+    "trust_outcomes": CurveKind(
+        "right and wrong, trusted and not, by the predictor `score`; an edge lies on its own line",
+        "low high tp fp tn fn",
+    ),
+    "alpha_sweep": CurveKind("the oracle `score` by its slope for errors", "alpha_neg tpr tnr", "auroc"),
+}
+"""The kinds of curves that a report draws. A curve of another kind is kept, saved and not drawn."""
+
+
+@dataclass(frozen=True)
 class Curve:
-    """Columns of equal length to draw.
-
-    kinds and columns: `reliability_width`, `reliability_mass` (low high confidence accuracy count band_low band_high);
-    `risk_coverage` (coverage risk threshold); `confidence_histogram` (low high right wrong); `difficulty_histogram`
-    (low high count); `error_by_difficulty` (low high error error_low error_high count); `training` (epoch and one
-    column per logged quantity); `gammas` (epoch, bin0, bin1, ...); `shift_cells` (severity gap accuracy, further
-    metrics; one curve per corruption, group="corruption=fog", severity 0 is clean); `shift_boxes` (severity low
-    lower_quartile median upper_quartile high: the gap over the corruptions), `shift_ece_boxes` (the same of ECE),
-    `shift_trust_ece_boxes` (the same of a trust predictor's chances, named by `score`),
-    `rmd_severity` and `rmd_label_noise` (the same of a sample's RMD, by severity and by rate); `ood_histogram` (low
-    high known unknown, group="ood=digits"); `ood_roc` (false_positive true_positive, group="ood=digits",
-    score="energy"); `trust_outcomes` (low high tp fp tn fn, an edge on the predictor's own line) and `alpha_sweep`
-    (alpha_neg tpr tnr auroc), both with the predictor as `score`.
-
-    Reliability curves may be given for several numbers of bins (a row per bin; empty bins count 0); `risk_coverage`
-    may add risk_low and risk_high (95 %), has at most a few hundred rows, and ends at coverage 1;
-    `confidence_histogram` with a `score` is the histogram of that trust score. The gap is confidence minus accuracy.
-    """
+    """Columns of equal length to draw, and whose they are; `CURVES` says which columns a kind has."""
 
     kind: str
     columns: Mapping[str, tuple[float, ...]]
@@ -96,6 +151,23 @@ class Curve:
     split: str | None = None
     group: str | None = None
     score: str | None = None
+
+    def __post_init__(self) -> None:
+        known = CURVES.get(self.kind)
+        lacking = [name for name in known.columns.split() if name not in self.columns] if known else []
+        if lacking:
+            raise InputError(
+                f"a curve '{self.kind}' must have the columns {known.columns if known else ''}, but "
+                f"{', '.join(lacking)} is missing; give one value a row"
+            )
+        if len({len(column) for column in self.columns.values()}) > 1:
+            sizes = ", ".join(f"{name} {len(column)}" for name, column in self.columns.items())
+            raise InputError(f"columns of a curve '{self.kind}' must be of one length, got {sizes}; cut or fill them")
+
+    @classmethod
+    def of(cls, kind: str, columns: Mapping[str, Iterable[Any]], **whose: Any) -> Curve:
+        """The curve of any columns of numbers, such as arrays."""
+        return cls(kind, {name: tuple(float(v) for v in column) for name, column in columns.items()}, **whose)
 
 
 @dataclass(frozen=True)
@@ -145,6 +217,115 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class ClassThreshold:
+    """The threshold of one predicted class, None where none can be promised, and what was seen at it."""
+
+    threshold: float | None
+    accepted: int
+    errors: int
+    bound: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
+
+    The promise is `risk`, or `bound` where a coverage was asked for: with the stated confidence the error rate among
+    accepted samples of the same distribution is at most that. `bound` beside a risk is that of the chosen threshold
+    alone, without regard to the search. `classes` holds one threshold per predicted class where that was asked for.
+    """
+
+    score: str = "msp"
+    threshold: float | None = None
+    coverage: float = math.nan
+    risk: float | None = None
+    confidence: float = math.nan
+    bound: float | None = None
+    accepted: int = 0
+    errors: int = 0
+    n: int = 0
+    method: str = ""
+    num_classes: int = 0
+    class_names: tuple[str, ...] | None = None
+    classes: Mapping[str, ClassThreshold] = field(default_factory=dict)
+    note: str = ""
+    format: str = OPERATING_POINT_FORMAT
+
+    @property
+    def certified(self) -> bool:
+        """Whether there is a threshold at all."""
+        return self.threshold is not None or any(own.threshold is not None for own in self.classes.values())
+
+    @property
+    def promised(self) -> float | None:
+        """The error rate that is promised: the one asked for, or the bound at a coverage asked for."""
+        return self.risk or self.bound
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionary, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> OperatingPoint:
+        """The point of a dictionary made by `to_dict`, or by hand with some of its keys."""
+        known = {f.name: row[f.name] for f in fields(cls) if row.get(f.name) is not None}
+        known["classes"] = {k: ClassThreshold(**own) for k, own in (row.get("classes") or {}).items()}
+        if "class_names" in known:
+            known["class_names"] = tuple(known["class_names"])
+        return cls(**known)
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON, atomically."""
+        formats.write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> OperatingPoint:
+        """Read what `save` wrote."""
+        data = formats.read_json(path)
+        version = data.get("format") if isinstance(data, dict) else None
+        if version != OPERATING_POINT_FORMAT:
+            raise InputError(
+                f"{path} must be of format '{OPERATING_POINT_FORMAT}', got {version!r}; make it again with this version"
+            )
+        return cls.from_dict(data)
+
+
+@dataclass(frozen=True)
+class ObservedPoint:
+    """What an operating point does on labelled samples: the share it accepts, their error rate and number."""
+
+    coverage: float
+    risk: float
+    accepted: int
+
+
+@dataclass(frozen=True)
+class ModelPoint:
+    """An operating point of a model at a stage, and what was seen of it on the test split."""
+
+    point: OperatingPoint
+    model: str | None = None
+    stage: str | None = None
+    observed: ObservedPoint | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it stands in evaluation.json."""
+        whose = {key: value for key, value in (("model", self.model), ("stage", self.stage)) if value is not None}
+        seen = {f"test_{key}": value for key, value in asdict(self.observed).items()} if self.observed else {}
+        return {**self.point.to_dict(), **whose, **seen}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> ModelPoint:
+        """The point of a row; rows written by hand may lack most keys."""
+        coverage, risk = row.get("test_coverage"), row.get("test_risk")
+        observed = None
+        if coverage is not None or risk is not None:
+            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0))
+        return cls(OperatingPoint.from_dict(row), row.get("model"), row.get("stage"), observed)
+
+
+@dataclass(frozen=True)
 class Sample:
     """A sample to show in a gallery. `picture` is a data URI, or None; `text` for text data."""
 
@@ -160,6 +341,57 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class About:
+    """What is known of how an evaluation was made, and what a report says of it. Everything may be missing."""
+
+    class_names: tuple[str, ...] = ()
+    num_classes: int | None = None
+    label_counts: Mapping[str, int] = field(default_factory=dict)  # of the test split, by class
+    difficulty: str | None = None  # the word of the difficulty score
+    unit: str | None = None  # what the samples are called: "images"
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why
+    title: str | None = None
+    stages: Mapping[str, str] = field(default_factory=dict)  # "model/stage" -> "T = 1.23"
+    data: Mapping[str, Any] | str | None = None  # its name and where it comes from
+    config: Mapping[str, Any] | str | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of a run
+    commands: tuple[str, ...] = ()  # that make it again
+    hardware: str | None = None
+    commit: str | None = None
+    focus: str | None = None  # the model that the report speaks of; the first unless said
+    chosen_stage: str | None = None  # the calibrator that the report speaks of; the first unless said
+    interval_note: str | None = None  # what the intervals are, where they are not over the samples
+    sections: tuple[str, ...] = ()  # of the report, where it is not about everything
+    runs: tuple[str, ...] = ()  # names of the runs that stand side by side
+    seeds: Mapping[str, int] = field(default_factory=dict)  # how many, by model
+    verdict: str | None = None  # which trust predictors beat the baseline
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what users and other versions add
+
+    def over(self, other: About) -> About:
+        """This, and what only the other knows; notes on stages, on what is missing and `extra` are merged."""
+        absent = {f.name: getattr(other, f.name) for f in fields(self) if getattr(self, f.name) in (None, (), {})}
+        both = {name: (getattr(self, name), getattr(other, name)) for name in ("stages", "missing", "extra")}
+        return replace(self, **{**absent, **{name: {**own, **others, **own} for name, (own, others) in both.items()}})
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat dictionary, ready for JSON; what is not known stays out."""
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "extra"}
+        return {**{k: v for k, v in known.items() if v is not None and v not in ((), {})}, **self.extra}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> About:
+        """The record of a flat dictionary; keys that it does not know become `extra`."""
+        names = {f.name for f in fields(cls)} - {"extra"}
+        known = {k: v for k, v in data.items() if k in names and v is not None}
+        for name in ("class_names", "commands", "sections", "runs"):
+            value = known.get(name, ())
+            known[name] = (value,) if isinstance(value, str) else tuple(value)
+        return cls(**known, extra={k: v for k, v in data.items() if k not in names})
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """All that a report may show.
 
@@ -167,20 +399,14 @@ class Evaluation:
     accuracy; also by group "predicted=NAME", or "class=NAME" of the label), `nll`, `brier`, `ece` (equal width),
     `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by
     score too) and `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
-    Operating points: model, stage, score, risk (promised), confidence, threshold (None where none can be promised),
-    coverage, n (samples it was chosen on), and as seen on the test split test_coverage, test_risk, test_accepted.
     """
 
     measurements: tuple[Measurement, ...]
     curves: tuple[Curve, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     samples: tuple[Sample, ...] = ()
-    operating_points: tuple[Mapping[str, Any], ...] = ()
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """title, unit ("images"), class_names, label_counts ({name: count} of the test split), config, seed, versions,
-    data, commands, timings, missing ({section: why}), stages ({"model/stage": "T = 1.23"}), difficulty (its word),
-    focus (the model that the report speaks of), chosen_stage (its calibrator), interval_note (what the intervals are,
-    where they are not over the samples), sections (those of the report, where it is not about everything)."""
+    operating_points: tuple[ModelPoint, ...] = ()
+    about: About = field(default_factory=About)
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -216,8 +442,8 @@ class Evaluation:
             "curves": [asdict(c) for c in self.curves],
             "comparisons": [c.as_row() for c in self.comparisons],
             "samples": [asdict(s) for s in self.samples],
-            "operating_points": [dict(p) for p in self.operating_points],
-            "about": dict(self.about),
+            "operating_points": [p.as_row() for p in self.operating_points],
+            "about": self.about.to_dict(),
             "warnings": list(self.warnings),
         }
 
@@ -234,10 +460,10 @@ class Evaluation:
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
         """The record of a dictionary made by `to_dict`."""
-        found = data.get("format") if isinstance(data, dict) else None
-        if found != EVALUATION_FORMAT:
+        version = data.get("format") if isinstance(data, dict) else None
+        if version != EVALUATION_FORMAT:
             raise InputError(
-                f"{where} must be of format '{EVALUATION_FORMAT}', got {found!r}; make it again with this version"
+                f"{where} must be of format '{EVALUATION_FORMAT}', got {version!r}; make it again with this version"
             )
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
@@ -245,8 +471,8 @@ class Evaluation:
             curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),
             comparisons=_comparisons(data["comparisons"], measurements),
             samples=tuple(Sample(**s) for s in data["samples"]),
-            operating_points=tuple(data["operating_points"]),
-            about=data["about"],
+            operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
+            about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
         )
 
@@ -301,19 +527,18 @@ def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurem
 def join(
     evaluations: Sequence[Evaluation],
     comparisons: Iterable[Comparison] = (),
-    about: Mapping[str, Any] | None = None,
+    about: About | None = None,
     *,
     samples: Iterable[Sample] = (),
-    operating_points: Iterable[Mapping[str, Any]] = (),
+    operating_points: Iterable[ModelPoint] = (),
     warnings: Iterable[str] = (),
 ) -> Evaluation:
     """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once."""
     if not evaluations:
         raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
-    known: dict[str, Any] = {}
+    known = about or About()
     for evaluation in evaluations:
-        merged = {key: {**(evaluation.about.get(key) or {}), **(known.get(key) or {})} for key in ("stages", "missing")}
-        known = {**evaluation.about, **known, **{key: value for key, value in merged.items() if value}}
+        known = known.over(evaluation.about)
     curves = {
         (*(v for k, v in asdict_shallow(c).items() if k != "columns"), *c.columns.items()): c
         for evaluation in evaluations
@@ -325,6 +550,6 @@ def join(
         comparisons=(*(c for evaluation in evaluations for c in evaluation.comparisons), *comparisons),
         samples=tuple(dict.fromkeys((*(s for evaluation in evaluations for s in evaluation.samples), *samples))),
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
-        about={**known, **(about or {})},
+        about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
     )

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+import confide
 from confide.checks import InputError
 from confide.evaluation import join
 from confide.report import side_by_side
-from confide.results import ComparedRow, Curve, Evaluation, Measurement, Sample
+from confide.results import (
+    CURVES,
+    About,
+    ComparedRow,
+    Curve,
+    Evaluation,
+    Measurement,
+    ModelPoint,
+    ObservedPoint,
+    OperatingPoint,
+    Sample,
+)
+from confide.training import Trained
 
 
 def evaluation(model: str, **about: object) -> Evaluation:
@@ -16,7 +34,7 @@ def evaluation(model: str, **about: object) -> Evaluation:
         (Measurement("accuracy", 0.9, 10, model=model),),
         (curve,),
         samples=(Sample("hardest", "7", "cat"), Sample("hardest", model, "dog")),
-        about=about,
+        about=About(**about),
         warnings=("mind this",),
     )
 
@@ -31,9 +49,9 @@ def test_both_ways_to_join_keep_the_same():
         assert [m.model for m in joined.measurements] == ["first", "second"]
         assert [s.id for s in joined.samples] == ["7", "first", "second"]
         assert len(joined.curves) == 1
-        assert joined.about["stages"] == {"first/raw": "T = 1", "second/raw": "T = 2"}
-        assert joined.about["missing"] == {"nll": "no probabilities", "shift": "not tested"}
-        assert joined.about["seed"] == 1
+        assert joined.about.stages == {"first/raw": "T = 1", "second/raw": "T = 2"}
+        assert joined.about.missing == {"nll": "no probabilities", "shift": "not tested"}
+        assert joined.about.seed == 1
         assert joined.warnings[0] == "mind this"
     with pytest.raises(InputError, match="at least one evaluation"):
         join([])
@@ -46,3 +64,70 @@ def test_the_name_of_a_compared_row_comes_back_as_it_was(name):
 
 def test_a_model_may_have_a_slash_in_its_name():
     assert ComparedRow.of("runs/net/raw") == ComparedRow("runs/net", "raw")
+
+
+def test_what_other_versions_and_users_say_of_an_evaluation_is_kept():
+    flat = {"title": "mine", "commands": "confide run", "seed": 3, "my_note": [1, 2], "unit": None}
+    about = About.from_dict(flat)
+    assert (about.title, about.commands, about.extra) == ("mine", ("confide run",), {"my_note": [1, 2]})
+    assert about.to_dict() == {"seed": 3, "title": "mine", "commands": ("confide run",), "my_note": [1, 2]}
+
+
+def test_a_curve_without_its_columns_is_refused():
+    with pytest.raises(
+        InputError, match="'risk_coverage' must have the columns coverage risk threshold, but threshold"
+    ):
+        Curve("risk_coverage", {"coverage": (1.0,), "risk": (0.1,)})
+    with pytest.raises(InputError, match="must be of one length, got epoch 2, loss 1"):
+        Curve("training", {"epoch": (1.0, 2.0), "loss": (0.1,)})
+    assert Curve("of a newer version", {"x": (1.0,)}).columns == {"x": (1.0,)}
+
+
+def test_every_curve_that_is_written_has_a_kind_of_the_table():
+    """`doubts` was written and stood nowhere."""
+    written = set()
+    for path in Path(confide.__file__).parent.rglob("*.py"):
+        written |= set(re.findall(r'Curve(?:\.of)?\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
+    assert written
+    assert written <= set(CURVES)
+    log = {"epoch": [1, 2], "gamma0": [1.0, 1.1], "doubt0": [0.1, 0.2], "loss": [2.0, 1.0]}
+    kinds = [curve.kind for curve in Trained.curves(SimpleNamespace(log=log))]
+    assert kinds == ["training", "gammas", "doubts"]
+    assert set(kinds) <= set(CURVES)
+
+
+def test_what_was_seen_of_a_threshold_is_read_under_the_name_it_is_written():
+    """The text said `test_n`, a run wrote `test_accepted`."""
+    row = ModelPoint(OperatingPoint(risk=0.1, threshold=0.5), "net", "raw", ObservedPoint(0.5, 0.05, 50)).as_row()
+    assert [key for key in row if key.startswith("test_")] == ["test_coverage", "test_risk", "test_accepted"]
+    assert ModelPoint.from_row(row).observed == ObservedPoint(0.5, 0.05, 50)
+    assert ModelPoint.from_row({"risk": 0.1, "threshold": None, "test_risk": None}).observed is None
+
+
+def test_a_misspelt_keyword_is_refused():
+    predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1])
+    with pytest.raises(TypeError, match="titel"):
+        confide.evaluate(predictions, intervals=False, titel="mine")
+    found = confide.evaluate(predictions, intervals=False, title="mine", unit="images", class_names=["cat", "dog"])
+    assert (found.about.title, found.about.unit, found.about.class_names) == ("mine", "images", ("cat", "dog"))
+
+
+def test_an_interval_is_computed_once_and_kept_when_asked_for():
+    calls = []
+
+    def interval() -> tuple[float, float]:
+        calls.append(1)
+        return 0.8, 1.0
+
+    lazy = Measurement("accuracy", 0.9, 10, interval=interval)
+    assert lazy.as_row()["low"] is None
+    ready = lazy.with_interval()
+    assert (ready.low, ready.high, ready.as_row()["high"], len(calls)) == (0.8, 1.0, 1.0, 1)
+    assert ready.has_interval
+    assert not Measurement("accuracy", 0.9, 10).has_interval
+
+
+def test_an_evaluation_written_before_is_saved_with_the_same_names_and_values(tmp_path):
+    before = Path(__file__).parent / "written_before/files/evaluation.json"
+    Evaluation.load(before).save(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(before.read_text())

@@ -22,7 +22,7 @@ from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import numbers
 from benchmarks.findings.tune import ADAPTIVE, WIDE
 from benchmarks.papers.trust_table import machine
-from confide.numerics.kernels import likely_bandwidth
+from confide.penalties import likely_bandwidth
 from confide.training import Settings, fit, predict
 
 SEEDS = range(3)
@@ -83,7 +83,11 @@ def main() -> None:
             recorder = kept if changes.get("loss") == "kde_xe" else None
             used = scores.free if settings.loss == ADAPTIVE else None
             trained = fit(dataset, settings, scores=used, recorder=recorder)
-            row = {"variant": name, "settings": settings.as_dict(), "test": numbers(predict(trained, dataset, "test"))}
+            row: dict[str, Any] = {
+                "variant": name,
+                "settings": settings.as_dict(),
+                "test": numbers(predict(trained, dataset, "test")),
+            }
             row |= {"bandwidths": kept.found, "seconds": time.monotonic() - began, **machine()}
             data.append(args.out, row)
             said = row["test"]

@@ -34,10 +34,7 @@ from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.values import LEVEL
 from benchmarks.papers.trust_table import machine
-from confide import calibrators, difficulty, random
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Dataset, Features, Split
+from confide import Dataset, Features, Predictions, Split, calibrators, difficulty, files, random
 from confide.training import Settings, fit, predict
 
 FOLDS = 10
@@ -64,16 +61,18 @@ def main() -> None:
     other.wait()
     if all(kept(out, fold).exists() for fold in range(FOLDS)):
         score(out, dataset, pool, args.extractor)
-        found = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
-        formats.write_json(out / "folds.json", found)
+        found: dict[str, Any] = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
+        files.write_json(out / "folds.json", found)
         print(table(found["folds"]))
 
 
 def joined(first: Split, second: Split) -> Split:
     """Both as one."""
-    both = ((getattr(first, name), getattr(second, name)) for name in ("inputs", "labels", "ids"))
-    columns = {name: np.concatenate([one, second.columns[name]]) for name, one in first.columns.items()}
-    return Split(*(np.concatenate(pair) for pair in both), columns)
+    inputs, labels, ids = (
+        np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("inputs", "labels", "ids")
+    )
+    columns = {name: np.concatenate([values, second.columns[name]]) for name, values in first.columns.items()}
+    return Split(inputs, labels, ids, columns)
 
 
 def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -104,12 +103,12 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
         splits = {"train": pool.take(np.flatnonzero(place != fold)), "val": pool.take(np.flatnonzero(place == fold))}
         cut = replace(dataset, splits={**splits, "test": dataset.test})
         trained = fit(cut, settings_of(args, fold))
-        columns = {}
+        columns: dict[str, Any] = {}
         for split in ("val", "test"):
             said = predict(trained, cut, split)
             columns |= {f"{split}_logits": said.logits.cpu().numpy(), f"{split}_label": said.labels.cpu().numpy()}
         path.parent.mkdir(parents=True, exist_ok=True)
-        formats.write_table(path, columns)
+        files.write_table(path, columns)
         print(f"fold {fold}: {time.monotonic() - began:.1f} s", flush=True)
 
 
@@ -124,7 +123,7 @@ def score(out: Path, dataset: Dataset, pool: Split, extractor: str) -> None:
         fitted = difficulty.fit("rmd", _some(rows, place != fold))
         parts = {"val": _some(rows, place == fold), "test": test}
         columns = {split: fitted.score(part, "predicted").values for split, part in parts.items()}
-        formats.write_table(kept(out, fold, "difficulty"), columns)
+        files.write_table(kept(out, fold, "difficulty"), columns)
 
 
 def compared(out: Path) -> list[dict[str, Any]]:
@@ -148,8 +147,8 @@ def compared(out: Path) -> list[dict[str, Any]]:
 
 
 def _read(out: Path, fold: int, split: str) -> Predictions:
-    said, _ = formats.read_table(kept(out, fold))
-    hard, _ = formats.read_table(kept(out, fold, "difficulty"))
+    said, _ = files.read_table(kept(out, fold))
+    hard, _ = files.read_table(kept(out, fold, "difficulty"))
     one = Predictions(said[f"{split}_logits"], said[f"{split}_label"], split=split)
     return one.with_column(calibrators.DIFFICULTY, hard[split])
 

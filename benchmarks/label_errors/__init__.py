@@ -1,0 +1,1 @@
+"""Wrong labels found, beside peers and against what people say."""

@@ -1,7 +1,7 @@
 """Label errors of CIFAR-10N: confide's verdicts beside cleanlab's own recipe on the same features.
 
-    python benchmarks/label_errors/compare.py FEATURES cifar10n.npz [--noise aggre random1 worse] [-o results.json]
-    python benchmarks/label_errors/compare.py --from OUT.npz cifar10n.npz [-o results.json]
+    python -m benchmarks.label_errors.compare FEATURES cifar10n.npz [--noise aggre random1 worse] [-o results.json]
+    python -m benchmarks.label_errors.compare --from OUT.npz cifar10n.npz [-o results.json]
 
 FEATURES is a folder of shards of the 50,000 training images in their order (see extract.py); OUT.npz is what device.py
 left of them on a machine without cleanlab. cleanlab's recipe is the one of its documentation: logistic regression on
@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 NOISE = {"aggre": "aggre_label", "random1": "random_label1", "worse": "worse_label"}
 
@@ -54,7 +52,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray, jobs: int, strength: float
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=400))
-    return cross_val_predict(model, rows, labels, cv=5, method="predict_proba", n_jobs=jobs)
+    return np.asarray(cross_val_predict(model, rows, labels, cv=5, method="predict_proba", n_jobs=jobs))
 
 
 def theirs(probs: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
@@ -83,8 +81,8 @@ def kept(archive: Any, name: str, labels: np.ndarray, wrong: np.ndarray) -> dict
     own |= {"seconds": float(archive[f"{name}/seconds"]), "rmd_auroc": quality(archive[f"{name}/rmd"], wrong)["auroc"]}
     found: dict[str, Any] = {"confide": own}
     if f"{name}/with model/suspicion" in archive:
-        parts = (archive[f"{name}/with model/{key}"] for key in ("suspicion", "wrong"))
-        found["confide, with the same model out of fold"] = scored(*parts, wrong)
+        suspicion, decided = (archive[f"{name}/with model/{key}"] for key in ("suspicion", "wrong"))
+        found["confide, with the same model out of fold"] = scored(suspicion, decided, wrong)
     for key in archive.files:
         if key.startswith(f"{name}/probs "):
             found[f"cleanlab, C {key.split()[-1]}"] = theirs(archive[key], labels, wrong)

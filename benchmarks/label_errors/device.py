@@ -1,6 +1,6 @@
 """The heavy part of the CIFAR-10N comparison on one machine: features, our suspects, out-of-fold probabilities.
 
-    python benchmarks/label_errors/device.py CIFAR_FOLDER cifar10n.npz OUT.npz [--packages FOLDER] [--jobs 15]
+    python -m benchmarks.label_errors.device CIFAR_FOLDER cifar10n.npz OUT.npz [--packages FOLDER] [--jobs 15]
 
 OUT.npz (about 13 MB for all 50,000 images) holds, per noise, our suspicion and decisions (by the features alone, and
 with the model averaged in), RMD, and the probabilities of the model, logistic regression out of fold (5 folds,
@@ -15,20 +15,18 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from compare import NOISE
-from extract import training_images
+from benchmarks.label_errors.compare import NOISE
+from benchmarks.label_errors.extract import training_images
 
 
 def extracted(images: np.ndarray, labels: np.ndarray, device: str, batch_size: int) -> np.ndarray:
     """EfficientNet-Lite0 rows, float32."""
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     began = time.perf_counter()
     split = Split(images, labels, np.arange(len(labels)))
@@ -44,8 +42,7 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
     Args:
         probs: a model's out-of-fold probabilities, averaged in.
     """
-    from confide import difficulty
-    from confide.predictions import Predictions
+    from confide import Predictions, difficulty
 
     values = torch.from_numpy(rows).to(device)
     said = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)
@@ -72,7 +69,7 @@ def fold_probabilities(
 
     warnings.simplefilter("ignore")
     model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=400))
-    return model.fit(rows[train], labels[train]).predict_proba(rows[held]).astype(np.float32)
+    return np.asarray(model.fit(rows[train], labels[train]).predict_proba(rows[held]), dtype=np.float32)
 
 
 def out_of_fold(
@@ -125,12 +122,12 @@ def main() -> None:
             sys.exit("the clean labels of cifar10n.npz must be those of the images, in their order")
         given = {name: archive[NOISE[name]][:n].astype(np.int64) for name in args.noise}
     rows = extracted(images[:n], labels[:n], args.device, args.batch_size)
-    result: dict[str, np.ndarray] = {"n": np.array(n)}
+    result: dict[str, Any] = {"n": np.array(n)}
     for name, noisy in given.items():
         result |= {f"{name}/{key}": value for key, value in judged(rows, noisy, args.device).items()}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(args.out, **result)  # what took a GPU is kept whatever comes after
-    said = out_of_fold(rows, given, args.strength, args.jobs)
+    said: dict[str, Any] = out_of_fold(rows, given, args.strength, args.jobs)
     np.savez_compressed(args.out, **result, **said)
     for name, noisy in given.items():
         found = judged(rows, noisy, args.device, said[f"{name}/probs {args.strength[0]:g}"])

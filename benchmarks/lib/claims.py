@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.lib.values import LEVEL, Value, by_place, paired, spread_of
-from confide.evaluation.compare import holm
+from confide.evaluation import holm
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 
@@ -53,7 +53,8 @@ class Verdict:
 class Claim(Protocol):
     """Anything that can look at values."""
 
-    text: str
+    @property
+    def text(self) -> str: ...
 
     def looks(self, values: Sequence[Value]) -> list[Look]: ...
 

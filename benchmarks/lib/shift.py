@@ -17,8 +17,8 @@ from benchmarks.lib.results import Result, Results
 from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
 from benchmarks.lib.values import LEVEL, paired, spread_of
 from confide.checks import InputError
-from confide.evaluation.compare import holm
-from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement
+from confide.evaluation import holm
+from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 STAGES = ("raw", "temperature")
 REPORTED_METRICS = ("accuracy", "ece", "nll", "aurc", "auroc")
@@ -36,7 +36,7 @@ def shift_evaluation(
     *,
     model: str | None = None,
     foreign: Mapping[str, str],
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """Every number of the methods' cells, as means over the seeds with intervals, and the curves to draw.
 
@@ -57,16 +57,24 @@ def shift_evaluation(
     curves = [curve for name, seeds in drawn.items() for curve in _curves(name, seeds)]
     numbers = sorted({len(seeds) for seeds in drawn.values()})
     several = " or ".join(map(str, numbers)) + (" seeds" if numbers[-1:] > [1] else " seed")
-    told = {"unit": "images", "seeds": {name: len(seeds) for name, seeds in drawn.items()}, **about}
-    told["interval_note"] = (
-        f"Values are means over {several}; small figures are 95\u202f% intervals over them (Student's t)."
+    known = About(
+        unit="images",
+        seeds={name: len(seeds) for name, seeds in drawn.items()},
+        interval_note=f"Values are means over {several}; small figures are 95\u202f% intervals over them "
+        "(Student's t).",
     )
     warnings = [
         f"{name} did not learn with {len(seeds) - len(learnt[name])} of {len(seeds)} seeds; they are not in the report."
         for name, seeds in found.items()
         if len(learnt[name]) < len(seeds)
     ]
-    return Evaluation(tuple(measurements), tuple(curves), _comparisons(drawn), about=told, warnings=tuple(warnings))
+    return Evaluation(
+        tuple(measurements),
+        tuple(curves),
+        _comparisons(drawn),
+        about=(about or About()).over(known),
+        warnings=tuple(warnings),
+    )
 
 
 def _shifted(seeds: Seeds) -> dict[int, Result]:

@@ -18,13 +18,13 @@ from xml.etree import ElementTree
 from benchmarks.lib.results import Result, Results, scaled
 from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
 from benchmarks.lib.values import Value, summaries
-from confide.files import formats
+from confide import files
 from confide.report import write_report
 from confide.report.sections.shift import shift_section
 from confide.report.static import PALETTE, style_of
 from confide.report.view import EvaluationView
 from confide.report.words import plain_text
-from confide.results import Evaluation
+from confide.results import About, Evaluation
 
 DATASET = "cifar10"
 MODEL = "resnet18"
@@ -76,19 +76,21 @@ def write_page(cells: Path, out: Path) -> list[Path]:
         METHODS,
         model=MODEL,
         foreign=FOREIGN,
-        title="CIFAR-10 under shift",
-        data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",
-        training=training_of(every),
-        hardware=sorted({str(one["hardware"]) for one in every}),
-        commit=", ".join(sorted({str(one["commit"]) for one in every})),
-        commands=["python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()],
-        sections=["models", "shift", "training", "made"],
+        about=About(
+            title="CIFAR-10 under shift",
+            data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",
+            hardware=", ".join(sorted({str(one["hardware"]) for one in every})),
+            commit=", ".join(sorted({str(one["commit"]) for one in every})),
+            commands=("python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()),
+            sections=("models", "shift", "training", "made"),
+            extra={"training": training_of(every)},
+        ),
     )
     folder = out / f"shift_{DATASET}"
     paths = [write_report(evaluation, folder / "report.html")]
     drawn = drawings(evaluation, folder)
     page = out / f"shift_{DATASET}.md"
-    formats.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
+    files.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
     return [page, *paths, *(path for path, _ in drawn)]
 
 
@@ -110,7 +112,7 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     for figure in shift_section(EvaluationView(evaluation)).figures:
         name = "".join(c if c.isalnum() else "-" for c in figure.name.lower())
         path = folder / f"{name}.svg"
-        formats.write_text(path, standing_alone(str(figure.wide or figure.svg)))
+        files.write_text(path, standing_alone(str(figure.wide or figure.svg)))
         found.append((path, f"{plain_text(figure.title)}. {plain_text(figure.subtitle)}."))
     return found
 

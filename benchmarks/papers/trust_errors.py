@@ -1,6 +1,6 @@
 """Where an oracle's errors come from, on images: training split, out of fold, augmented, held out.
 
-    python benchmarks/papers/trust_errors.py --data fashion-sample --model small_cnn --epochs 8
+    python -m benchmarks.papers.trust_errors --data fashion-sample --model small_cnn --epochs 8
 
 Prints errors, AUROC, TPR and TNR at z > 0 on the test split for two oracles on stored features, means over the seeds.
 """
@@ -8,19 +8,15 @@ Prints errors, AUROC, TPR and TNR at z > 0 on the test split for two oracles on 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
 
 import confide
-from confide.records import Split
+from confide import Split
 from confide.training import Settings, cross_fit, fit, penultimate, predict
-from confide.trust.cross_fitting import augmented
+from confide.trust import augmented
 
 WORDS = ("steep_slope", "binary_cross_entropy")
 SHIFT = 2

@@ -1,6 +1,6 @@
 """Table 2 of Luo et al. (2021) on CIFAR-10, with their errors corrected: trust predictors of a ResNet-18, three seeds.
 
-    python benchmarks/papers/trust_table.py --data cifar-10-batches-bin --out results/trust
+    python -m benchmarks.papers.trust_table --data cifar-10-batches-bin --out results/trust
 
 Training and scoring write scores-SEED.npz and test-SEED.parquet; intervals and paired tests, which need no GPU, make
 trust_table.md, trust_table.json and an evaluation per seed from them (`--collect` and `--tabulate` do one of the two;
@@ -8,7 +8,7 @@ several processes may collect seeds into one folder). With `--extractor efficien
 also fitted with two signals from pre-trained features, whose extraction into OUT/features goes on where it stopped
 (`--extract` does nothing else). A dry run on two cores in a few minutes:
 
-    python benchmarks/papers/trust_table.py --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
+    python -m benchmarks.papers.trust_table --data fashion-sample --model small_cnn --epochs 4 --seeds 0 --out dry
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import numpy as np
 import torch
 
 import confide
 from benchmarks.lib.cells import provenance
-from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
+from confide import Features, Split, files
+from confide.evaluation import TrustValues, compare_trust, rates_at_same_tpr
 from confide.features import extract
-from confide.files import formats
-from confide.records import Features, Split, rows_of
-from confide.training import Settings, fit, penultimate, predict
-from confide.training.oracle import cross_fit, fit_oracle
-from confide.trust.cross_fitting import augmented
+from confide.records import rows_of
+from confide.training import Settings, cross_fit, fit, fit_oracle, penultimate, predict
+from confide.trust import augmented
 
 LOSSES = ("steep_slope", "tcp", "binary_cross_entropy", "binary_focal")
 METRICS = ("auroc", "aurc", "eaurc", "aupr_success", "aupr_error", "fpr95", "tpr", "tnr", "separability_kl")
@@ -49,13 +46,13 @@ def main() -> None:
         pretrained_features(args, confide.load_dataset(args.data, val_fraction=0.1), out)
         return
     if not args.tabulate:
-        formats.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
+        files.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
         for seed in args.seeds:
             collect(args, seed, out)
     if not args.collect:
         rows = [row for seed in args.seeds for row in tabulate(seed, out)]
-        formats.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
-        formats.write_text(out / "trust_table.md", markdown(args, formats.read_json(out / "machine.json"), rows))
+        files.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
+        files.write_text(out / "trust_table.md", markdown(args, files.read_json(out / "machine.json"), rows))
         print((out / "trust_table.md").read_text())
 
 
@@ -81,7 +78,7 @@ def arguments() -> argparse.Namespace:
 def command(args: argparse.Namespace) -> str:
     """What was run, with the data's name instead of its place."""
     words = [Path(word).name if word in (args.data, args.out) else word for word in sys.argv[1:]]
-    return " ".join(["python", "benchmarks/papers/trust_table.py", *words])
+    return " ".join(["python", "-m", "benchmarks.papers.trust_table", *words])
 
 
 def machine() -> dict[str, str]:
@@ -125,22 +122,20 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
         f"{name}|threshold": np.array(one.threshold) for name, one in scores.items() if one.threshold is not None
     }
     orders = {f"{name}|order": one.order for name, one in scores.items() if one.order is not None}
-    formats.write_table(
-        out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds}
-    )
+    files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds})
     say(seed, f"{len(scores)} predictors scored, {time.monotonic() - began:.0f} s")
 
 
 def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     """Intervals and paired tests of one seed's scores."""
     test = confide.Predictions.load(out / f"test-{seed}.parquet")
-    columns, _ = formats.read_table(out / f"scores-{seed}.npz")
+    columns, _ = files.read_table(out / f"scores-{seed}.npz")
     names = [name for name in columns if not name.endswith(("|threshold", "|order"))]
     lines = {name: float(columns[f"{name}|threshold"]) if f"{name}|threshold" in columns else None for name in names}
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
     found = compare_trust(test, scores, seed=seed)
     found.save(out / f"evaluation-{seed}.json")
-    say(seed, found.about["verdict"])
+    say(seed, found.about.verdict)
     return table_rows(found, scores, test, seed, float(test.facts.correct.float().mean()))
 
 
@@ -224,12 +219,14 @@ def side_by_side(own: Features, other: Features) -> Features:
 def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
     """The largest alpha_neg whose out-of-fold TPR on val is still 98 %: nothing of test is looked at."""
     correct = said["val"].facts.correct
-    best = None
+    best: confide.trust.Trust | None = None
     for alpha in ALPHAS:
         trust = confide.trust.fit("steep_slope", said["val"], features["val"], alpha_neg=alpha, seed=seed)
+        assert trust.out_of_fold is not None
         kept = float((trust.out_of_fold[correct] > 0).float().mean())
         if best is None or kept >= LEAST_TPR + 0.002:
             best = trust
+    assert best is not None
     return best
 
 

@@ -1,0 +1,1 @@
+"""How good calibrators are beside peers."""

@@ -1,6 +1,6 @@
 """Held-out quality of the calibrators beside their peers, on saved outputs of networks.
 
-    OMP_NUM_THREADS=1 python benchmarks/quality/calibrators.py FOLDER_OF_NPZ --seeds 3
+    OMP_NUM_THREADS=1 python -m benchmarks.quality.calibrators FOLDER_OF_NPZ --seeds 3
 
 Each file is split 50/50 by seed: fitted on one half, judged on the other. Peers that are not installed are named and
 left out; install them beside confide: netcal probmetrics numba.
@@ -12,16 +12,14 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from confide import Predictions, calibrators, metrics
-from confide.calibrators.base import one_thread
 
 Summary = tuple[float, float, float]
 
@@ -52,7 +50,7 @@ def halves(path: Path, seed: int) -> tuple[Predictions, Predictions]:
     """The outputs split 50/50 by seed."""
     with np.load(path, allow_pickle=False) as archive:
         columns = {name: archive[name] for name in archive.files}
-    labels = columns.get("ground_truth", columns.get("targets"))
+    labels = columns["ground_truth" if "ground_truth" in columns else "targets"]
     order = np.random.default_rng(seed).permutation(len(labels))
     half = len(order) // 2
     if "logits" in columns:
@@ -94,29 +92,30 @@ def quality_peers(val: Predictions, test: Predictions) -> dict[str, Callable[[],
             "netcal isotonic": IsotonicRegression,
             "netcal histogram": lambda: HistogramBinning(bins=15),
         }.items():
-            found[name] = lambda make=make: _netcal(make(), val, test)
+            found[name] = partial(_netcal, make, val, test)
     except ImportError as error:
         print(f"left out: {error.name}", file=sys.stderr)
     try:
         from probmetrics.calibrators import get_calibrator
 
         for name in ("ts-mix", "svs", "sms", "isotonic"):
-            found[f"probmetrics {name}"] = lambda name=name: _probmetrics(get_calibrator(name), val, test)
+            found[f"probmetrics {name}"] = partial(_probmetrics, get_calibrator, name, val, test)
     except ImportError as error:
         print(f"left out: {error.name}", file=sys.stderr)
     return found
 
 
-def _netcal(calibrator: Any, val: Predictions, test: Predictions) -> Predictions:
+def _netcal(make: Callable[[], Any], val: Predictions, test: Predictions) -> Predictions:
     probs = [torch.softmax(p.logits.double(), dim=1).numpy() for p in (val, test)]
+    calibrator = make()
     calibrator.fit(probs[0], val.labels.numpy())
     return _record(calibrator.transform(probs[1]), test)
 
 
-def _probmetrics(calibrator: Any, val: Predictions, test: Predictions) -> Predictions:
+def _probmetrics(make: Callable[[str], Any], name: str, val: Predictions, test: Predictions) -> Predictions:
     from probmetrics.distributions import CategoricalLogits
 
-    fitted = calibrator.fit_torch(CategoricalLogits(val.logits.double()), val.labels)
+    fitted = make(name).fit_torch(CategoricalLogits(val.logits.double()), val.labels)
     return _record(fitted.predict_proba_torch(CategoricalLogits(test.logits.double())).get_probs().numpy(), test)
 
 
@@ -148,8 +147,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="halvings to average over (default: 3)")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    with one_thread():
-        quality(args.folder, args.only, args.methods, args.skip, args.seeds)
+    torch.set_num_threads(1)
+    quality(args.folder, args.only, args.methods, args.skip, args.seeds)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One value and slope of the vector and the matrix map: the calibrators' own row blocks beside the fused primitive.
 
-    OMP_NUM_THREADS=1 python benchmarks/speed/calibrator_passes.py
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.calibrator_passes
 
 One thread, CPU time, medians. The primitive takes the logits of the map, so its maps are made by autograd: for all rows
 at once, and by the same row blocks.
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from calibrators import made, peak_megabytes
 
+from benchmarks.speed.calibrators import made, peak_megabytes
 from confide.calibrators.linear_maps import ScaledRows, SoftmaxRows
 from confide.simplex.statistics import simplex_statistics
 

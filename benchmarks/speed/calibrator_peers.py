@@ -17,7 +17,7 @@ def sklearn_temperature(predictions: Predictions) -> Callable[[], Any]:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
 
-    class Given(ClassifierMixin, BaseEstimator):
+    class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def fit(self, X: Any, y: Any) -> Given:
             self.classes_ = np.arange(X.shape[1])
             return self

@@ -1,7 +1,7 @@
 """Speed of the calibrators: passes of the temperature search, seconds of every fit, memory, beside peers.
 
-    OMP_NUM_THREADS=1 python benchmarks/speed/calibrators.py passes fits peers memory
-    OMP_NUM_THREADS=1 python benchmarks/speed/calibrators.py peers --methods vector --size 25000x1000
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.calibrators passes fits peers memory
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.calibrators peers --methods vector --size 25000x1000
 
 One thread, CPU time, every case interleaved with its reference in one process, medians of ratios. Peers that are not
 installed are named and left out; install them beside confide: scikit-learn netcal probmetrics numba.
@@ -16,18 +16,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from calibrator_peers import PEERS
-
+from benchmarks.speed.calibrator_peers import PEERS
 from confide import Predictions, calibrators
-from confide.calibrators.base import one_thread
 
 SIZES = ((5_000, 10), (10_000, 100), (25_000, 1_000))
 PASS_LIMITS = {(5_000, 10): 10, (10_000, 100): 10, (25_000, 1_000): 4}
@@ -81,7 +78,7 @@ def passes() -> None:
     for size in SIZES:
         predictions = made(*size)
         unit = one_pass(predictions)
-        fit = lambda p=predictions: calibrators.fit("temperature", p)  # noqa: E731
+        fit = partial(calibrators.fit, "temperature", predictions)
         fit()
         ratios = [cpu_seconds(fit) / cpu_seconds(unit) for _ in range(15)]
         found = fit().temperature
@@ -97,7 +94,7 @@ def fits() -> None:
     predictions = made(10_000, 100)
     print("| calibrator | CPU s at 10,000 x 100 | limit |\n|---|---|---|")
     for word in calibrators.names():
-        seconds = np.median([cpu_seconds(lambda w=word: calibrators.fit(w, predictions)) for _ in range(3)])
+        seconds = np.median([cpu_seconds(partial(calibrators.fit, word, predictions)) for _ in range(3)])
         print(f"| {word} | {seconds:.3f} | {SECONDS.get(word, 2.0):g} |")
 
 
@@ -105,7 +102,12 @@ def memory(words: list[str]) -> None:
     """Extra memory of a fit at 25,000 x 1000, each in a process of its own, run to its end."""
     print("| calibrator | extra MB | limit MB | CPU s | NLL |\n|---|---|---|---|---|")
     for word in words or calibrators.names():
-        done = subprocess.run([sys.executable, __file__, "one", word], stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.speed.calibrators", "one", word],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
         print(f"| {word} | {done.stdout.strip()} |", flush=True)
 
 
@@ -146,7 +148,7 @@ def _peer_row(word: str, options: Any, size: Any, predictions: Predictions, name
         peer = prepare(predictions)
     except ImportError as error:
         return f"| {word} | {size[0]:,} x {size[1]:,} | | | {name} | not installed: {error.name} | | |"
-    own = lambda: calibrators.fit(word, predictions, **options)  # noqa: E731
+    own = partial(calibrators.fit, word, predictions, **options)
     if size[1] < 1_000:
         own()
     times: list[tuple[float, float | None]] = []
@@ -212,15 +214,15 @@ def main() -> None:
     if args.parts[0] == "one":
         one(args.parts[1])
         return
-    with one_thread():
-        for part in args.parts:
-            print(f"\n## {part}\n")
-            if part == "peers":
-                peers(args.methods, args.size, args.peers)
-            elif part == "memory":
-                memory(args.methods)
-            else:
-                {"passes": passes, "fits": fits}[part]()
+    torch.set_num_threads(1)
+    for part in args.parts:
+        print(f"\n## {part}\n")
+        if part == "peers":
+            peers(args.methods, args.size, args.peers)
+        elif part == "memory":
+            memory(args.methods)
+        else:
+            {"passes": passes, "fits": fits}[part]()
 
 
 if __name__ == "__main__":

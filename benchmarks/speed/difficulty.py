@@ -1,8 +1,8 @@
 """Speed of difficulty against its floor and its peers.
 
-    python benchmarks/speed/difficulty.py [--quick]          CPU, one thread, CPU time, interleaved, medians of ratios
-    python benchmarks/speed/difficulty.py --gpu              RMD of 1.28 million x 768 with 1000 classes on a GPU
-    python benchmarks/speed/difficulty.py --extractors WORD… throughput of extractors on a GPU against their flops
+    python -m benchmarks.speed.difficulty [--quick]          CPU, one thread, CPU time, interleaved, medians of ratios
+    python -m benchmarks.speed.difficulty --gpu              RMD of 1.28 million x 768 with 1000 classes on a GPU
+    python -m benchmarks.speed.difficulty --extractors WORD… throughput of extractors on a GPU against their flops
 
 Floor of RMD: the two products it cannot avoid, X'X (numpy's symmetric one) and X W with a d x d matrix. Floor of the
 confusion score: one read of the stored probabilities. faiss-cpu is asked where it is installed.
@@ -16,17 +16,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     if "--gpu" not in sys.argv and "--extractors" not in sys.argv:
         os.environ.setdefault(name, "1")
 
-import numpy as np  # noqa: E402  (threads are set before the libraries load)
+import numpy as np  # noqa: E402 (threads are set before the libraries load)
 import torch  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confide import difficulty  # noqa: E402
 
@@ -64,7 +64,7 @@ def by_hand(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     for centred in (rows - means[labels], rows - rows.mean(axis=0)):
         inverse = np.linalg.inv(centred.T @ centred / len(rows))
         distances.append(np.einsum("nd,nd->n", centred @ inverse, centred))
-    return distances[0] - distances[1]
+    return np.asarray(distances[0] - distances[1])
 
 
 def rmd(n: int, dim: int, classes: int, repeats: int) -> None:
@@ -129,12 +129,12 @@ def kmeans(n: int, dim: int, k: int, repeats: int) -> None:
         return
     faiss.omp_set_num_threads(1)
 
-    def peer() -> None:
-        peer.model = faiss.Kmeans(dim, k, niter=20, seed=0, max_points_per_centroid=n)
-        peer.model.train(rows)
+    def peer() -> Any:
+        model = faiss.Kmeans(dim, k, niter=20, seed=0, max_points_per_centroid=n)
+        model.train(rows)
+        return model
 
-    peer()
-    theirs = float(peer.model.obj[-1])
+    theirs = float(peer().obj[-1])
     found = ratios(peer, {"confide": lambda: difficulty.kmeans(rows, None, k=k, iterations=20)}, repeats)
     print(
         f"k-means {n:,} x {dim}, k {k}, 20 iterations: {found['confide']:.2f} of faiss; "
@@ -151,7 +151,7 @@ def confusion(members: int, epochs: int, n: int, classes: int, repeats: int) -> 
         stored = probs.astype(dtype)
         log = difficulty.ProbabilityLog(tuple(tuple(m) for m in stored), tuple(range(epochs)), np.arange(n))
         words = stored.reshape(-1).view(np.uint64)
-        found = ratios(words.sum, {"confide": lambda log=log: difficulty.score("confusion", log)}, repeats)
+        found = ratios(words.sum, {"confide": partial(difficulty.score, "confusion", log)}, repeats)
         print(
             f"confusion score {members} members x {epochs} epochs x {n:,} x {classes}, {dtype}: "
             f"{found['confide']:.1f} reads of the stored probabilities",
@@ -195,8 +195,7 @@ def extractors(words: list[str], n: int = 8192, batch_size: int = 512, device: s
     """Images per second and TFLOP/s, by torch's own count of the model's flops: the network alone, and all of it."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     images = np.random.default_rng(0).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
     split = Split(images, np.zeros(n, dtype=np.int64), np.arange(n))
@@ -206,12 +205,12 @@ def extractors(words: list[str], n: int = 8192, batch_size: int = 512, device: s
         assert extractor.module is not None
         batch = torch.stack([extractor.prepare(image) for image in images[:batch_size]]).to(device)
         batch = batch.contiguous(memory_format=torch.channels_last)
-        extractor.module.to(device).to(memory_format=torch.channels_last).eval()
+        extractor.module.to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
         with torch.inference_mode(), FlopCounterMode(display=False) as counter:
             extractor.encode(batch[:1])
         flops = counter.get_total_flops()
         with torch.inference_mode(), torch.autocast(device):
-            network = batch_size / seconds_of(lambda e=extractor, b=batch: e.encode(b), device)
+            network = batch_size / seconds_of(partial(extractor.encode, batch), device)
         features.extract(extractor, split.take(np.arange(batch_size)), batch_size=batch_size, device=device)
         began = time.perf_counter()
         features.extract(extractor, split, batch_size=batch_size, device=device)

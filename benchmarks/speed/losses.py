@@ -1,8 +1,8 @@
 """Time and memory of every loss, forward + backward, as ratios to torch.nn.functional.cross_entropy in the same run.
 
-    python benchmarks/speed/losses.py                     the CPU, with fresh pages and with a reused heap
-    python benchmarks/speed/losses.py --device cuda       a GPU: inside a CUDA graph, and eager
-    python benchmarks/speed/losses.py --out FILE.md       also write the table
+    python -m benchmarks.speed.losses                     the CPU, with fresh pages and with a reused heap
+    python -m benchmarks.speed.losses --device cuda       a GPU: inside a CUDA graph, and eager
+    python -m benchmarks.speed.losses --out FILE.md       also write the table
 
 On the CPU cross-entropy's own time depends on the allocator, so every size runs twice, each in a process of its own:
 one where glibc returns large blocks at once (every tensor is fresh pages), one where it keeps them.
@@ -27,8 +27,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confide import losses, penalties
 from confide.numerics.kernels import mmce_of
@@ -82,7 +80,7 @@ def cases(
     }
     found: dict[str, Step] = {"torch": lambda: functional.cross_entropy(leaf, labels)}
     for word in words or (*PER_SAMPLE, *BATCH):
-        options = {"num_samples": n} if word == "crl" else {}
+        options: dict[str, Any] = {"num_samples": n} if word == "crl" else {}
         module = losses.create(word, **options).to(device)
         found[word] = functools.partial(module, leaf, labels, **needs.get(word, {}))
     return leaf, found
@@ -150,7 +148,7 @@ def mmce_milliseconds(n: int = 100_000, repeats: int = 7) -> float:
 
 def _child(kind: str, *arguments: str, allocator: str = "") -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **ALLOCATORS.get(allocator, {})}
-    command = [sys.executable, __file__, "--child", kind, *arguments]
+    command = [sys.executable, "-m", "benchmarks.speed.losses", "--child", kind, *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
@@ -182,7 +180,7 @@ def heading(device: str) -> list[str]:
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or os.environ.get("COMMIT", "unknown")
     hardware = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, one thread"
-    command = f"python benchmarks/speed/losses.py --device {device}"
+    command = f"python -m benchmarks.speed.losses --device {device}"
     return [
         f"# Losses, forward + backward, {'GPU' if device == 'cuda' else 'CPU'}\n",
         f"{hardware}; torch {torch.__version__}; {date.today()}; commit {commit}; `{command}`.",
@@ -215,7 +213,7 @@ def main() -> None:
         child(options.child[0], options.child[1:])
         return
     if options.device == "cuda":
-        from losses_gpu import gpu_report  # it imports this module: the cases are the same
+        from benchmarks.speed.losses_gpu import gpu_report  # it imports this module: the cases are the same
 
         lines = heading("cuda") + gpu_report()
     else:

@@ -1,8 +1,9 @@
 """The GPU half of losses.py: device time inside a CUDA graph and wall time eager, as multiples of the memory floor.
 
-    python benchmarks/speed/losses.py --device cuda
+    python -m benchmarks.speed.losses --device cuda
 
-Run by itself with two numbers it compiles that share of the kernels into Triton's cache: `losses_gpu.py PART PARTS`.
+Run by itself with two numbers, `python -m benchmarks.speed.losses_gpu PART PARTS`, it compiles that share of the
+kernels into Triton's cache.
 """
 
 from __future__ import annotations
@@ -12,14 +13,11 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from losses import PER_SAMPLE, Step, cases
+from benchmarks.speed.losses import PER_SAMPLE, Step, cases
 
 GPU_CASES = (
     *((n, c, dtype) for n, c in ((65536, 1000), (8192, 21843)) for dtype in (torch.float32, torch.bfloat16)),
@@ -72,7 +70,7 @@ def eager_milliseconds(step: Step, base: Step, leaf: Tensor, repeats: int) -> tu
 def precompile() -> None:
     """Compile every kernel into Triton's cache on disk, in as many processes as there are cores."""
     workers = max(1, (os.cpu_count() or 2) - 1)
-    command = [sys.executable, __file__]
+    command = [sys.executable, "-m", "benchmarks.speed.losses_gpu"]
     started = [subprocess.Popen([*command, str(i), str(workers)]) for i in range(workers)]
     if any(process.wait() for process in started):
         raise SystemExit("a kernel did not compile; see above")

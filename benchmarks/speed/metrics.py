@@ -4,9 +4,9 @@ Floor: one read of the logits, one softmax into a ready buffer, one sort. Evalua
 intervals, which also gathers all curves and class means. Peers: for each metric the quickest of the packages that
 are installed (the `bench` extra), added up with one softmax.
 
-    python benchmarks/speed/metrics.py                       # floor, evaluation, memory, bootstrap
-    python benchmarks/speed/metrics.py --peers               # and the peers
-    python benchmarks/speed/metrics.py --stream              # 10 million x 100 from an iterator: time and peak memory
+    python -m benchmarks.speed.metrics                       # floor, evaluation, memory, bootstrap
+    python -m benchmarks.speed.metrics --peers               # and the peers
+    python -m benchmarks.speed.metrics --stream              # 10 million x 100 from an iterator: time and peak memory
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +88,7 @@ def peers(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, Cal
     return found
 
 
-def _torchmetrics(found: dict, probs: torch.Tensor, labels: torch.Tensor) -> None:
+def _torchmetrics(found: dict[str, Any], probs: torch.Tensor, labels: torch.Tensor) -> None:
     try:
         from torchmetrics.functional import classification as tm
     except ImportError:
@@ -101,7 +103,7 @@ def _torchmetrics(found: dict, probs: torch.Tensor, labels: torch.Tensor) -> Non
     ]
 
 
-def _scikit_learn(found: dict, right: np.ndarray, scores: dict[str, np.ndarray]) -> None:
+def _scikit_learn(found: dict[str, Any], right: np.ndarray, scores: dict[str, np.ndarray]) -> None:
     try:
         from sklearn import metrics as sk
     except ImportError:
@@ -113,7 +115,7 @@ def _scikit_learn(found: dict, right: np.ndarray, scores: dict[str, np.ndarray])
 
 
 def _uncertainty_calibration(
-    found: dict, table: np.ndarray, truth: np.ndarray, sure: np.ndarray, right: np.ndarray
+    found: dict[str, Any], table: np.ndarray, truth: np.ndarray, sure: np.ndarray, right: np.ndarray
 ) -> None:
     try:
         import calibration
@@ -125,7 +127,7 @@ def _uncertainty_calibration(
     )
 
 
-def _netcal(found: dict, table: np.ndarray, truth: np.ndarray) -> None:
+def _netcal(found: dict[str, Any], table: np.ndarray, truth: np.ndarray) -> None:
     try:
         from netcal.metrics import ECE
     except ImportError:
@@ -195,7 +197,7 @@ def resampled(n: int = 50_000, resamples: int = 1000) -> None:
     asked = []
     for word in ONE_SCORE:
         method, options = parse_metric(word)
-        asked.append(lambda view, m=method, o=options: m.facts["value"](view, **o))
+        asked.append(partial(method.facts["value"], **options))
     for one in asked:
         one(View(base))
     wall, cpu = time.perf_counter(), time.process_time()

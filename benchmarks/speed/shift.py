@@ -1,8 +1,8 @@
 """Corruptions against imagecorruptions on the CPU, and the whole grid with a ResNet-18 on a GPU.
 
-    OMP_NUM_THREADS=1 python benchmarks/speed/shift.py cpu [--images 20]
-    OMP_NUM_THREADS=1 python benchmarks/speed/shift.py agree
-    python benchmarks/speed/shift.py gpu --data CIFAR10_FOLDER [--images 10000] [--run FOLDER]
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.shift cpu [--images 20]
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.shift agree
+    python -m benchmarks.speed.shift gpu --data CIFAR10_FOLDER [--images 10000] [--run FOLDER]
 
 cpu: CPU seconds of one thread, both on the same images (224 and 32 pixels) with the parameters for 224 pixels, one
 after the other in one process; corruptions that do not run in one of them are named and left out of the sums.
@@ -14,16 +14,12 @@ each corruption alone, and with a model of `confide train` (--run) its accuracy 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from confide import shift
 from confide.checks import InputError
@@ -147,7 +143,7 @@ def untrained_forward(device: torch.device) -> Any:
     """A ResNet-18 with random weights: as fast as a trained one."""
     from confide.models import create
 
-    network = create("resnet18", (3, 32, 32), 10).to(device, memory_format=torch.channels_last).eval()
+    network = create("resnet18", (3, 32, 32), 10).to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 
     def forward(images: torch.Tensor) -> Any:
         with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):

@@ -1,7 +1,7 @@
 """Speed and memory of trust predictors on stored features.
 
-    python benchmarks/speed/trust.py                # TrustScore, RMD, neighbours, oracle, combined
-    python benchmarks/speed/trust.py --peer         # TrustScore also by scikit-learn's per-class trees, at a tenth
+    python -m benchmarks.speed.trust                # TrustScore, RMD, neighbours, oracle, combined
+    python -m benchmarks.speed.trust --peer         # TrustScore also by scikit-learn's per-class trees, at a tenth
 
 Wall and CPU seconds on as many threads as OMP_NUM_THREADS allows; memory is the peak of this process above its start.
 """
@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
@@ -45,9 +42,9 @@ def main() -> None:
     for word in args.only:
         near = word in ("trust_score", "rmd", "knn")
         learn = (train, train_features) if near else (val, val_features)
-        options = {"reference": reference} if word == "combined" else {}
-        trust, fitted = timed(lambda w=word, a=learn, o=options: confide.trust.fit(w, *a, **o))
-        _, scored = timed(lambda t=trust: t(test, test_features))
+        options: dict[str, Any] = {"reference": reference} if word == "combined" else {}
+        trust, fitted = timed(partial(confide.trust.fit, word, *learn, **options))
+        _, scored = timed(partial(trust, test, test_features))
         print(
             f"{word:12} fit {fitted[0]:6.2f} s ({fitted[1]:6.2f} CPU)   score {scored[0]:6.2f} s ({scored[1]:6.2f} CPU)"
             f"   peak +{peak() - start:.0f} MB, {peak():.0f} MB in all"

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from confide.evaluation.streaming import as_predictions, from_folder
     from confide.records import Scores
     from confide.report import write_report
+    from confide.results import About
 
     columns = [word for word in args.by or () if word not in ("class", "difficulty")]
     predictions = as_predictions(
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         score=args.score,
         seed=args.seed,
         title=args.title or name,
-        commands=[args.command],
+        about=About(commands=(args.command,)),
     )
     # Of a folder of shards only facts are kept, so its first part is looked at once more.
     first = next(from_folder(Path(args.source), args.split)) if Path(args.source).is_dir() else predictions
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
         return 0
     print(table_of(evaluation))
-    for word, reason in (evaluation.about.get("missing") or {}).items():
+    for word, reason in evaluation.about.missing.items():
         print(f"{word}: {reason}")
     for warning in evaluation.warnings:
         print(f"warning: {warning}")

@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from confide import difficulty
     from confide.checks import InputError
-    from confide.cli.score_data import load_split
     from confide.difficulty.harden_export import export
+    from confide.scoring import load_split
 
     if not args.data:
         raise InputError("exporting hard samples needs the data they come from; give DATA before the options")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import load_predictions, print_json, text_table
@@ -70,10 +71,10 @@ def point_text(point: object) -> str:
         rows = [
             [
                 class_name(point.class_names, k),
-                "-" if own["threshold"] is None else f"{own['threshold']:.6f}",
-                f"{own['accepted']} of {own['n']}",
-                str(own["errors"]),
-                "-" if own["bound"] is None else f"{own['bound']:.4f}",
+                "-" if own.threshold is None else f"{own.threshold:.6f}",
+                f"{own.accepted} of {own.n}",
+                str(own.errors),
+                "-" if own.bound is None else f"{own.bound:.4f}",
             ]
             for k, own in point.classes.items()
         ]
@@ -113,11 +114,9 @@ def apply(args: argparse.Namespace, predictions: object) -> int:
     if args.out:
         formats.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
     if args.json:
-        print_json({"observed": seen, "point": point.to_dict(), "out": args.out})
+        print_json({"observed": asdict(seen), "point": point.to_dict(), "out": args.out})
         return 0
-    print(
-        f"accepted {seen['accepted']:,} of {len(predictions):,} ({seen['coverage']:.1%}), error rate {seen['risk']:.4f}"
-    )
+    print(f"accepted {seen.accepted:,} of {len(predictions):,} ({seen.coverage:.1%}), error rate {seen.risk:.4f}")
     if point.bound is not None:
         print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
     return 0

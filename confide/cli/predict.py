@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from confide.cli.shared import parse_options
+
 if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.records import Dataset, Features
@@ -58,11 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from confide.cli.train import option_pair
     from confide.data import load_dataset
     from confide.training import member_folders, predict, predict_members
 
-    dataset = load_dataset(args.data, **dict(option_pair(text) for text in args.data_option))
+    dataset = load_dataset(args.data, **parse_options(args.data_option))
     if args.shift:
         dataset = shifted(dataset, args.split, args.shift, args.severity)
     options: dict[str, Any] = {
@@ -148,7 +149,7 @@ def extractor(args: argparse.Namespace, dataset: Dataset) -> Callable[..., Featu
 def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
     """What goes with the predictions: their trust, and a file of penultimate features."""
     from confide.checks import InputError
-    from confide.cli.recipe import with_trust, write_features
+    from confide.cli.recipe import with_trust
     from confide.training import penultimate
 
     def own() -> Any:
@@ -157,7 +158,7 @@ def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: 
         return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
 
     if args.write_features:
-        write_features(args.write_features, own())
+        own().save(args.write_features)
     return (
         with_trust(predictions, args.trust, own, args.features, extractor(args, dataset), args.second)
         if args.trust

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from confide import trust as room
 from confide.checks import InputError, MissingExtra
-from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Features, load_features
 
@@ -37,8 +33,8 @@ def with_calibrator(predictions: Predictions, path: str, extract: Callable[..., 
 def _difficulty_beside(predictions: Predictions, path: Path, extract: Callable[..., Features]) -> Any:
     from confide import difficulty
     from confide.checks import InputError, MissingExtra
-    from confide.cli.score_data import extractor_of
     from confide.pipeline import FITTED_DIFFICULTY
+    from confide.scoring import fitted_extractor
 
     beside = path.with_name(FITTED_DIFFICULTY)
     needs = f"{path} goes by the difficulty of every sample"
@@ -47,7 +43,7 @@ def _difficulty_beside(predictions: Predictions, path: Path, extract: Callable[.
         raise InputError(f"{needs}, but {beside} is not there; keep both files together, or {other}")
     fitted = difficulty.load(beside)
     try:
-        word, options = extractor_of(str(beside), fitted)
+        word, options = fitted_extractor(str(beside), fitted)
         rows = extract(word, **options)
     except (InputError, MissingExtra) as error:
         raise InputError(f"{needs}, but the features for it cannot be had: {error}; or {other}") from None
@@ -107,13 +103,3 @@ def second_opinion(trust: room.Trust, path: str, extract: Callable[[str], Featur
     if features.dim != trust.second_dim:
         raise InputError(f"{needs}, which gives {features.dim} here; pass them by --second FILE")
     return features
-
-
-def write_features(path: str, features: Features) -> None:
-    """Features of one split as .npz or .parquet: `features`, `label`, `id`."""
-    columns = {"features": np.asarray(features.values[:]), "label": features.labels, "id": features.ids}
-    metadata = {"extractor": features.extractor, **({"split": features.split} if features.split else {})}
-    metadata |= {"options": json.dumps(formats.plain(features.options))} if features.options else {}
-    if Path(path).suffix not in (".npz", ".parquet"):
-        raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
-    formats.write_table(path, columns, metadata)

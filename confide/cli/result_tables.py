@@ -105,8 +105,8 @@ def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mappi
         )
     for warning in found.warnings:
         print(f"note: {warning}")
-    if "verdict" in found.about:
-        print(found.about["verdict"])
+    if found.about.verdict:
+        print(found.about.verdict)
 
 
 def ranking_table(found: Evaluation, order: Sequence[str]) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import print_json, text_table
+from confide.cli.shared import load_predictions, parse_options, print_json, refuse_flags, text_table
 
 if TYPE_CHECKING:
-    from confide.cli.score_data import ScoringSources
     from confide.records import Scores
+    from confide.scoring import ScoredData, ScoringRequest
 
-
-VERDICT_ORDER = ("wrong label", "ambiguous", "atypical", "low quality", "hard", "typical")
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
   confide score features.npz --method rmd -o scores.parquet
@@ -55,31 +52,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.engine == "ray":
         return _run_ray(args)
-    sources, found = _by_fit(args) if args.fitted else _fitted_here(args)
-    if args.write_features:
-        from confide.cli.recipe import write_features
+    from confide.files import formats
+    from confide.report.score_page import write_score_page
+    from confide.scoring import score_data
 
-        write_features(args.write_features, sources.need_features())
-    main, summary = found[0], {"n": len(found[0]), "scores": str(args.out), "methods": _summary(found)}
-    summary |= {"fit": str(args.save_fit or args.fitted)} if args.save_fit or args.fitted else {}
-    if sources.features is not None and _wants_verdicts(args):
-        if args.find_label_errors or len(set(sources.features.labels.tolist())) > 1:
-            main = _judged(args, sources, main, summary)
-        else:
-            sources.notes.append("all samples have one label: there is no other to suggest, so labels were not judged")
-    main = _joined(main, found[1:])
-    main.save(args.out)
-    if len(found) > 1:
-        summary["agreement"] = _agreement(found)
+    _check_flags(args)
+    scored = score_data(args.data, _request(args))
+    summary = _summary(args, scored)
+    if args.save_fit and scored.fitted is not None:
+        scored.fitted.save(args.save_fit)
+    if args.write_features and scored.features is not None:
+        scored.features.save(args.write_features)
+    if "label_errors" in summary:
+        formats.write_table(args.find_label_errors, scored.suspect_table())
+    scored.scores.save(args.out)
     if args.words:
-        summary["words"] = _words(args, sources, main)
-    if args.gallery != "none":
-        from confide.cli.score_page import write_page
-
-        page = Path(args.gallery) if args.gallery else Path(args.out).with_suffix(".html")
-        write_page(page, sources, main, found, summary)
-        summary["page"] = str(page)
-    summary["notes"] = list(dict.fromkeys([*sources.notes, *(note for scores in found for note in scores.notes)]))
+        formats.write_json(Path(args.out).with_suffix(".words.json"), summary["words"])
+    if "page" in summary:
+        write_score_page(summary["page"], scored)
     if args.json:
         print_json(summary)
     else:
@@ -87,33 +77,100 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _by_fit(args: argparse.Namespace) -> tuple[ScoringSources, list[Scores]]:
-    from confide.cli.score_data import open_fitted, score_with_fit
+def _request(args: argparse.Namespace) -> ScoringRequest:
+    from confide.difficulty import read_vocabulary
+    from confide.scoring import ScoringRequest
 
-    fitted, sources = open_fitted(args)
-    return sources, [score_with_fit(fitted, sources, args.labels)]
+    judge = None if not args.no_verdicts and args.labels == "given" else False
+    return ScoringRequest(
+        methods=tuple(args.method or ()),
+        options=parse_options(args.option),
+        split=args.split,
+        fit_split=args.fit_split,
+        labels=args.labels,
+        fitted=args.fitted,
+        extractor=args.features,
+        extractor_options=parse_options(args.feature_option),
+        cache=Path(args.cache) if args.cache else Path(args.out).with_suffix(".features"),
+        device=args.device,
+        batch_size=args.batch_size,
+        workers=args.workers,
+        augment_runs=args.augment_runs,
+        log=args.log,
+        predictions=load_predictions(args.predictions) if args.predictions else None,
+        keep_features=bool(args.write_features),
+        judge=True if judge is None and args.find_label_errors else judge,
+        vocabulary=read_vocabulary(args.words) if args.words else (),
+    )
 
 
-def _fitted_here(args: argparse.Namespace) -> tuple[ScoringSources, list[Scores]]:
-    from confide.cli.score_data import open_sources
+def _check_flags(args: argparse.Namespace) -> None:
+    """Flags that contradict each other, known before any work."""
+    from confide import difficulty
+    from confide.checks import InputError
 
-    args.split = args.split or "train"
+    if args.fitted:
+        flags = {
+            "--method": args.method,
+            "--option": args.option,
+            "--fit-split": args.fit_split,
+            "--augment-runs": args.augment_runs,
+            "--log": args.log,
+            "--save-fit": args.save_fit,
+        }
+        refuse_flags(flags, "--fitted scores by a fit that is made")
+        if args.feature_option and not args.features:
+            raise InputError(
+                "--feature-option with --fitted needs --features: the file names its extractor's own options"
+            )
+        if args.find_label_errors and args.labels != "given":
+            raise InputError(
+                f"--find-label-errors judges labels, but --labels is '{args.labels}'; leave one of them out"
+            )
     if args.save_fit:
-        from confide.cli.score_data import check_save_fit
+        words = list(dict.fromkeys(args.method or ["rmd"]))
+        if len(words) > 1:
+            raise InputError(f"--save-fit keeps the fit of one method, got {', '.join(words)}; give one --method")
+        if difficulty.DIFFICULTY.get(words[0]).facts["source"] != "features":
+            raise InputError(f"--save-fit keeps a fit on features, but '{words[0]}' reads a training; leave it out")
+        difficulty.check_ending(args.save_fit)
 
-        check_save_fit(args)
-    sources = open_sources(args)
-    return sources, _scored(args, sources)
+
+def _summary(args: argparse.Namespace, scored: ScoredData) -> dict[str, Any]:
+    """What is told of the outcome, for machines."""
+    summary: dict[str, Any] = {
+        "n": len(scored.scores),
+        "scores": str(args.out),
+        "methods": [_spread(scores) for scores in scored.by_method],
+    }
+    if args.save_fit or args.fitted:
+        summary["fit"] = str(args.save_fit or args.fitted)
+    if scored.verdicts is not None:
+        summary["verdicts"] = scored.verdict_counts()
+        if args.find_label_errors:
+            suspects = len(scored.verdicts.suspects())
+            summary["label_errors"] = {"file": str(args.find_label_errors), "suspects": suspects}
+    if scored.agreement:
+        summary["agreement"] = [
+            {"a": row.a, "b": row.b, "kendall": row.kendall, "spearman": row.spearman} for row in scored.agreement
+        ]
+    if args.words:
+        summary["words"] = scored.explanation_rows()
+    if args.gallery != "none":
+        summary["page"] = str(Path(args.gallery) if args.gallery else Path(args.out).with_suffix(".html"))
+    return {**summary, "notes": list(scored.notes)}
 
 
-def _wants_verdicts(args: argparse.Namespace) -> bool:
-    """Verdicts fit Gaussians on the samples themselves: a few that came later are judged only when asked for."""
-    wanted = not args.no_verdicts and args.labels == "given"
-    return wanted and (not args.fitted or bool(args.find_label_errors))
+def _spread(scores: Scores) -> dict[str, Any]:
+    """How the scores of one method spread."""
+    import numpy as np
+
+    low, quarter, median, three, high = np.quantile(scores.values, (0, 0.25, 0.5, 0.75, 1))
+    numbers = {"mean": scores.mean, "std": scores.values.std(), "min": low, "25 %": quarter}
+    return {"method": scores.method, **numbers, "median": median, "75 %": three, "max": high}
 
 
 def _run_ray(args: argparse.Namespace) -> int:
-    from confide.cli.score_data import parse_options
     from confide.scale import FolderScoring, score_folder
 
     _check_for_ray(args)
@@ -145,9 +202,7 @@ def _run_ray(args: argparse.Namespace) -> int:
 
 def _check_for_ray(args: argparse.Namespace) -> None:
     """A cluster scores all files of a folder; what looks at single samples is done on one machine, afterwards."""
-    from confide.cli.score_data import refuse_flags
-
-    given = {
+    flags = {
         "--split": args.split not in (None, "train"),
         "--fit-split": args.fit_split,
         "--augment-runs": args.augment_runs,
@@ -161,92 +216,7 @@ def _check_for_ray(args: argparse.Namespace) -> None:
         "--cache": args.cache,
         "--write-features": args.write_features,
     }
-    refuse_flags(given, "--engine ray scores every file of a folder")
-
-
-def _scored(args: argparse.Namespace, sources: ScoringSources) -> list[Scores]:
-    from confide import difficulty
-    from confide.cli.score_data import options_for
-
-    words = args.method or ["rmd"]
-    methods = [difficulty.DIFFICULTY.get(word) for word in words]
-    found = []
-    for method in methods:
-        options: dict[str, Any] = options_for(args.option, method, methods)
-        if method.facts["source"] == "log":
-            found.append(difficulty.score(method.word, sources.log(), **options))
-            continue
-        rows, fit_rows = sources.rows()
-        if args.augment_runs and "augmented" in method.options:
-            options["augmented"] = sources.augmented(args.augment_runs)
-        fitted = difficulty.fit(method.word, fit_rows, **options)
-        if args.save_fit:
-            from confide.cli.score_data import with_class_names
-
-            with_class_names(fitted, sources).save(args.save_fit)
-        found.append(fitted.score(rows, None if args.labels == "given" else args.labels))
-    return found
-
-
-def _summary(found: list[Scores]) -> list[dict[str, Any]]:
-    import numpy as np
-
-    rows = []
-    for scores in found:
-        low, quarter, median, three, high = np.quantile(scores.values, (0, 0.25, 0.5, 0.75, 1))
-        numbers = {"mean": scores.mean, "std": scores.values.std(), "min": low, "25 %": quarter}
-        rows.append({"method": scores.method, **numbers, "median": median, "75 %": three, "max": high})
-    return rows
-
-
-def _judged(args: argparse.Namespace, sources: ScoringSources, main: Scores, summary: dict[str, Any]) -> Scores:
-    from confide import difficulty
-    from confide.files import formats
-
-    found = difficulty.verdicts(sources.features, scores=main, predictions=sources.predictions, inputs=sources.inputs())
-    summary["verdicts"] = {word: int((found.verdict == word).sum()) for word in VERDICT_ORDER}
-    if args.find_label_errors:
-        rows = found.suspects()
-        names = sources.class_names
-        columns = {
-            "id": found.ids[rows],
-            "label": found.labels[rows],
-            "suggested": found.fit.suggested[rows],
-            "suspicion": found.fit.suspicion[rows],
-            "self_confidence": found.fit.self_confidence[rows],
-        }
-        if names:
-            columns["label_name"] = sources.named(columns["label"])
-            columns["suggested_name"] = sources.named(columns["suggested"])
-        formats.write_table(args.find_label_errors, columns)
-        summary["label_errors"] = {"file": str(args.find_label_errors), "suspects": len(rows)}
-    return difficulty.with_verdicts(main, found)
-
-
-def _joined(main: Scores, others: list[Scores]) -> Scores:
-    further = {f"score_{scores.method}": scores.of(main.ids) for scores in others}
-    return replace(main, columns={**main.columns, **further})
-
-
-def _agreement(found: list[Scores]) -> list[dict[str, Any]]:
-    from confide import difficulty
-
-    return [
-        {"a": row.a, "b": row.b, "kendall": row.kendall, "spearman": row.spearman}
-        for row in difficulty.agreement(found)
-    ]
-
-
-def _words(args: argparse.Namespace, sources: ScoringSources, main: Scores) -> list[dict[str, Any]]:
-    from confide import difficulty
-    from confide.files import formats
-
-    vocabulary = difficulty.read_vocabulary(args.words)
-    embedded = sources.embed(list(vocabulary))
-    found = difficulty.explain(sources.need_features(), main, vocabulary, embedded)
-    rows = [{**row.as_dict(), "class": sources.name(row.label)} for row in found]
-    formats.write_json(Path(args.out).with_suffix(".words.json"), rows)
-    return rows
+    refuse_flags(flags, "--engine ray scores every file of a folder")
 
 
 def _show(summary: dict[str, Any]) -> None:

@@ -1,16 +1,58 @@
-"""What the verbs share: text tables, JSON, predictions from a file with the one warning about them. Loads no torch."""
+"""What the verbs share: NAME=VALUE words, text tables, JSON, predictions from a file. Loads no torch."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
+
+
+# NAME=VALUE words; values are read as YAML (numbers, true, lists).
+
+
+def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
+    """Name and value of a NAME=VALUE word; `form` is how a word that is none is refused."""
+    from confide.checks import InputError
+    from confide.files.formats import read_yaml
+
+    name, sign, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not sign:
+        raise InputError(f"{form}, got '{text}'")
+    return name, read_yaml(value, f"the value of '{name}'")
+
+
+def parse_options(texts: Sequence[str], form: str = "an option must be NAME=VALUE") -> dict[str, Any]:
+    """Options by name."""
+    return dict(parse_option(text, form) for text in texts)
+
+
+def parse_method_options(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`steep_slope.alpha_neg=5` as {"steep_slope": {"alpha_neg": 5}}."""
+    from confide.checks import InputError
+
+    options: dict[str, dict[str, Any]] = {}
+    form = "--set takes WORD.OPTION=VALUE, such as steep_slope.alpha_neg=5"
+    for name, value in parse_options(texts, form).items():
+        word, dot, option = name.partition(".")
+        if not dot:
+            raise InputError(f"{form}, got '{name}'")
+        options.setdefault(word, {})[option] = value
+    return options
+
+
+def refuse_flags(flags: Mapping[str, Any], why: str) -> None:
+    """One line for the flags that were given though they have no meaning there."""
+    from confide.checks import InputError
+
+    if wrong := [flag for flag, is_given in flags.items() if is_given]:
+        raise InputError(f"{why} and takes no {', '.join(wrong)}; leave it out")
 
 
 # Plain text tables for people, JSON for machines.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import text_table
+from confide.cli.shared import parse_options, text_table
 
 if TYPE_CHECKING:
     from confide.records import Dataset, Split
@@ -266,7 +266,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check_models(args.models)
     _check_numbers(args)
-    dataset = load_dataset(args.data, **dict(_option(text) for text in args.data_option))
+    dataset = load_dataset(args.data, **parse_options(args.data_option))
     found = evaluate_shift(args, dataset, _models(args.models))
     out = Path(args.out)
     found.save(out / "evaluation.json")
@@ -306,6 +306,7 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
 
     from confide.checks import InputError
     from confide.evaluation import join
+    from confide.results import About
 
     test = dataset.test
     if args.samples:
@@ -325,8 +326,8 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
         evaluations += evaluate_ood(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
     unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
-    about = {"title": title, "unit": unit, "class_names": list(dataset.class_names), "commands": [command_of(args)]}
-    return join(evaluations, about=about)
+    names = tuple(dataset.class_names)
+    return join(evaluations, about=About(title=title, unit=unit, class_names=names, commands=(command_of(args),)))
 
 
 def command_of(args: argparse.Namespace) -> str:
@@ -386,13 +387,3 @@ def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[st
 
             curves.append(label_noise_curve(subject.hardness, features, test.labels, noisy, model=name))
     return replace(found, curves=(*found.curves, *curves))
-
-
-def _option(text: str) -> tuple[str, Any]:
-    from confide.checks import InputError
-    from confide.files.formats import read_yaml
-
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise InputError(f"an option must be NAME=VALUE, got '{text}'")
-    return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")

@@ -87,7 +87,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.score_data import refuse_flags
+    from confide.cli.shared import refuse_flags
     from confide.pipeline import recipe_settings
     from confide.training import preset
     from confide.training.jobs import TrainingJob
@@ -160,7 +160,7 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
-    from confide.training.device import is_lead_process
+    from confide.training.distributed import is_lead_process
 
     if not is_lead_process():
         return

@@ -64,18 +64,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
-    from confide.cli.shared import print_json
-    from confide.cli.trust_data import read_evidence, read_options
+    from confide.cli.shared import parse_method_options, print_json
+    from confide.cli.trust_data import read_evidence
     from confide.evaluation.trust import compare_trust, rates_at_same_tpr
+    from confide.results import About
 
-    evidence, options = read_evidence(args), read_options(args.set)
+    evidence, options = read_evidence(args), parse_method_options(args.set)
     trusts, scores, left_out = fit_all(args, evidence, options)
-    about: dict[str, Any] = {
-        "title": "Trust predictors",
-        "class_names": evidence.test.class_names,
-        "commands": [args.command],
-    }
-    found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, **about)
+    about = About(title="Trust predictors", commands=(args.command,))
+    found = compare_trust(evidence.test, scores, intervals=not args.fast, seed=args.seed, about=about)
     # Without errors to learn from there is no oracle to sweep; the note above says so.
     wanted = args.sweep is not None and ("steep_slope" in trusts or args.only)
     swept = [sweep(args, evidence, dict(options.get("steep_slope", {})))] if wanted else []
@@ -169,8 +166,7 @@ def sweep(args: argparse.Namespace, evidence: TrustEvidence, options: dict[str, 
         for name, metric in (("tpr", metrics.tpr), ("tnr", metrics.tnr)):
             columns[name].append(float(metric(evidence.test, threshold=0.0, score=values)))
         columns["auroc"].append(float(metrics.auroc(evidence.test, score=values)))
-    held = {name: tuple(values) for name, values in columns.items()}
-    return Curve("alpha_sweep", held, split=evidence.test.split, score="trust:steep_slope")
+    return Curve.of("alpha_sweep", columns, split=evidence.test.split, score="trust:steep_slope")
 
 
 def save(

@@ -13,7 +13,6 @@ import torch
 from confide.checks import InputError
 from confide.cli.shared import load_predictions
 from confide.files import formats
-from confide.files.formats import read_yaml
 from confide.predictions import Predictions
 from confide.records import Features, load_features, rows_of
 from confide.trust.combined import shared_samples
@@ -159,15 +158,3 @@ def member_logits(path: str, test: Predictions) -> torch.Tensor:
             f"{path} must be of the {test.num_classes} classes of the test predictions, got {found.num_classes}"
         )
     return found.need_logits(f"{path}, a member,")[torch.from_numpy(rows)].float()
-
-
-def read_options(pairs: list[str]) -> dict[str, dict[str, Any]]:
-    """`steep_slope.alpha_neg=5` as {"steep_slope": {"alpha_neg": 5}}."""
-    found: dict[str, dict[str, Any]] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        word, dot, option = name.partition(".")
-        if not equals or not dot:
-            raise InputError(f"--set takes WORD.OPTION=VALUE, got {pair!r}; such as steep_slope.alpha_neg=5")
-        found.setdefault(word, {})[option] = read_yaml(value, f"the value of '{name}'")
-    return found

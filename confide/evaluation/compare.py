@@ -20,9 +20,8 @@ from confide.metrics.view import MetricSamples, View, metric_samples, score_valu
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, ComparedRow, Comparison, asdict_shallow
 
-LEVEL = 0.05
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
 

@@ -33,10 +33,6 @@ def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, ba
     return curves
 
 
-def _columns(**columns: Any) -> dict[str, tuple[float, ...]]:
-    return {name: tuple(float(v) for v in values) for name, values in columns.items()}
-
-
 def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> Curve:
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model."""
     base, sums = view.base, view.bins(binning, bins)
@@ -48,17 +44,17 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> 
     low, high = np.full(bins, np.nan), np.full(bins, np.nan)
     if bands:
         low, high = _bands(base, base.n - base.positions(binning, bins, "right")[::-1], seed)
-    return Curve(
+    return Curve.of(
         f"reliability_{binning}",
-        _columns(
-            low=edges[:-1],
-            high=edges[1:],
-            confidence=confidence,
-            accuracy=accuracy,
-            count=sums.count,
-            band_low=low,
-            band_high=high,
-        ),
+        {
+            "low": edges[:-1],
+            "high": edges[1:],
+            "confidence": confidence,
+            "accuracy": accuracy,
+            "count": sums.count,
+            "band_low": low,
+            "band_high": high,
+        },
     )
 
 
@@ -93,9 +89,9 @@ def risk_coverage(view: View, score: Any, name: str) -> Curve:
     segment = np.searchsorted(ordered.ends, at)
     at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
     errors = np.interp(at + 1.0, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
-    return Curve(
+    return Curve.of(
         "risk_coverage",
-        _columns(coverage=(at + 1) / base.n, risk=errors / (at + 1), threshold=ordered.values[at]),
+        {"coverage": (at + 1) / base.n, "risk": errors / (at + 1), "threshold": ordered.values[at]},
         score=name,
     )
 
@@ -113,7 +109,8 @@ def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve
     errors = np.interp(above, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
     wrong = -np.diff(errors)
     right = -np.diff(above) - wrong
-    return Curve("confidence_histogram", _columns(low=edges[:-1], high=edges[1:], right=right, wrong=wrong), score=name)
+    columns = {"low": edges[:-1], "high": edges[1:], "right": right, "wrong": wrong}
+    return Curve.of("confidence_histogram", columns, score=name)
 
 
 def difficulty_curves(difficulty: Floats, wrong: NDArray[np.bool_], groups: int = 10) -> list[Curve]:
@@ -129,6 +126,6 @@ def difficulty_curves(difficulty: Floats, wrong: NDArray[np.bool_], groups: int 
     names = ("low", "high", "error", "error_low", "error_high", "count")
     counts, edges = np.histogram(difficulty, bins=30)
     return [
-        Curve("error_by_difficulty", _columns(**dict(zip(names, zip(*rows, strict=True), strict=True)))),
-        Curve("difficulty_histogram", _columns(low=edges[:-1], high=edges[1:], count=counts)),
+        Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True))),
+        Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}),
     ]

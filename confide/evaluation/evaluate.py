@@ -29,7 +29,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples
 from confide.predictions import Predictions
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import Curve, Evaluation, Measurement
+from confide.results import About, Curve, Evaluation, Measurement
 
 # Groups of samples: by class, by difficulty, by a column of the predictions or of the user.
 
@@ -367,7 +367,10 @@ def evaluate(
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
     seed: int = 0,
-    **about: Any,
+    title: str | None = None,
+    unit: str | None = None,
+    class_names: Sequence[str] | None = None,
+    about: About | None = None,
 ) -> Evaluation:
     """Metrics with 95 % intervals, the calibration test beside every calibration error, curves and groups.
 
@@ -381,7 +384,10 @@ def evaluate(
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
-        about: what the report says of it: title, unit, class_names, ...
+        title: of the report.
+        unit: what the samples are called, such as "images".
+        class_names: names of the classes in the report, where the predictions carry none.
+        about: what else the report says of it.
     """
     wanted = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=wanted, ids=scores is not None, score=score)
@@ -397,13 +403,11 @@ def evaluate(
     for grouping in groups:
         rows += group_measurements(predictions, grouping, asked, tag, seed, GROUP_RESAMPLES if intervals else 0)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
-    known = {**about_predictions(predictions, scores, seed), **about}
-    if missing:
-        known["missing"] = {**missing, **known.get("missing", {})}
+    known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(with_model_stage(curve, tag) for curve in curves),
-        about={k: v for k, v in known.items() if v is not None},
+        about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
     )
 
 
@@ -470,7 +474,7 @@ def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Sam
     return found
 
 
-def about_predictions(predictions: Predictions, scores: Scores | None, seed: int) -> dict[str, Any]:
+def about_predictions(predictions: Predictions, scores: Scores | None, seed: int) -> About:
     """What is known of the samples."""
     import torch
 
@@ -479,12 +483,12 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
     names = predictions.class_names
     counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     words = [str(names[k]) if names and k < len(names) else str(k) for k in range(len(counts))]
-    return {
-        "class_names": list(names) if names else None,
-        "num_classes": predictions.num_classes,
-        "label_counts": dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else None,
-        "difficulty": scores.method if scores is not None else None,
-        "unit": "samples",
-        "seed": seed,
-        "versions": {"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
-    }
+    return About(
+        class_names=tuple(names or ()),
+        num_classes=predictions.num_classes,
+        label_counts=dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else {},
+        difficulty=scores.method if scores is not None else None,
+        unit="samples",
+        seed=seed,
+        versions={"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
+    )

@@ -76,7 +76,7 @@ def ood(
     rows = [replace(m, metric=NAMES[m.metric], group=group) for m in found.measurements if m.metric in NAMES]
     common: dict[str, Any] = {"model": model, "stage": stage, "split": sides[0].predictions.split, "group": group}
     curves = [
-        Curve(kind, columns(score[:n], score[n:]), score=word, **common)
+        Curve.of(kind, columns(score[:n], score[n:]), score=word, **common)
         for kind, columns in (("ood_histogram", _histogram), ("ood_roc", _roc))
         for word, score in values.items()
     ]
@@ -145,16 +145,15 @@ def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
     return -np.asarray(distances[:, -1], dtype=np.float64)
 
 
-def _histogram(known: Floats, foreign: Floats) -> dict[str, tuple[float, ...]]:
+def _histogram(known: Floats, foreign: Floats) -> dict[str, Any]:
     both = np.concatenate([known, foreign])
     low, high = np.quantile(both, (0.001, 0.999))
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
     counts = [np.histogram(part.clip(edges[0], edges[-1]), bins=edges)[0] for part in (known, foreign)]
-    columns = {"low": edges[:-1], "high": edges[1:], "known": counts[0], "unknown": counts[1]}
-    return {key: tuple(float(v) for v in column) for key, column in columns.items()}
+    return {"low": edges[:-1], "high": edges[1:], "known": counts[0], "unknown": counts[1]}
 
 
-def _roc(known: Floats, foreign: Floats) -> dict[str, tuple[float, ...]]:
+def _roc(known: Floats, foreign: Floats) -> dict[str, Any]:
     """Foreign samples let in against known ones kept, as the threshold falls; at most 200 points."""
     thresholds = np.unique(np.concatenate([known, foreign]))[::-1]
     if len(thresholds) > MOST_POINTS:
@@ -162,5 +161,4 @@ def _roc(known: Floats, foreign: Floats) -> dict[str, tuple[float, ...]]:
     kept, let_in = (
         1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, foreign)
     )
-    columns = {"false_positive": (0.0, *let_in), "true_positive": (0.0, *kept)}
-    return {key: tuple(float(v) for v in column) for key, column in columns.items()}
+    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *kept)}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
-from confide.files import formats
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
+from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
 
-FORMAT = "operating-point/1"
 STEPS = 20  # candidate coverages 5 %, 10 %, ..., 100 %
 
 Values = NDArray[np.floating]
@@ -33,55 +31,6 @@ class BoundedThreshold:
     accepted: int
     errors: int
     bound: float
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
-
-    The promise is `risk`, or `bound` where a coverage was asked for: with the stated confidence the error rate among
-    accepted samples of the same distribution is at most that. `bound` beside a risk is that of the chosen threshold
-    alone, without regard to the search. `classes` holds one such point per predicted class where that was asked for.
-    """
-
-    score: str
-    threshold: float | None
-    coverage: float
-    risk: float | None
-    confidence: float
-    bound: float | None
-    accepted: int
-    errors: int
-    n: int
-    method: str
-    num_classes: int
-    class_names: tuple[str, ...] | None = None
-    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    note: str = ""
-    format: str = FORMAT
-
-    @property
-    def certified(self) -> bool:
-        """Whether there is a threshold at all."""
-        return self.threshold is not None or any(c["threshold"] is not None for c in self.classes.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
-        return asdict(self)
-
-    def save(self, path: str | Path) -> None:
-        """Write as JSON, atomically."""
-        formats.write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | Path) -> OperatingPoint:
-        """Read what `save` wrote."""
-        data = formats.read_json(path)
-        found = data.get("format") if isinstance(data, dict) else None
-        if found != FORMAT:
-            raise InputError(f"{path} must be of format '{FORMAT}', got {found!r}; make it again with this version")
-        names = data.pop("class_names")
-        return cls(**data, class_names=None if names is None else tuple(names))
 
 
 def risk_bound(errors: int, accepted: int, delta: float) -> float:
@@ -132,65 +81,64 @@ def operating_point(
         assert risk is not None
         return SEARCHES[method](part, errors, risk, delta)
 
-    common: dict[str, Any] = {
-        "score": score_name(score),
-        "risk": risk,
-        "confidence": confidence,
-        "n": len(predictions),
-        "method": chosen,
-        "num_classes": predictions.num_classes,
-        "class_names": predictions.class_names,
-    }
-    if per_class:
-        return _per_class(predictions, search, common)
-    found = search(np.ones(len(values), dtype=bool), 1 - confidence)
-    return _point(found, common)
-
-
-def _point(found: BoundedThreshold | None, common: dict[str, Any]) -> OperatingPoint:
-    if found is None:
-        note = f"no threshold can promise a risk of {common['risk']:g} with confidence {common['confidence']:g}"
-        least = math.ceil(math.log(1 - common["confidence"]) / math.log1p(-common["risk"]))
-        note += f" from {common['n']} samples; even without errors it takes {least} accepted samples"
-        return OperatingPoint(threshold=None, coverage=0.0, bound=None, accepted=0, errors=0, note=note, **common)
-    return OperatingPoint(
-        threshold=found.threshold,
-        coverage=found.accepted / common["n"],
-        bound=found.bound,
-        accepted=found.accepted,
-        errors=found.errors,
-        **common,
+    nothing = OperatingPoint(
+        score=score_name(score),
+        threshold=None,
+        coverage=0.0,
+        risk=risk,
+        confidence=confidence,
+        n=len(predictions),
+        method=chosen,
+        num_classes=predictions.num_classes,
+        class_names=predictions.class_names,
     )
+    if per_class:
+        return _per_class(predictions, search, nothing)
+    best = search(np.ones(len(values), dtype=bool), 1 - confidence)
+    if best is not None:
+        return replace(
+            nothing,
+            threshold=best.threshold,
+            coverage=best.accepted / nothing.n,
+            bound=best.bound,
+            accepted=best.accepted,
+            errors=best.errors,
+        )
+    assert risk is not None  # at a coverage there always is a threshold
+    note = f"no threshold can promise a risk of {risk:g} with confidence {confidence:g} from {nothing.n} samples"
+    least = math.ceil(math.log(1 - confidence) / math.log1p(-risk))
+    return replace(nothing, note=f"{note}; even without errors it takes {least} accepted samples")
 
 
 def _per_class(
     predictions: Predictions,
     search: Callable[[NDArray[np.bool_], float], BoundedThreshold | None],
-    common: dict[str, Any],
+    nothing: OperatingPoint,
 ) -> OperatingPoint:
-    said = predictions.facts.prediction.cpu().numpy()
-    present = np.unique(said)
-    delta = (1 - common["confidence"]) / len(present)
-    classes, accepted, errors = {}, 0, 0
+    predicted = predictions.facts.prediction.cpu().numpy()
+    present = np.unique(predicted)
+    delta = (1 - nothing.confidence) / len(present)
+    classes = {}
     for k in present:
-        rows = said == k
-        found = search(rows, delta)
-        own: dict[str, Any] = {"threshold": None, "accepted": 0, "errors": 0, "bound": None}
-        own |= asdict(found) if found else {}
-        classes[str(k)] = {**own, "n": int(rows.sum())}
-        accepted, errors = accepted + own["accepted"], errors + own["errors"]
-    bounds = [c["bound"] for c in classes.values() if c["bound"] is not None]
-    empty = [k for k, c in classes.items() if c["threshold"] is None]
-    note = f"no threshold can promise it for predicted classes {', '.join(empty)}" if empty else ""
-    return OperatingPoint(
-        threshold=None,
-        coverage=accepted / common["n"],
+        rows = predicted == k
+        best = search(rows, delta)
+        n = int(rows.sum())
+        classes[str(k)] = (
+            ClassThreshold(best.threshold, best.accepted, best.errors, best.bound, n)
+            if best
+            else ClassThreshold(None, 0, 0, None, n)
+        )
+    bounds = [own.bound for own in classes.values() if own.bound is not None]
+    empty = [k for k, own in classes.items() if own.threshold is None]
+    accepted = sum(own.accepted for own in classes.values())
+    return replace(
+        nothing,
+        coverage=accepted / nothing.n,
         bound=max(bounds) if bounds else None,
         accepted=accepted,
-        errors=errors,
+        errors=sum(own.errors for own in classes.values()),
         classes=classes,
-        note=note,
-        **common,
+        note=f"no threshold can promise it for predicted classes {', '.join(empty)}" if empty else "",
     )
 
 
@@ -282,18 +230,14 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
         return accepted.to(predictions.labels.device)
     limits = torch.full((max(predictions.num_classes, point.num_classes),), math.inf, dtype=torch.float64)
     for k, own in point.classes.items():
-        if own["threshold"] is not None:
-            limits[int(k)] = own["threshold"]
+        if own.threshold is not None:
+            limits[int(k)] = own.threshold
     return (values >= limits[predictions.facts.prediction.cpu()]).to(predictions.labels.device)
 
 
-def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> dict[str, float]:
+def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> ObservedPoint:
     """What the point does on other labelled samples: coverage and error rate among the accepted."""
     accepted = apply_operating_point(point, predictions, score)
     count = int(accepted.sum())
     wrong = int((accepted & ~predictions.facts.correct).sum())
-    return {
-        "coverage": count / max(len(predictions), 1),
-        "risk": wrong / count if count else math.nan,
-        "accepted": count,
-    }
+    return ObservedPoint(count / max(len(predictions), 1), wrong / count if count else math.nan, count)

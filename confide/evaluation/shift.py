@@ -25,7 +25,7 @@ from confide.files import formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import Curve, Evaluation, Measurement
+from confide.results import About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity, measured at every stage, kept in a file.
 
@@ -215,7 +215,7 @@ def grid_evaluation(
     *,
     seed: int = 0,
     intervals: bool = True,
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """The clean evaluation of every model and stage, and what the cells add to it."""
     measurements: list[Measurement] = []
@@ -237,8 +237,8 @@ def grid_evaluation(
         if subjects[model].hardness is not None:
             curves.append(rmd_curve(measured, model))
     names = next(iter(clean.values())).class_names
-    known = {"title": "Under shift", "unit": "images", "class_names": names, "seed": seed, **about}
-    return Evaluation(tuple(measurements), tuple(curves), about={k: v for k, v in known.items() if v is not None})
+    known = About(title="Under shift", unit="images", class_names=tuple(names or ()), seed=seed)
+    return Evaluation(tuple(measurements), tuple(curves), about=(about or About()).over(known))
 
 
 def _unchanged(predictions: Predictions) -> Predictions:
@@ -341,13 +341,11 @@ def label_noise_curve(
         columns["mean"].append(float(hard.mean()))
         for name, value in zip(BOX, np.quantile(hard, (0.025, 0.25, 0.5, 0.75, 0.975)), strict=True):
             columns[name].append(float(value))
-    held = {"rate": tuple(float(r) for r in rates), **{k: tuple(v) for k, v in columns.items()}}
-    return Curve("rmd_label_noise", held, model=model, split="test")
+    return Curve.of("rmd_label_noise", {"rate": rates, **columns}, model=model, split="test")
 
 
 def _curve(kind: str, severities: Sequence[int], columns: Mapping[str, Sequence[float]], **tags: Any) -> Curve:
-    held = {"severity": tuple(float(s) for s in severities), **{k: tuple(v) for k, v in columns.items()}}
-    return Curve(kind, held, split="test", **tags)
+    return Curve.of(kind, {"severity": severities, **columns}, split="test", **tags)
 
 
 # Models under shift: every corruption at every severity, streamed, resumable by cell, side by side.
@@ -373,7 +371,7 @@ def shift_grid(
     batch_size: int = 1000,
     device: str | torch.device = "cpu",
     intervals: bool = True,
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """Accuracy, ECE, NLL, AURC and AUROC of error detection in every cell, their means, and the curves to draw.
 
@@ -407,7 +405,7 @@ def shift_grid(
     clean = {name: maker.predict(ShiftCell("clean", 0), [subject])[0] for name, subject in subjects.items()}
     measured = GridValues(found, tuple(cells), len(split))
     predictions = {name: one[0] for name, one in clean.items()}
-    return grid_evaluation(measured, predictions, subjects, seed=seed, intervals=intervals, **about)
+    return grid_evaluation(measured, predictions, subjects, seed=seed, intervals=intervals, about=about)
 
 
 def _check_cells(cells: Sequence[ShiftCell], split: Split, form: str) -> None:

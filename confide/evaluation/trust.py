@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
 from confide.checks import InputError
-from confide.evaluation.compare import LEVEL, compare, holm
+from confide.evaluation.compare import compare, holm
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import tnr, tpr
 from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 SEPARATION = ("separability_kl", "separability_bhattacharyya")
@@ -73,7 +72,7 @@ def compare_trust(
     baseline: str = "mcp",
     intervals: bool = True,
     seed: int = 0,
-    **about: Any,
+    about: About | None = None,
 ) -> Evaluation:
     """Every metric of every predictor with intervals, and paired tests of each against the baseline.
 
@@ -86,7 +85,7 @@ def compare_trust(
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
     names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
-    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, **about)
+    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, about=about)
     apart, _ = metric_requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
     tag = ModelStage("model", "raw", predictions.split)
     separation = measurements(metric_samples(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
@@ -97,15 +96,14 @@ def compare_trust(
         for rate in (tpr, tnr)
     ]
     if intervals:
-        for one in decisions:
-            _ = one.low  # computed now, so that the record that is saved holds it
+        decisions = [one.with_interval() for one in decisions]
     comparisons = paired_tests(predictions, scores, baseline, seed) if intervals else ()
     return replace(
         found,
         measurements=(*found.measurements, *separation, *decisions),
         curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
-        about={**found.about, **({"verdict": trust_verdict(comparisons, baseline)} if intervals else {})},
+        about=replace(found.about, verdict=trust_verdict(comparisons, baseline) if intervals else None),
     )
 
 
@@ -201,8 +199,7 @@ def outcome_histograms(
         }
         counts = {key: np.histogram(one.values[rows], bins=edges)[0] for key, rows in groups.items()}
         columns = {"low": edges[:-1], "high": edges[1:], **counts}
-        held = {key: tuple(float(v) for v in column) for key, column in columns.items()}
-        curves.append(Curve("trust_outcomes", held, split=predictions.split, score=names[name]))
+        curves.append(Curve.of("trust_outcomes", columns, split=predictions.split, score=names[name]))
     return curves
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from confide.checks import InputError
-from confide.results import ComparedRow, Evaluation, join
+from confide.results import About, ComparedRow, Evaluation, join
 
 WHOLE = "evaluation.json"
 PARTS = "evaluations"  # one file per model and stage, written before a run is concluded
@@ -43,14 +43,12 @@ def load(path: str | Path) -> Evaluation:
         f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
     )
     joined = join([_read(part) for part in parts])
-    missing = dict.fromkeys(("training", "trust", "shift"), "The run is not finished.")
-    about = {
-        "title": path.resolve().name,
-        "commands": [f"confide run {path}/config.yaml --out {path}"],
-        **joined.about,
-        "missing": {**missing, **(joined.about.get("missing") or {})},
-    }
-    return replace(joined, about=about, warnings=(*joined.warnings, warning))
+    known = About(
+        title=path.resolve().name,
+        commands=(f"confide run {path}/config.yaml --out {path}",),
+        missing=dict.fromkeys(("training", "trust", "shift"), "The run is not finished."),
+    )
+    return replace(joined, about=joined.about.over(known), warnings=(*joined.warnings, warning))
 
 
 def _read(path: Path) -> Evaluation:
@@ -85,7 +83,7 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
     if len(set(sizes)) > 1:
         listed = ", ".join(f"{size:,} in {name}" for size, name in zip(sizes, names, strict=True))
         warnings.append(f"The runs were measured on different samples ({listed}); their rows cannot be compared.")
-    about = {**joined.about, "title": ", ".join(names), "runs": list(names)}
+    about = replace(joined.about, title=", ".join(names), runs=tuple(names))
     return replace(joined, about=about, warnings=tuple(warnings))
 
 
@@ -95,18 +93,16 @@ def _rename(one: Evaluation, names: Mapping[str, str]) -> Evaluation:
     def side(row: ComparedRow) -> ComparedRow:
         return replace(row, model=names.get(row.model, row.model))
 
-    about = dict(one.about)
-    if about.get("stages"):
-        about["stages"] = {str(side(ComparedRow.of(word))): note for word, note in about["stages"].items()}
-    if about.get("focus") in names:
-        about["focus"] = names[about["focus"]]
+    about = replace(
+        one.about,
+        stages={str(side(ComparedRow.of(row))): note for row, note in one.about.stages.items()},
+        focus=names.get(one.about.focus or "", one.about.focus),
+    )
     return replace(
         one,
         measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in one.measurements),
         curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in one.curves),
         comparisons=tuple(replace(c, a=side(c.a), b=side(c.b)) for c in one.comparisons),
-        operating_points=tuple(
-            {**p, "model": names.get(str(p["model"]), p["model"])} if "model" in p else p for p in one.operating_points
-        ),
+        operating_points=tuple(replace(p, model=names.get(p.model or "", p.model)) for p in one.operating_points),
         about=about,
     )

@@ -61,15 +61,15 @@ def render_report(evaluation: Evaluation) -> str:
     view = EvaluationView(evaluation)
     coverage = coverage_section(view)
     return str(
-        _environment()
+        page_environment()
         .get_template("report.html")
         .render(
             version=__version__,
-            css=Markup(_asset("base.css") + _asset("report.css")),
-            js=Markup(_asset("report.js")),
+            css=Markup(asset("base.css") + asset("report.css")),
+            js=Markup(asset("report.js")),
             data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
             contents=_contents(view),
-            title=view.about.get("title") or view.focus,
+            title=view.about.title or view.focus,
             kicker=_kicker(view),
             verdict=verdict(view),
             warnings=evaluation.warnings,
@@ -77,7 +77,7 @@ def render_report(evaluation: Evaluation) -> str:
             unit=view.unit,
             stages=[when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
-            interval_note=view.about.get("interval_note") or _interval_note(view),
+            interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
             reliability=reliability_section(view),
             coverage=coverage,
@@ -95,9 +95,8 @@ def render_report(evaluation: Evaluation) -> str:
 
 def _contents(view: EvaluationView) -> tuple[tuple[str, str], ...]:
     """All sections, or those that the evaluation says it is about."""
-    chosen = view.about.get("sections")
-    wanted = chosen if isinstance(chosen, (list, tuple)) else ()
-    return tuple((id, name) for id, name in CONTENTS if not wanted or id in wanted)
+    chosen = view.about.sections
+    return tuple((id, name) for id, name in CONTENTS if not chosen or id in chosen)
 
 
 def _interval_note(view: EvaluationView) -> str:
@@ -107,7 +106,7 @@ def _interval_note(view: EvaluationView) -> str:
 def notebook_view(evaluation: Evaluation) -> str:
     """Verdict and table of models, scoped so that a notebook keeps its own style."""
     view = EvaluationView(evaluation)
-    template = _environment().get_template("notebook.html")
+    template = page_environment().get_template("notebook.html")
     return str(template.render(verdict=verdict(view), models=models_section(view)))
 
 
@@ -117,15 +116,15 @@ def verdict_sentence(evaluation: Evaluation) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def page_environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals["thumbnail"] = _thumbnail
     return environment
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return resources.files("confide.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
@@ -148,13 +147,11 @@ def _numbers(evaluation: Evaluation) -> dict[str, Any]:
     """
     whole = [m for m in evaluation.measurements if m.group is None]
     groups = [m for m in evaluation.measurements if m.group is not None]
-    kept = whole + groups[:MOST_GROUPS]
-    for m in kept:
-        _ = m.low
-    data = {**evaluation.to_dict(), "measurements": [m.as_row() for m in kept]}
-    names = data["about"].get("class_names") or []
+    shown = whole + groups[:MOST_GROUPS]
+    data = {**evaluation.to_dict(), "measurements": [m.with_interval().as_row() for m in shown]}
+    names = evaluation.about.class_names
     if len(groups) > MOST_GROUPS or len(names) > MOST_GROUPS:
-        data["about"]["class_names"] = list(names)[:MOST_GROUPS]
+        data["about"]["class_names"] = names[:MOST_GROUPS]
         data["about"]["left_out"] = "measurements of further groups and names of further classes"
     data["samples"] = [{k: v for k, v in s.items() if k != "picture"} for s in data["samples"]]
     return data
@@ -167,7 +164,7 @@ def _island(value: Any) -> Markup:
 
 
 def _kicker(view: EvaluationView) -> Markup:
-    names = view.about.get("class_names") or ()
+    names = view.about.class_names
     classes = f", {count(len(names))} classes" if names else ""
     what = f"{count(view.n)} {view.split or ''} {view.unit}".replace("  ", " ")
     return Markup("{}{}, model {}").format(what, classes, code(view.focus))

@@ -24,8 +24,6 @@ from confide.results import ComparedRow, Measurement
 # 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
 # paired test.
 
-LEVEL = 0.05
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -70,15 +68,14 @@ def calibration_error(view: EvaluationView, stage: str, model: str | None = None
 
 
 def _only_label(view: EvaluationView) -> str | None:
-    counts = view.about.get("label_counts")
-    present = [name for name, number in counts.items() if number] if isinstance(counts, dict) else []
+    present = [name for name, number in view.about.label_counts.items() if number]
     return str(present[0]) if len(present) == 1 else None
 
 
 def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdict:
     who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
-    if math.isfinite(accuracy.low) and math.isfinite(accuracy.high):
+    if accuracy.has_interval:
         interval = f" ({fixed(100 * accuracy.low, 0)} to {fixed(100 * accuracy.high, 0)})"
     return Verdict(
         f"{who} '{label}', so calibration cannot be judged; accuracy is "
@@ -94,7 +91,7 @@ def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
 
 def _side(view: EvaluationView, gap: Measurement) -> str:
     error = calibration_error(view, view.before)
-    if error is None or error.p_value is None or not error.p_value < LEVEL:
+    if error is None or not error.rejected:
         return ""
     return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
 
@@ -126,8 +123,7 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if worse and view.after:
         return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
     error = calibration_error(view, view.before)
-    rejected = error is not None and error.p_value is not None and error.p_value < LEVEL
-    if error and rejected and gap.low <= 0 <= gap.high:
+    if error and error.rejected and gap.low <= 0 <= gap.high:
         bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
         return f" on average, but not at each level: its calibration error is {points(error.value)} points{bound}."
     if abs(gap.value) >= 0.01:
@@ -245,14 +241,14 @@ def _interval_strip(
     for value in marks:
         canvas.line(x(value), 22, x(value), 26, "ax")
         canvas.text(x(value), 39, tick_text(value, marks, signed), "m")
-    if math.isfinite(m.low) and math.isfinite(m.high):
+    if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
     return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
 
 
 def _interval(m: Measurement) -> str:
-    if not (math.isfinite(m.low) and math.isfinite(m.high)):
+    if not m.has_interval:
         return ""
     return f"95 % interval {points(m.low)} to {points(m.high)}"
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from confide.checks import InputError
-from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
 PLAIN_SCORES = (None, "msp")
@@ -54,8 +54,8 @@ class EvaluationView:
     @cached_property
     def focus(self) -> str:
         """The model that the verdict speaks of: the one `about` names, else the first."""
-        wanted = self.about.get("focus")
-        return str(wanted) if wanted in self.models else self.models[0]
+        named = self.about.focus
+        return named if named is not None and named in self.models else self.models[0]
 
     @cached_property
     def before(self) -> str:
@@ -67,8 +67,8 @@ class EvaluationView:
     def after(self) -> str | None:
         """The calibrated stage of the model in focus: the one `about` chose, else the first after `before`."""
         found = [s for s in self.stages if s != self.before and self.find("accuracy", stage=s)]
-        wanted = self.about.get("chosen_stage")
-        return str(wanted) if wanted in found else next(iter(found), None)
+        chosen = self.about.chosen_stage
+        return chosen if chosen in found else next(iter(found), None)
 
     @property
     def final(self) -> str:
@@ -76,14 +76,14 @@ class EvaluationView:
         return self.after or self.before
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> About:
         """What is known of how it was made."""
-        return dict(self.evaluation.about)
+        return self.evaluation.about
 
     @property
     def unit(self) -> str:
         """What the samples are called: images, texts, samples."""
-        return str(self.about.get("unit") or "samples")
+        return self.about.unit or "samples"
 
     @cached_property
     def n(self) -> int:
@@ -156,7 +156,7 @@ class EvaluationView:
     def beats(self, metric: str, winner: ComparedRow, other: ComparedRow) -> bool:
         """Whether the Holm-corrected paired test says that the first is better."""
         found = self.test(metric, winner, other)
-        return found is not None and found.p_holm < 0.05 and found.winner == winner
+        return found is not None and found.p_holm < LEVEL and found.winner == winner
 
     def best(self, metric: str, rows: Iterable[ComparedRow]) -> ComparedRow | None:
         """The row that beats every other of its group, or None."""
@@ -173,9 +173,8 @@ class EvaluationView:
 
     def stage_note(self, model: str, stage: str) -> str:
         """A fitted calibrator in short, "T = 1.23"."""
-        return str((self.about.get("stages") or {}).get(f"{model}/{stage}", ""))
+        return self.about.stages.get(f"{model}/{stage}", "")
 
     def why_missing(self, section: str) -> str:
         """Why a section has nothing to show, if the evaluation says it."""
-        missing = self.about.get("missing") or {}
-        return str(missing.get(section, "")) if isinstance(missing, dict) else ""
+        return self.about.missing.get(section, "")

@@ -423,7 +423,7 @@ class _Weighted(torch.autograd.Function):
         found, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
         values = torch.empty_like(found[LOG_P_ROW])
         if len(values):
-            with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
+            with torch.cuda.device_of(z):
                 weigh(found, values, rows)
         ctx.points = points
         ctx.save_for_backward(z, labels, rows, index)

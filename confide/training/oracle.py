@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from confide import random
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
-from confide.models.preparation import Preparation
+from confide.models.device import Device
+from confide.models.preparation import Feed, Preparation, rows_in_batches
+from confide.models.trained import build_model
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Split, rows_of
 from confide.training.batch_norm import exact_batch_norms
-from confide.training.checkpoint import Trained, build_model
-from confide.training.device import Device
-from confide.training.feed import Feed
+from confide.training.checkpoint import Trained
 from confide.training.loop import fit
-from confide.training.prediction import predict, rows_in_batches
+from confide.training.prediction import predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
 from confide.trust.oracles import HEADS, apply_head, outcome_weights
@@ -198,8 +198,9 @@ class Oracle:
     def _restored(cls, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Oracle:
         settings = OracleSettings(**{**record["settings"], "hidden": tuple(record["settings"]["hidden"])})
         backbone, preparation = Settings.from_dict(record["backbone"]), Preparation.from_dict(record["preparation"])
-        body = build_model(backbone, preparation, int(record["about"]["num_classes"]), load_pretrained=False).body
-        network = OracleNetwork(body, int(record["about"]["dim"]), settings)
+        num_classes = int(record["about"]["num_classes"])
+        whole = build_model(backbone.model, backbone.model_options, preparation, num_classes, load_pretrained=False)
+        network = OracleNetwork(whole.body, int(record["about"]["dim"]), settings)
         network.load_state_dict(tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
         return cls(network.eval(), settings, backbone, preparation, record["about"], log)
@@ -207,7 +208,7 @@ class Oracle:
 
 def device_of(settings: OracleSettings) -> Device:
     """Where the settings say to run."""
-    return Device.of(Settings(device=settings.device, precision=settings.precision))
+    return Device.of(settings.device, settings.precision)
 
 
 # Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone.

@@ -18,13 +18,15 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from confide.checks import InputError
-from confide.models.preparation import Preparation, fit_preparation
+from confide.models.device import Device
+from confide.models.preparation import Feed, Preparation, fit_preparation
+from confide.models.trained import build_model
 from confide.records import Dataset, Scores
 from confide.training import checkpoint
 from confide.training.batch_norm import exact_batch_norms
-from confide.training.checkpoint import build_model, identity_of
-from confide.training.device import Device, World, unwrapped
-from confide.training.feed import EpochOrder, Feed, TrainingSamples, choose_samples
+from confide.training.checkpoint import identity_of
+from confide.training.distributed import World, unwrapped
+from confide.training.feed import EpochOrder, TrainingSamples, choose_samples
 from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import CompiledForward, State, WeightAverage, make_optimizer
@@ -119,7 +121,7 @@ def _initial_state(
     device: Device,
     world: World,
 ) -> State:
-    model = device.place(build_model(settings, preparation, num_classes))
+    model = device.place(build_model(settings.model, settings.model_options, preparation, num_classes))
     model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
     scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
     return State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
@@ -153,9 +155,9 @@ def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor)
     target = target * state.world.size if state.world.size > 1 else target
     state.optimizer.zero_grad(set_to_none=True)
     if state.scaler is not None:
-        state.scaler.scale(target).backward()  # type: ignore[no-untyped-call]
+        state.scaler.scale(target).backward()
     else:
-        target.backward()  # type: ignore[no-untyped-call]
+        target.backward()
     return mean, (logits.detach().argmax(dim=1) == labels).sum()
 
 
@@ -222,7 +224,7 @@ class GraphStep:
         self.place = torch.zeros(1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.stale = True
-        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @staticmethod
     def of(run: Run) -> GraphStep | NoGraph:

@@ -112,7 +112,7 @@ def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: f
         torch.autograd.backward(loss)
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     final_weight, final_bias = weight.detach(), bias.detach()
 
     def classify(some: Any) -> Tensor:

@@ -1,26 +1,14 @@
 """The tables of the findings are those that the kept results make."""
 
-import sys
 from pathlib import Path
 
-import pytest
-
+from benchmarks.findings import write
 from confide.config import load_config
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def write(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.findings import write as module
-
-    yield module
-    for name in [name for name in sys.modules if name.startswith("benchmarks")]:
-        sys.modules.pop(name)
-
-
-def test_every_table_is_made_from_what_is_kept(write):
+def test_every_table_is_made_from_what_is_kept():
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     for name, make in (
         ("trials", write.trials_table),
@@ -28,7 +16,7 @@ def test_every_table_is_made_from_what_is_kept(write):
         ("seeds", write.seeds_table),
         ("by-band", write.by_band_table),
         ("embedded", lambda: write.embedded.table(write.KEPT / "embedded.jsonl")),
-        ("folds", lambda: write.folds.table(write.formats.read_json(write.KEPT / "folds.json")["folds"])),
+        ("folds", lambda: write.folds.table(write.files.read_json(write.KEPT / "folds.json")["folds"])),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -36,14 +24,14 @@ def test_every_table_is_made_from_what_is_kept(write):
     assert "`cross_entropy_average1` | 0 | 92.02" in page
 
 
-def test_a_table_is_put_between_its_marks_and_an_empty_one_is_not(write):
+def test_a_table_is_put_between_its_marks_and_an_empty_one_is_not():
     page = "a\n<!-- table x -->\nold\n<!-- end -->\nb\n<!-- table y -->\n<!-- end -->\n"
     assert write.filled(page, "x", "| new |") == page.replace("old", "| new |")
     assert write.filled(page, "x", "") == page
     assert write.filled(page, "z", "| new |") == page
 
 
-def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
+def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path):
     import json
 
     from benchmarks.findings.cells import cell_tables, read_cells
@@ -61,7 +49,7 @@ def test_cells_of_a_grid_become_a_row_per_method_and_stage(tmp_path, write):
     assert tables["cells-adafocal"].endswith("| 1 of 2 |")
 
 
-def test_official_images_stand_beside_the_test_images_where_they_were_measured(write):
+def test_official_images_stand_beside_the_test_images_where_they_were_measured():
     from benchmarks.findings.cells import resampled_table
 
     def cell(here: float, there: float) -> dict:
@@ -78,7 +66,7 @@ def test_official_images_stand_beside_the_test_images_where_they_were_measured(w
     assert resampled_table({"brier": {0: without}}) == ""
 
 
-def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
+def test_the_rule_reads_the_third_round_and_what_averages_nothing():
     from benchmarks.findings import rule
 
     rows, losses = write.kept_rows()
@@ -96,7 +84,7 @@ def test_the_rule_reads_the_third_round_and_what_averages_nothing(write):
     assert {key: calibrator.options[key] for key in ("by", "bands")} == {"by": "difficulty", "bands": 5}
 
 
-def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
+def test_the_rule_takes_means_where_every_seed_is_trained(monkeypatch):
     import numpy as np
 
     def trained(seed: int, nll: float, gap: float) -> tuple[dict, np.ndarray]:
@@ -128,7 +116,7 @@ def test_the_rule_takes_means_where_every_seed_is_trained(write, monkeypatch):
     assert several.endswith("accuracy with `plain` (round 3).")
 
 
-def test_folds_hold_every_image_once_and_every_class_alike(write):
+def test_folds_hold_every_image_once_and_every_class_alike():
     import numpy as np
 
     labels = np.random.default_rng(1).integers(0, 7, 700)
@@ -139,7 +127,7 @@ def test_folds_hold_every_image_once_and_every_class_alike(write):
     assert counts.sum() == len(labels)
 
 
-def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(write, tmp_path, monkeypatch):
+def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(tmp_path, monkeypatch):
     import numpy as np
 
     monkeypatch.setattr(write.folds, "FOLDS", 2)
@@ -150,9 +138,9 @@ def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(wri
             logits = rng.normal(size=(n, 4)).astype(np.float32) * 2
             columns[f"{split}_label"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
             columns[f"{split}_logits"] = sure * logits
-        write.formats.write_table(write.folds.kept(tmp_path, fold), columns)
+        write.files.write_table(write.folds.kept(tmp_path, fold), columns)
         hard = {"val": rng.normal(size=2000), "test": rng.normal(size=4000)}
-        write.formats.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
+        write.files.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
     rows = write.folds.compared(tmp_path)
     for row, sign in zip(rows, (1, -1), strict=True):
         assert sign * row["test"]["raw"]["gap"] > 0.05
@@ -164,17 +152,17 @@ def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(wri
     assert table.splitlines()[2].endswith("| 0 of 2 |")
 
 
-def test_what_is_said_of_the_recipe_is_what_its_cells_hold(write):
+def test_what_is_said_of_the_recipe_is_what_its_cells_hold():
     import numpy as np
 
     def mean(dataset: str, stage: str, word: str, place: str = "measured", method: str = "confide") -> float:
         paths = sorted((ROOT / "benchmarks/results/lite/cells").glob(f"{dataset}-resnet18-{method}-s*.json"))
-        return float(np.mean([write.formats.read_json(path)[place][stage][word] for path in paths]))
+        return float(np.mean([write.files.read_json(path)[place][stage][word] for path in paths]))
 
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     raw, banded = "raw", "temperature_by_difficulty"
     assert f"with every seed (ECE {100 * mean('cifar10', raw, 'ece_mass'):.2f} %;" in page
-    others, _ = write.formats.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
+    others, _ = write.files.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
     for name, words in (
         ("cross_entropy_averaged", "with an NLL of {} and an AURC of {:.2f}"),
         ("adaptive_difficulty_averaged", "with {} and {:.2f}"),
@@ -193,7 +181,7 @@ def test_what_is_said_of_the_recipe_is_what_its_cells_hold(write):
     assert f"({' and '.join(away)} %), whose {' and '.join(here)} %" in page
     more = mean("tiny32", banded, "ece_mass") - mean("tiny32", "temperature", "ece_mass")
     assert f"higher by {100 * more:.1f} points, where one temperature stands the test" in page
-    rows = write.formats.read_json(write.KEPT / "folds.json")["folds"]
+    rows = write.files.read_json(write.KEPT / "folds.json")["folds"]
     halves = [one for row in rows for one in row["halves"]]
     passed = [sum(one[where]["calibration_p"] > 0.05 for one in halves) for where in ("fold", "test")]
     gaps = [100 * float(np.mean([row["test"][stage]["gap"] for row in rows])) for stage in ("own", "pooled")]
@@ -208,7 +196,7 @@ def short(value: float) -> str:
     return f"{value:.4f}"[1:]
 
 
-def test_what_is_said_of_the_rounds_is_what_they_hold(write):
+def test_what_is_said_of_the_rounds_is_what_they_hold():
     import numpy as np
 
     rows, _ = write.kept_rows()
@@ -239,7 +227,7 @@ def test_what_is_said_of_the_rounds_is_what_they_hold(write):
     assert "in the second they beat one by .004 and lost to cross-entropy by as much" in page
 
 
-def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept(write):
+def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
     import json
 
     import numpy as np
@@ -275,11 +263,11 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept(write)
     assert f"pixels {pixels['test']['step']:.1f} against {pixels['train']['step']:.1f}" in page
 
 
-def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds(write):
-    from confide.files import formats
+def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds():
+    from confide import files
 
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    table, _ = formats.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
+    table, _ = files.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
 
     def mean(method: str, quantity: str) -> float:
         at = (table["method"] == method) & (table["quantity"] == quantity)
@@ -297,7 +285,7 @@ def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds(wri
     assert verdicts.count("of every loss that learns | **met** |") == 2
 
 
-def test_what_is_said_of_the_cells_is_what_they_hold(write):
+def test_what_is_said_of_the_cells_is_what_they_hold():
     import json
 
     import numpy as np
@@ -324,7 +312,7 @@ def test_what_is_said_of_the_cells_is_what_they_hold(write):
     assert f"raises the ECE there of {raised} of the {len(worse)} losses" in page
 
 
-def test_the_page_of_the_benchmarks_counts_what_there_is(write):
+def test_the_page_of_the_benchmarks_counts_what_there_is():
     from benchmarks.lib.grid import METHODS
 
     count = ("six", "seven", "eight", "nine")[sum(one.shifted for one in METHODS) - 6]

@@ -12,6 +12,7 @@ from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
 from confide.metrics.base import CORE
+from confide.results import About
 
 
 def simulated(n=400, classes=4, seed=0, sharp=1.0, **more):
@@ -132,7 +133,7 @@ def test_all_metrics_of_a_small_sample():
 def test_top_one_predictions_say_what_cannot_be_had():
     predictions = Predictions.from_top1([0, 1, 1, 0], [0, 1, 0, 0], np.array([0.9, 0.8, 0.7, 0.6]))
     found = confide.evaluate(predictions, intervals=False)
-    assert found.about["missing"]["nll"] == "needs all probabilities"
+    assert found.about.missing["nll"] == "needs all probabilities"
     assert found.value("accuracy", group=None) == 0.75
     with pytest.raises(InputError, match="'brier' needs all probabilities"):
         confide.evaluate(predictions, ["brier"])
@@ -174,9 +175,9 @@ def test_streamed_predictions_refuse_what_needs_all_probabilities():
 
 def test_join_keeps_every_row():
     first, second = (confide.evaluate(simulated(), intervals=False, model=name) for name in ("one", "two"))
-    both = join([first, second], about={"title": "Both"})
+    both = join([first, second], about=About(title="Both"))
     assert len(both.measurements) == len(first.measurements) + len(second.measurements)
-    assert both.about["title"] == "Both"
+    assert both.about.title == "Both"
     assert both.find("accuracy", model="two").value == second.value("accuracy")
 
 

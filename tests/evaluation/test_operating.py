@@ -88,8 +88,8 @@ def test_a_saved_point_is_applied_alike(golden, tmp_path):
     assert text["score"] == "msp"
     assert text["threshold"] == point.threshold
     seen = observed(again, golden)
-    assert seen["coverage"] == 0.4
-    assert seen["risk"] == 0.25
+    assert seen.coverage == 0.4
+    assert seen.risk == 0.25
 
 
 def test_thresholds_per_predicted_class(golden):
@@ -98,7 +98,7 @@ def test_thresholds_per_predicted_class(golden):
     confidence = golden.facts.confidence.numpy()
     for k, own in point.classes.items():
         mask = said == int(k)
-        wanted = confidence[mask] >= own["threshold"] if own["threshold"] is not None else np.zeros(mask.sum(), bool)
+        wanted = confidence[mask] >= own.threshold if own.threshold is not None else np.zeros(mask.sum(), bool)
         np.testing.assert_array_equal(accepted[mask], wanted)
     assert int(accepted.sum()) == point.accepted > 0
 

@@ -46,7 +46,7 @@ def test_a_better_predictor_is_found_and_a_guess_is_not():
     judged = {(one.metric, one.b.score.removeprefix("trust:")): one.better for one in found.comparisons}
     assert judged["auroc", "knows"] == "b"
     assert judged["auroc", "guess"] in (None, "a")
-    assert found.about["verdict"].startswith(
+    assert found.about.verdict.startswith(
         "Better than max-softmax by AUROC or AURC (paired tests, Holm, p < 0.05): knows."
     )
     one = found.find("tnr", score="trust:knows")
@@ -76,9 +76,9 @@ def test_a_name_with_a_comma_is_quoted_in_the_verdict():
 def test_it_says_plainly_that_nothing_is_better(tmp_path):
     predictions, scores = made()
     found = compare_trust(predictions, {k: v for k, v in scores.items() if k != "knows"})
-    assert "No predictor beats max-softmax" in found.about["verdict"]
+    assert "No predictor beats max-softmax" in found.about.verdict
     found.save(tmp_path / "evaluation.json")
-    assert Evaluation.load(tmp_path / "evaluation.json").about["verdict"] == found.about["verdict"]
+    assert Evaluation.load(tmp_path / "evaluation.json").about.verdict == found.about.verdict
 
 
 def test_a_monotone_change_of_scale_is_no_difference():
@@ -202,7 +202,7 @@ def test_predictions_all_right_or_all_wrong_are_no_contest(right):
     labels = predictions.facts.prediction if right else (predictions.facts.prediction + 1) % 4
     plain = confide.Predictions(predictions.logits, labels)
     found = compare_trust(plain, scores)
-    assert "the test predictions are all right, or all wrong" in found.about["verdict"]
+    assert "the test predictions are all right, or all wrong" in found.about.verdict
     rates = rates_at_same_tpr(plain, scores["knows"], scores["mcp"])
     assert [np.isnan(one) for one in rates] == [not right, right, True]
 

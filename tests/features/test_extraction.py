@@ -3,7 +3,6 @@ import pytest
 
 from confide import features
 from confide.checks import InputError, OptionError
-from confide.cli.recipe import write_features
 from confide.files import formats
 from confide.records import Dataset, Features, Split, load_features
 
@@ -146,7 +145,7 @@ def test_features_know_the_word_and_options_they_were_made_by(images, tmp_path):
     for name in ("a.npz", "a.parquet"):
         made.save(tmp_path / name)
         kept += [Features.load(tmp_path / name), load_features(tmp_path / name)]
-        write_features(str(tmp_path / f"b-{name}"), shards)
+        shards.save(tmp_path / f"b-{name}")
         kept.append(load_features(tmp_path / f"b-{name}"))
     assert {(one.extractor, one.split, tuple(one.options.items())) for one in kept} == {
         ("pixels", "train", (("size", 4),))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement, ModelPoint, Sample
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "<script>")
 MODELS = {"cross_entropy": 1.42, "difficulty_entropy": 1.06, "adafocal": 0.85}
@@ -79,7 +79,7 @@ def make_evaluation(n: int = N, pictures: bool = True) -> Evaluation:
         comparisons(),
         samples(draws, pictures),
         operating_points(),
-        about,
+        About.from_dict(about),
         ("7 images are exact copies of training images; they were kept.",),
     )
 
@@ -311,19 +311,21 @@ def compare(metric: str, a: str, b: str, p: float, better: str | None) -> Compar
     )
 
 
-def operating_points() -> tuple[dict[str, Any], ...]:
+def operating_points() -> tuple[ModelPoint, ...]:
     where = {"model": "cross_entropy", "stage": "temperature", "score": "msp", "confidence": 0.95, "n": 2000}
     rows = ((0.08, 0.594, 0.91, 0.071), (0.05, 0.816, 0.79, 0.043), (0.03, 0.931, 0.61, 0.024), (0.01, None, 0.0, None))
     return tuple(
-        {
-            **where,
-            "risk": r,
-            "threshold": t,
-            "coverage": c,
-            "test_coverage": c if t else None,
-            "test_risk": s,
-            "test_accepted": round(c * N),
-        }
+        ModelPoint.from_row(
+            {
+                **where,
+                "risk": r,
+                "threshold": t,
+                "coverage": c,
+                "test_coverage": c if t else None,
+                "test_risk": s,
+                "test_accepted": round(c * N),
+            }
+        )
         for r, t, c, s in rows
     )
 

@@ -9,7 +9,7 @@ import pytest
 from confide.checks import InputError
 from confide.report import gather, render_report
 from confide.report.view import EvaluationView
-from confide.results import ComparedRow, Comparison, Evaluation, Measurement
+from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, ModelPoint, OperatingPoint
 
 
 def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Evaluation:
@@ -19,8 +19,8 @@ def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Eval
             "nll", ComparedRow(model, "raw"), ComparedRow(model, "temperature"), -0.1, -0.2, -0.05, 0.01, 0.01, "b"
         ),
     )
-    points = ({"model": model, "risk": 0.1, "threshold": 0.5},)
-    return Evaluation(rows, comparisons=tests, operating_points=points, about=about)
+    points = (ModelPoint(OperatingPoint(risk=0.1, threshold=0.5), model),)
+    return Evaluation(rows, comparisons=tests, operating_points=points, about=About(**about))
 
 
 def test_a_run_folder_holds_its_evaluation(tmp_path):
@@ -71,9 +71,9 @@ def test_several_runs_keep_their_models_apart(tmp_path):
     found = gather([tmp_path / "first", tmp_path / "second" / "evaluation.json"])
     assert EvaluationView(found).models == ("focal (first)", "focal (second)")
     assert {str(c.a) for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
-    assert {p["model"] for p in found.operating_points} == {"focal (first)", "focal (second)"}
-    assert found.about["stages"]["focal (second)/temperature"] == "T of second"
-    assert found.about["title"] == "first, second"
+    assert {p.model for p in found.operating_points} == {"focal (first)", "focal (second)"}
+    assert found.about.stages["focal (second)/temperature"] == "T of second"
+    assert found.about.title == "first, second"
     assert "no paired test was made between them" in found.warnings[0]
 
 

@@ -13,7 +13,7 @@ from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
 from confide.report.view import EvaluationView
 from confide.report.words import share_words
-from confide.results import Curve, Evaluation, Measurement, Sample
+from confide.results import About, Curve, Evaluation, Measurement, Sample
 
 
 def words(html: str) -> str:
@@ -91,7 +91,7 @@ def test_texts_are_shown_as_text():
         for role in ("easiest", "hardest", "suspect")
         for k in range(3)
     )
-    html = render_report(Evaluation((Measurement("accuracy", 0.9, 9),), samples=samples, about={"unit": "texts"}))
+    html = render_report(Evaluation((Measurement("accuracy", 0.9, 9),), samples=samples, about=About(unit="texts")))
     assert html.count("where is &lt;b&gt;my&lt;/b&gt; card") == 9
     assert "gallery texts" in html
 
@@ -139,7 +139,9 @@ def test_one_epoch_of_training():
 
 def test_curves_without_rows_count_as_missing():
     text = check(
-        Evaluation((Measurement("accuracy", 0.9, 5),), (Curve("risk_coverage", {"coverage": (), "risk": ()}),))
+        Evaluation(
+            (Measurement("accuracy", 0.9, 5),), (Curve("risk_coverage", {"coverage": (), "risk": (), "threshold": ()}),)
+        )
     )
     assert "No risk-coverage curve" in text
 
@@ -160,7 +162,8 @@ def test_titles_of_diagrams_follow_the_dots():
 
 def test_a_broken_promise_is_marked(evaluation):
     points = tuple(
-        {**p, "test_risk": 0.06 if p["risk"] == 0.05 else p["test_risk"]} for p in evaluation.operating_points
+        replace(p, observed=replace(p.observed, risk=0.06)) if p.point.risk == 0.05 else p
+        for p in evaluation.operating_points
     )
     assert "above the promise" in check(replace(evaluation, operating_points=points))
     assert "above the promise" not in check(evaluation)
@@ -171,13 +174,13 @@ def test_several_calibrators_are_all_in_the_table(evaluation):
     text = check(replace(evaluation, measurements=evaluation.measurements + more))
     assert "After isotonic calibration" in text
     assert (
-        EvaluationView(replace(evaluation, about={**evaluation.about, "chosen_stage": "temperature"})).after
+        EvaluationView(replace(evaluation, about=replace(evaluation.about, chosen_stage="temperature"))).after
         == "temperature"
     )
     chosen = replace(
         evaluation,
         measurements=evaluation.measurements + more,
-        about={**evaluation.about, "chosen_stage": "isotonic", "focus": "adafocal"},
+        about=replace(evaluation.about, chosen_stage="isotonic", focus="adafocal"),
     )
     assert (EvaluationView(chosen).after, EvaluationView(chosen).focus) == ("isotonic", "adafocal")
 
@@ -208,10 +211,10 @@ def test_data_are_told_by_name_sizes_and_origin():
         "metadata": {"source": "my camera", "script": "tool.py"},
         "fingerprint": "2f4b",
     }
-    facts = dict(provenance_section(EvaluationView(Evaluation((), about={"data": data}))).facts)
+    facts = dict(provenance_section(EvaluationView(Evaluation((), about=About(data=data)))).facts)
     assert facts["Data"] == (
         "photos; my/photos; 8,000 train, 1,000 val; val cut from 'train', stratified, fraction 0.1; my camera; 2f4b"
     )
     assert (
-        dict(provenance_section(EvaluationView(Evaluation((), about={"data": "cifar10"}))).facts)["Data"] == "cifar10"
+        dict(provenance_section(EvaluationView(Evaluation((), about=About(data="cifar10")))).facts)["Data"] == "cifar10"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from confide.report.verdict import verdict
 from confide.report.view import EvaluationView
-from confide.results import ComparedRow, Comparison, Evaluation, Measurement
+from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement
 
 THIN = "\u202f"
 
@@ -51,7 +51,7 @@ def build(
             "nll", ComparedRow("model", "raw"), ComparedRow("model", stage), -0.02, -0.03, -0.01, 0.001, 0.001, word
         )
     ]
-    return EvaluationView(Evaluation(tuple(rows), comparisons=tuple(tests), about={"unit": "images", **about}))
+    return EvaluationView(Evaluation(tuple(rows), comparisons=tuple(tests), about=About(**{"unit": "images", **about})))
 
 
 def test_well_calibrated():

@@ -17,7 +17,7 @@ from confide.checks import InputError
 from confide.cli.main import VERBS
 from confide.report import notebook_view, render_report, write_report
 from confide.report.page import CONTENTS
-from confide.results import ComparedRow, Comparison, Evaluation, Measurement, Sample
+from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, Sample
 
 NASTY = '</script><script>alert("x")</script>'
 
@@ -109,14 +109,14 @@ def test_names_from_the_data_stay_text():
     about |= {"config": {NASTY: NASTY}, "missing": {"shift": NASTY}, "label_counts": {NASTY: 100}}
     test = Comparison(NASTY, ComparedRow(NASTY), ComparedRow(NASTY), 0, 0, 0, 1, 1)
     samples = (sample, replace(sample, role="suspect"), replace(sample, role="easiest", picture='x" onerror="alert(1)'))
-    html = render_report(Evaluation(rows, (), (test,), samples, (), about, (NASTY,)))
+    html = render_report(Evaluation(rows, (), (test,), samples, (), About.from_dict(about), (NASTY,)))
     page = Page(html)
     scripts = [a for tag, a in page.tags if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "data"}, {}]
     assert not any(name.startswith("on") for _, a in page.tags for name in a)
     assert html.count("&lt;/script&gt;&lt;script&gt;alert") > 10
     assert '<script>alert("x")' not in html
-    assert '<script>alert("x")' not in notebook_view(Evaluation(rows, about=about))
+    assert '<script>alert("x")' not in notebook_view(Evaluation(rows, about=About.from_dict(about)))
 
 
 def test_a_picture_that_is_no_image_uri_is_not_let_in():
@@ -157,7 +157,7 @@ def test_an_empty_evaluation_is_still_a_page():
 
 
 def test_the_reason_for_a_missing_section_is_shown():
-    about = {"missing": {"shift": "torchvision is not installed"}}
+    about = About(missing={"shift": "torchvision is not installed"})
     assert "torchvision is not installed" in render_report(Evaluation((Measurement("accuracy", 0.9, 10),), about=about))
 
 
@@ -177,7 +177,7 @@ def test_a_million_classes_do_not_fill_the_page():
     rows = [Measurement("accuracy", 0.9, 100, "test")]
     rows += [Measurement("confidence_gap", k / 1e6, 9, "test", group=f"class={k}") for k in range(3000)]
     names = [str(k) for k in range(1_000_000)]
-    html = render_report(Evaluation(tuple(rows), about={"class_names": names}))
+    html = render_report(Evaluation(tuple(rows), about=About(class_names=tuple(names))))
     assert len(html) < 2.5e6
     assert "and 999,970 more" in html
 

@@ -14,11 +14,11 @@ from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick
 from confide.report.draw import coordinate as number_text
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, when
-from confide.results import Curve
+from confide.results import Curve, ModelPoint
 
 # Thresholds whose error rate is promised, chosen on validation; and what was seen of them on the test split.
 
-OWN_CONFIDENCE = (None, "msp", "confidence")
+OWN_CONFIDENCE = ("msp", "confidence")
 
 
 @dataclass(frozen=True)
@@ -34,49 +34,39 @@ class ThresholdRow:
     broken: bool = False  # the error rate seen lies above the promised one
 
 
-def operating_points_of(view: EvaluationView) -> list[dict[str, Any]]:
+def operating_points_of(view: EvaluationView) -> list[ModelPoint]:
     """Operating points of the model in focus by its own confidence, most generous first."""
-    own = [dict(p) for p in view.evaluation.operating_points if p.get("model", view.focus) == view.focus]
     own = [
         p
-        for p in own
-        if p.get("score") in OWN_CONFIDENCE and finite_or_none(p.get("risk") or p.get("bound")) is not None
+        for p in view.evaluation.operating_points
+        if p.model in (None, view.focus) and p.point.score in OWN_CONFIDENCE and p.point.promised is not None
     ]
-    stage = [p for p in own if p.get("stage", view.final) == view.final] or own
-    return sorted(stage, key=lambda p: -guaranteed_risk(p))
-
-
-def guaranteed_risk(point: dict[str, Any]) -> float:
-    """The error rate that is promised: the one asked for, or the bound found at a coverage asked for."""
-    return float(point.get("risk") or point["bound"])
-
-
-def finite_or_none(value: Any) -> float | None:
-    """A finite number, or None."""
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    at_stage = [p for p in own if p.stage in (None, view.final)] or own
+    return sorted(at_stage, key=lambda p: -(p.point.promised or 0.0))
 
 
 def promises(view: EvaluationView) -> tuple[ThresholdRow, ...]:
     """Rows of the table of thresholds."""
     accuracy = view.find("accuracy", stage=view.final) or view.find("accuracy")
     rows = []
-    for point in operating_points_of(view):
-        threshold, risk = finite_or_none(point.get("threshold")), guaranteed_risk(point)
-        coverage, seen = finite_or_none(point.get("test_coverage")), finite_or_none(point.get("test_risk"))
+    for p in operating_points_of(view):
+        threshold, risk = p.point.threshold, p.point.promised or 0.0
+        coverage, seen = p.point.coverage, math.nan
         spared = "–"
-        if accuracy and coverage is not None and seen is not None:
-            errors = (1 - accuracy.value) * accuracy.n
-            spared = f"{count(errors - coverage * seen * accuracy.n)} of {count(errors)}"
-        chosen = coverage if coverage is not None else finite_or_none(point.get("coverage"))
+        if p.observed:
+            coverage, seen = p.observed.coverage, p.observed.risk
+            if accuracy and math.isfinite(coverage * seen):
+                errors = (1 - accuracy.value) * accuracy.n
+                spared = f"{count(errors - coverage * seen * accuracy.n)} of {count(errors)}"
         rows.append(
             ThresholdRow(
                 risk_text(risk),
                 fixed(threshold, 3) if threshold is not None else "",
-                percent(chosen, 1) if chosen is not None else "–",
-                percent(seen, 1) if seen is not None else "–",
+                percent(coverage, 1) if math.isfinite(coverage) else "–",
+                percent(seen, 1) if math.isfinite(seen) else "–",
                 spared,
                 threshold,
-                seen is not None and seen > risk,
+                seen > risk,
             )
         )
     return tuple(rows)
@@ -89,9 +79,9 @@ def risk_text(risk: float) -> str:
 
 def chosen_on(view: EvaluationView) -> str:
     """What the thresholds were chosen on, and how sure the promise is."""
-    points = operating_points_of(view)
-    sizes = {int(p["n"]) for p in points if finite_or_none(p.get("n"))}
-    sure = {float(p["confidence"]) for p in points if finite_or_none(p.get("confidence"))}
+    points = [p.point for p in operating_points_of(view)]
+    sizes = {point.n for point in points if point.n}
+    sure = {point.confidence for point in points if math.isfinite(point.confidence)}
     samples = f"{count(sizes.pop())} validation {view.unit}" if len(sizes) == 1 else f"validation {view.unit}"
     return f"with {percent(sure.pop())} confidence, chosen on {samples}" if len(sure) == 1 else f"chosen on {samples}"
 
@@ -173,12 +163,12 @@ def _data(view: EvaluationView, curve: Curve, top: float) -> dict[str, Any]:
     for name in ("risk_low", "risk_high"):
         if name in curve.columns:
             columns[name] = [round(v, 6) if math.isfinite(v) else None for v in curve.columns[name]]  # type: ignore[misc]
-    kept = [
-        {"risk": guaranteed_risk(p), "threshold": p["threshold"], "confidence": p.get("confidence", 0.95)}
+    promised = [
+        {"risk": p.point.promised, "threshold": p.point.threshold, "confidence": p.point.confidence}
         for p in operating_points_of(view)
-        if finite_or_none(p.get("threshold")) is not None
+        if p.point.threshold is not None
     ]
-    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": kept, "unit": view.unit}
+    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": promised, "unit": view.unit}
 
 
 def _readout(data: dict[str, Any], k: int) -> dict[str, str]:

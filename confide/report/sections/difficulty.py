@@ -31,7 +31,7 @@ def distribution(view: EvaluationView) -> Figure | None:
         return None
     low, high, counts = (found[0].columns[k] for k in ("low", "high", "count"))
     bands = _difficulty_groups(view)
-    word = str(view.about.get("difficulty") or "difficulty")
+    word = view.about.difficulty or "difficulty"
     score = tip(word, DIFFICULTY[word]) if word in DIFFICULTY else word
     shaded = f"; shaded in {_part(len(bands))}s" if len(bands) > 1 else ""
     peak = max(range(len(counts)), key=lambda k: counts[k])
@@ -224,7 +224,7 @@ def difficulty_section(view: EvaluationView) -> DifficultySection:
         return DifficultySection(
             empty=Empty("No difficulty scores", why, "confide score DATA --split test -o scores.parquet")
         )
-    from_features = view.about.get("difficulty") in FROM_FEATURES
+    from_features = view.about.difficulty in FROM_FEATURES
     return DifficultySection(
         figures,
         rows[:MOST_CLASSES],
@@ -246,7 +246,7 @@ def _picture(sample: Sample) -> Picture:
 def _gallery(view: EvaluationView) -> tuple[GalleryRow, ...]:
     easiest, hardest = view.samples("easiest"), view.samples("hardest")
     found = dict.fromkeys(s.label for s in [*easiest, *hardest])
-    order = [str(name) for name in view.about.get("class_names") or []]
+    order = [str(name) for name in view.about.class_names]
     labels = sorted(found, key=lambda label: order.index(label) if label in order else len(order))
     return tuple(
         GalleryRow(

@@ -240,7 +240,7 @@ def _dot_title(view: EvaluationView, metric: str, kind: Term) -> str | Markup:
 
 
 def _whisker(canvas: Canvas, scale: Scale, y: float, m: Measurement, by: float, colour: str, hollow: bool) -> None:
-    if math.isfinite(m.low) and math.isfinite(m.high):
+    if m.has_interval:
         canvas.line(scale.clip(by * m.low), y, scale.clip(by * m.high), y, f"k{colour}", 1.5)
     fill = "ho" if hollow else f"f{colour}"
     canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)

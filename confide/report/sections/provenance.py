@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,31 +13,6 @@ from confide.report.draw import Empty
 from confide.report.view import EvaluationView
 from confide.report.words import count
 
-# In this order; what `about` holds beyond it comes after.
-NAMES = {
-    "title": "Name",
-    "runs": "Runs",
-    "data": "Data",
-    "seed": "Seed",
-    "difficulty": "Difficulty",
-    "focus": "In focus",
-    "commit": "Commit",
-}
-SHOWN_APART = (
-    "class_names",
-    "commands",
-    "config",
-    "interval_note",
-    "label_counts",
-    "left_out",
-    "missing",
-    "num_classes",
-    "sections",
-    "stages",
-    "timings",
-    "unit",
-    "versions",
-)
 LONGEST = 6  # stages whose time is shown
 MOST_NAMES = 30
 LONGEST_TEXT = 320
@@ -56,21 +31,26 @@ class ProvenanceSection:
 def provenance_section(view: EvaluationView) -> ProvenanceSection:
     """All that `about` says, in an order for people."""
     about = view.about
-    commands = about.get("commands") or ()
-    if isinstance(commands, str):
-        commands = (commands,)
-    known = [*(k for k in NAMES if k in about), *(k for k in about if k not in NAMES and k not in SHOWN_APART)]
-    if isinstance(about.get("commit"), str):
-        about["commit"] = about["commit"][:12]
-    shape = {"data": _data}
-    facts = [(NAMES.get(k, k.replace("_", " ").capitalize()), shape.get(k, _words)(about[k])) for k in known]
-    facts.append(("Classes", _classes(about.get("class_names") or ())))
-    facts.append(("Versions", _words(about.get("versions"))))
-    facts.append(("Timings", _timings(about.get("timings"))))
-    config = about.get("config")
+    facts = [
+        ("Name", _words(about.title)),
+        ("Runs", _words(about.runs)),
+        ("Data", _data(about.data)),
+        ("Seed", _words(about.seed)),
+        ("Difficulty", _words(about.difficulty)),
+        ("In focus", _words(about.focus)),
+        ("Chosen stage", _words(about.chosen_stage)),
+        ("Commit", (about.commit or "")[:12]),
+        ("Hardware", _words(about.hardware)),
+        ("Seeds", _words(about.seeds)),
+        ("Verdict", _words(about.verdict)),
+        *((key.replace("_", " ").capitalize(), _words(value)) for key, value in about.extra.items()),
+        ("Classes", _classes(about.class_names)),
+        ("Versions", _words(about.versions)),
+        ("Timings", _timings(about.timings)),
+    ]
     empty = Empty("No commands were recorded", "The evaluation was made from Python, or by hand.")
     shown = tuple((name, words) for name, words in facts if words)
-    return ProvenanceSection(tuple(str(c) for c in commands), shown, _yaml(config) if config else "", empty)
+    return ProvenanceSection(about.commands, shown, _yaml(about.config) if about.config else "", empty)
 
 
 def _data(value: Any) -> str:
@@ -86,18 +66,16 @@ def _data(value: Any) -> str:
     return "; ".join(words for part in told if (words := _words(part)))
 
 
-def _classes(names: Any) -> str:
-    shown = ", ".join(str(n) for n in list(names)[:MOST_NAMES])
+def _classes(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {count(len(names) - MOST_NAMES)} more"
 
 
-def _timings(seconds: Any) -> str:
+def _timings(seconds: Mapping[str, float]) -> str:
     """The longest stages, in seconds."""
-    if not isinstance(seconds, Mapping):
-        return _words(seconds)
-    known = {str(k): float(v) for k, v in seconds.items() if isinstance(v, (int, float))}
-    longest = sorted(known, key=lambda k: -known[k])[:LONGEST]
-    return f"{sum(known.values()):.0f} s in all: " + ", ".join(f"{k} {known[k]:.1f} s" for k in longest)
+    longest = sorted(seconds, key=lambda k: -seconds[k])[:LONGEST]
+    whole = f"{sum(seconds.values()):.0f} s in all: " if seconds else ""
+    return whole + ", ".join(f"{k} {seconds[k]:.1f} s" for k in longest)
 
 
 def _words(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Renew the headline table in the README from the files of the main table.
+"""The headline table of the README, made from the files of the main table.
 
-python tools/write_headline_table.py README.md
+python -m benchmarks.headline README.md
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ROOT
 from benchmarks.lib.grid import METHODS, Method
-from confide.files import formats
+from confide import files
 
-SOURCE = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "papers" / "main.parquet"
-START, END = "<!-- headline: made by tools/write_headline_table.py -->", "<!-- /headline -->"
+SOURCE = ROOT / "benchmarks" / "results" / "papers" / "main.parquet"
+START, END = "<!-- headline: made by benchmarks/headline.py -->", "<!-- /headline -->"
 COLUMNS = {
     "accuracy": "accuracy %",
     "ece_mass": "ECE %",
@@ -37,7 +38,7 @@ def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[fl
 
 def headline(path: Path = SOURCE) -> str:
     """CIFAR-10, best NLL after calibration first."""
-    table, _ = formats.read_table(path)
+    table, _ = files.read_table(path)
     rows = {name: row for name, row in rows_of(table, "cifar10").items() if "nll, calibrated" in row}
     if not rows:
         raise SystemExit(f"{path} has no rows of CIFAR-10")
@@ -91,4 +92,4 @@ def renewed(text: str, path: Path = SOURCE) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    formats.write_text(page, renewed(page.read_text(encoding="utf-8")))
+    files.write_text(page, renewed(page.read_text(encoding="utf-8")))

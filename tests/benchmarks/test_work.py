@@ -23,7 +23,7 @@ from confide.checks import InputError
 from confide.data import load_dataset
 from confide.features import extract
 from confide.training import fit
-from tests.bench.conftest import cells
+from tests.benchmarks.conftest import cells
 
 PLAIN = Method("cross_entropy", shifted=True)
 HARD = Method("difficulty_entropy", "difficulty_entropy", {"alpha": 0.3}, difficulty=True)

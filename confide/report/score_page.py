@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from confide import __version__, difficulty
-from confide.cli.score_data import ScoringSources
-from confide.evaluation.gallery import gallery, picture
 from confide.files import formats
 from confide.records import Scores
 from confide.report.draw import PHONE, THIRD, Canvas, Scale, tick_text, ticks
+from confide.report.page import asset, page_environment
 from confide.results import Sample
+
+if TYPE_CHECKING:
+    from confide.scoring import ScoredData
 
 BARS = 40
 TEMPERATURES = (0.3, 0.7, 2.0)
 NORMALIZATIONS = ("none", "minmax", "rank")
-SUSPECTS = 60
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ScoreHistogram:
     """A chart with its words and its numbers."""
 
     title: str
@@ -37,39 +36,49 @@ class Drawing:
     rows: tuple[tuple[str, str, str], ...]
 
 
-def write_page(
-    path: str | Path, sources: ScoringSources, main: Scores, found: Sequence[Scores], summary: dict[str, Any]
-) -> None:
-    """Write the page, one file that loads nothing."""
-    environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    split = sources.split
-    shown = () if split is None else gallery(split, main, sources.class_names, each=8)
-    text = environment.get_template("score.html").render(
-        version=__version__,
-        css=Markup(_asset("base.css") + _asset("report.css")),
-        name=sources.dataset.name if sources.dataset is not None else Path(sources.args.data).name,
-        n=len(main),
-        method=main.method,
-        histograms=[_score_histogram(scores) for scores in found],
-        weights=[_weight_histogram(main, n, t) for n in NORMALIZATIONS for t in TEMPERATURES],
-        agreement=summary.get("agreement", []),
-        verdicts=summary.get("verdicts", {}),
-        rows=_rows(_with_verdicts(shown, main)),
-        suspects=_suspects(sources, main),
-        words=summary.get("words", []),
-        notes=[*sources.notes, *main.notes],
+def write_score_page(path: str | Path, scored: ScoredData) -> Path:
+    """Write the page of scored data as one HTML file that opens from disk and loads nothing.
+
+    Args:
+        path: of the file.
+        scored: what `confide.scoring.score_data` returned.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.scoring import score_data
+        >>> draw, labels = np.random.default_rng(0), np.arange(60) % 2
+        >>> np.savez("features.npz", features=draw.normal(size=(60, 3)) + 4 * labels[:, None], labels=labels)
+        >>> write_score_page("scores.html", score_data("features.npz")).name
+        'scores.html'
+    """
+    main = scored.scores
+    text = (
+        page_environment()
+        .get_template("score.html")
+        .render(
+            version=__version__,
+            css=Markup(asset("base.css") + asset("report.css")),
+            name=scored.name,
+            n=len(main),
+            method=main.method,
+            histograms=[_score_histogram(scores) for scores in scored.by_method],
+            weights=[_weight_histogram(main, n, t) for n in NORMALIZATIONS for t in TEMPERATURES],
+            agreement=scored.agreement,
+            verdicts=scored.verdict_counts(),
+            rows=_rows(scored.gallery()),
+            suspects=scored.suspects(),
+            words=scored.explanation_rows(),
+            notes=scored.notes,
+        )
     )
     formats.write_text(path, text)
+    return Path(path)
 
 
-def _asset(name: str) -> str:
-    where = "confide.cli" if name == "score.html" else "confide.report"
-    return resources.files(where).joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _score_histogram(scores: Scores) -> Drawing:
+def _score_histogram(scores: Scores) -> ScoreHistogram:
     counts, edges = np.histogram(scores.values, bins=BARS)
     peak = int(counts.argmax())
     alt = (
@@ -77,7 +86,7 @@ def _score_histogram(scores: Scores) -> Drawing:
         f"from {edges[0]:.3g} to {edges[-1]:.3g}."
     )
     skew = "the tail at the right is the hard part" if _mean_above_median(scores.values) else "higher is harder"
-    return Drawing(
+    return ScoreHistogram(
         f"{scores.method}: {skew}",
         f"{len(scores):,} samples by {scores.method}; mean {scores.mean:.3g}, deviation {scores.values.std():.3g}",
         _bars(counts, edges, PHONE, "← easier", "harder →").render(alt),
@@ -89,15 +98,15 @@ def _mean_above_median(values: NDArray[np.float64]) -> bool:
     return float(values.mean() - np.median(values)) > 0.05 * float(values.std())
 
 
-def _weight_histogram(scores: Scores, normalize: str, temperature: float) -> Drawing:
+def _weight_histogram(scores: Scores, normalize: str, temperature: float) -> ScoreHistogram:
     weights = difficulty.weights(scores, normalize=normalize, temperature=temperature)
     counts, edges = np.histogram(weights, bins=20, range=(0.0, 1.0))
     vanished = float((weights < 0.01).mean())
-    said = f"{100 * vanished:.0f} % have next to no weight" if vanished > 0.5 else f"mean {weights.mean():.2f}"
-    alt = f"Histogram of training weights, {normalize}, T {temperature:g}: {said}."
-    return Drawing(
+    spread = f"{100 * vanished:.0f} % have next to no weight" if vanished > 0.5 else f"mean {weights.mean():.2f}"
+    alt = f"Histogram of training weights, {normalize}, T {temperature:g}: {spread}."
+    return ScoreHistogram(
         f"{normalize}, T = {temperature:g}",
-        said,
+        spread,
         _bars(counts, edges, THIRD, "0", "1", height=120, marks=False).render(alt),
         _table(counts, edges),
     )
@@ -130,13 +139,6 @@ def _table(counts: NDArray[Any], edges: NDArray[Any]) -> tuple[tuple[str, str, s
     return tuple((f"{a:.4g}", f"{b:.4g}", f"{int(c):,}") for a, b, c in zip(edges, edges[1:], counts, strict=False))
 
 
-def _with_verdicts(shown: Sequence[Sample], main: Scores) -> list[Sample]:
-    if "verdict" not in main.columns:
-        return list(shown)
-    verdict = dict(zip(main.ids.astype(np.str_).tolist(), main.columns["verdict"].tolist(), strict=True))
-    return [replace(sample, verdict=verdict.get(sample.id)) for sample in shown]
-
-
 def _rows(shown: Sequence[Sample]) -> list[dict[str, Any]]:
     labels = dict.fromkeys(sample.label for sample in shown)
     return [
@@ -149,28 +151,3 @@ def _rows(shown: Sequence[Sample]) -> list[dict[str, Any]]:
         }
         for label in labels
     ]
-
-
-def _suspects(sources: ScoringSources, main: Scores) -> list[dict[str, Any]]:
-    if "verdict" not in main.columns:
-        return []
-    rows = np.flatnonzero(main.columns["verdict"] == "wrong label")
-    rows = rows[np.argsort(-main.columns["suspicion"][rows], kind="stable")][:SUSPECTS]
-    split = sources.split
-    inputs = sources.inputs()
-    place = {} if split is None else {str(i): k for k, i in enumerate(split.ids.tolist())}
-    found = []
-    for row in rows:
-        where = place.get(str(main.ids[row]))
-        content = inputs[where] if inputs is not None and where is not None else None
-        found.append(
-            {
-                "id": str(main.ids[row]),
-                "label": sources.name(int(main.labels[row])) if main.labels is not None else "",
-                "suggested": sources.name(int(main.columns["suggested"][row])),
-                "suspicion": f"{main.columns['suspicion'][row]:.1f}",
-                "picture": None if content is None or isinstance(content, str) else picture(content),
-                "text": content[:280] if isinstance(content, str) else None,
-            }
-        )
-    return found

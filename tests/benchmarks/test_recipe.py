@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from benchmarks.evidence import END, START, with_recipe
 from benchmarks.findings.cells import cell_tables
 from benchmarks.findings.recipe import check_table, not_learnt, points, sentence, where_the_gap_is
-from benchmarks.refresh import END, START, with_recipe
 
 
 def cell(accuracy: float, p: float, nll: float = 0.25, aurc: float = 0.01) -> dict:
@@ -110,16 +110,16 @@ def test_a_question_is_answered_by_paired_differences():
 
 @pytest.mark.slow
 def test_everything_is_renewed_by_one_command_and_a_second_changes_nothing(tmp_path, monkeypatch):
-    from benchmarks import refresh
+    from benchmarks import evidence
 
     into = tmp_path / "into"
     (into / "docs").mkdir(parents=True)
-    shutil.copy(refresh.ROOT / "README.md", into / "README.md")
-    shutil.copy(refresh.ROOT / "docs" / "findings.md", into / "docs" / "findings.md")
-    shutil.copytree(refresh.ROOT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "lite" / "cells")
-    monkeypatch.setattr("sys.argv", ["refresh", "--cells", str(tmp_path / "lite"), "--into", str(into)])
-    assert refresh.main() == 0
+    shutil.copy(evidence.ROOT / "README.md", into / "README.md")
+    shutil.copy(evidence.ROOT / "docs" / "findings.md", into / "docs" / "findings.md")
+    shutil.copytree(evidence.ROOT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "lite" / "cells")
+    monkeypatch.setattr("sys.argv", ["evidence", "--cells", str(tmp_path / "lite"), "--into", str(into)])
+    assert evidence.main() == 0
     first = {path: path.read_bytes() for path in into.rglob("*") if path.is_file()}
-    assert refresh.main() == 0
+    assert evidence.main() == 0
     assert {path: path.read_bytes() for path in into.rglob("*") if path.is_file()} == first
     assert len(first) > 30

@@ -1,8 +1,8 @@
 """Everything that is made from the cells of the grid, made again: tables, verdicts, shift, findings, the README's.
 
-python -m benchmarks.refresh                        # from benchmarks/results/lite
-python -m benchmarks.refresh results.tar more.tar   # unpack these archives into it first
-python -m benchmarks.refresh --cells FOLDER --into FOLDER   # from another folder, into a copy: a try
+python -m benchmarks.evidence                        # from benchmarks/results/lite
+python -m benchmarks.evidence results.tar more.tar   # unpack these archives into it first
+python -m benchmarks.evidence --cells FOLDER --into FOLDER   # from another folder, into a copy: a try
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import argparse
 import time
 from pathlib import Path
 
+from benchmarks import ROOT, headline
+from benchmarks.__main__ import main as bench
 from benchmarks.findings import recipe, write
 from benchmarks.findings.cells import Cells, read_cells
 from benchmarks.lib.results import unpack
 from benchmarks.papers.shift_page import write_page
-from confide.cli.main import main as confide
-from confide.files import formats
-from tools import write_headline_table
+from confide import files
 
 START, END = "<!-- recipe: made by make evidence -->", "<!-- /recipe -->"
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
@@ -33,12 +32,12 @@ def main() -> int:
     for archive in args.archives:
         print(f"{archive}: {unpack(Path(archive), args.cells)} files into {args.cells}")
     tables = args.into / "benchmarks" / "results" / "papers"
-    status = confide(["bench", "tables", "--out", str(args.cells), "--tables", str(tables)])
+    status = bench(["tables", "--out", str(args.cells), "--tables", str(tables)])
     write_page(args.cells, args.into / "benchmarks" / "results")
     write.renew(args.into / "docs" / "findings.md", args.cells, tables)
     page = args.into / "README.md"
-    text = write_headline_table.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
-    formats.write_text(page, with_recipe(text, read_cells(args.cells), tables))
+    text = headline.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
+    files.write_text(page, with_recipe(text, read_cells(args.cells), tables))
     print(f"renewed in {time.monotonic() - began:.0f} s; look at the change with `git diff --stat`")
     return status
 

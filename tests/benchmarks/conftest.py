@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from benchmarks.lib.grid import Cell, Method, Setting
 from benchmarks.lib.sources import Sources, keep_scores
 from benchmarks.lib.workers import Place
 from confide.features import extract
-
-# The benchmarks are no part of the package: they are found from the checkout.
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 QUICK = {"epochs": 1, "batch_size": 64, "learning_rate": 0.05}
 

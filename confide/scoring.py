@@ -1,0 +1,616 @@
+"""How hard is every sample of a dataset: its features are extracted, scored by one method or several, and its labels
+judged. `score_data` does what a `ScoringRequest` says; `confide score` prints what comes of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide import data, difficulty, features
+from confide.checks import InputError, OptionError, did_you_mean
+from confide.difficulty.explain import ClassWords
+from confide.difficulty.label_errors import VERDICTS, Verdicts
+from confide.difficulty.weights import Agreement
+from confide.evaluation.gallery import gallery, picture
+from confide.features.extraction import MOST_PIXELS, POOLED, split_word
+from confide.predictions import Predictions
+from confide.records import Dataset, Features, Ids, Scores, Split, load_features, rows_of
+from confide.registry import Method
+from confide.results import Sample
+
+SHOWN_TEXT = 280
+
+
+@dataclass(frozen=True)
+class ScoringRequest:
+    """How samples are scored.
+
+    Args:
+        methods: difficulty words; the first is the main one. Default: rmd.
+        options: of these methods; each takes those it has.
+        split: to score: a name, or `all` of data without splits. Default: train, and all with `fitted`.
+        fit_split: to fit on. Default: the one that is scored.
+        labels: the class to measure to: `given`, `predicted` or `min`.
+        fitted: file of a fit that was saved; nothing is fitted then.
+        extractor: word. Default: what the data carries, else the usual one for its kind; the fit's own with `fitted`.
+        extractor_options: of the extractor.
+        cache: folder for shards of features. Default: they stay in memory.
+        device: cpu or cuda. Default: a GPU where there is one.
+        batch_size: inputs per batch of the extractor.
+        workers: processes that decode inputs.
+        augment_runs: fit on so many augmentation runs (the paper: 5).
+        log: folder of a `difficulty.Recorder`, for confusion, correctness, loss and entropy.
+        predictions: of these samples: a log of one epoch, and what verdicts look at (out of fold).
+        keep_features: extract them also where no method reads them.
+        judge: whether labels are judged. Default: where all is fitted here and there are two classes or more.
+        vocabulary: words that hard samples are explained in, by an extractor with a text side.
+    """
+
+    methods: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split: str | None = None
+    fit_split: str | None = None
+    labels: str = "given"
+    fitted: str | Path | None = None
+    extractor: str | None = None
+    extractor_options: Mapping[str, Any] = field(default_factory=dict)
+    cache: Path | None = None
+    device: str | None = None
+    batch_size: int = 64
+    workers: int = 0
+    augment_runs: int = 0
+    log: str | Path | None = None
+    predictions: Predictions | None = None
+    keep_features: bool = False
+    judge: bool | None = None
+    vocabulary: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unused = ("methods", "options", "fit_split", "augment_runs", "log")
+        if self.fitted and (named := [name for name in unused if getattr(self, name)]):
+            raise InputError(f"a fit that is made takes no {', '.join(named)}; leave it out")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A sample whose label looks wrong: another class fits better, by `suspicion` in log odds."""
+
+    id: str
+    label: str
+    suggested: str
+    suspicion: float
+    picture: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredData:
+    """Samples with their difficulty: `scores` are the main method's, with verdicts and other methods as columns."""
+
+    name: str
+    scores: Scores
+    by_method: tuple[Scores, ...]
+    class_names: tuple[str, ...] = ()
+    split: Split | None = None
+    inputs: Any = None
+    features: Features | None = None
+    fitted: difficulty.FittedDifficulty | None = None
+    verdicts: Verdicts | None = None
+    agreement: tuple[Agreement, ...] = ()
+    explanations: tuple[ClassWords, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def class_name(self, label: int) -> str:
+        """Name of a class, or its number."""
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+    def verdict_counts(self) -> dict[str, int]:
+        """How many samples look like what; empty where labels were not judged."""
+        if self.verdicts is None:
+            return {}
+        return {word: int((self.verdicts.verdict == word).sum()) for word in VERDICTS}
+
+    def suspect_table(self) -> dict[str, NDArray[Any]]:
+        """Labels that look wrong, the clearest first: a table with ids, labels and what is suggested instead."""
+        if self.verdicts is None:
+            raise InputError("labels were not judged; score with judge=True")
+        rows, fit = self.verdicts.suspects(), self.verdicts.fit
+        table: dict[str, NDArray[Any]] = {
+            "id": self.verdicts.ids[rows],
+            "label": self.verdicts.labels[rows],
+            "suggested": fit.suggested[rows],
+            "suspicion": fit.suspicion[rows],
+            "self_confidence": fit.self_confidence[rows],
+        }
+        for column in ("label", "suggested") if self.class_names else ():
+            table[f"{column}_name"] = np.array([self.class_name(int(k)) for k in table[column]], dtype=np.str_)
+        return table
+
+    def explanation_rows(self) -> list[dict[str, Any]]:
+        """Words of hard and easy samples, a row for each class, as JSON holds them."""
+        return [{**words.as_dict(), "class": self.class_name(words.label)} for words in self.explanations]
+
+    def gallery(self, each: int = 8) -> list[Sample]:
+        """The easiest and hardest samples of every class, with verdicts; none without pictures or texts."""
+        if self.split is None:
+            return []
+        samples = gallery(self.split, self.scores, self.class_names, each=each)
+        if "verdict" not in self.scores.columns:
+            return list(samples)
+        by_id = zip(self.scores.ids.astype(np.str_).tolist(), self.scores.columns["verdict"].tolist(), strict=True)
+        verdicts = dict(by_id)
+        return [replace(sample, verdict=verdicts.get(sample.id)) for sample in samples]
+
+    def suspects(self, most: int = 60) -> list[Suspect]:
+        """Labels that look wrong, the clearest first, with what can be shown of the samples."""
+        if "verdict" not in self.scores.columns:
+            return []
+        columns, labels = self.scores.columns, self.scores.labels
+        rows = np.flatnonzero(columns["verdict"] == "wrong label")
+        rows = rows[np.argsort(-columns["suspicion"][rows], kind="stable")][:most]
+        places = {} if self.split is None else {str(i): k for k, i in enumerate(self.split.ids.tolist())}
+        suspects = []
+        for row in rows:
+            place = places.get(str(self.scores.ids[row]))
+            content = self.inputs[place] if self.inputs is not None and place is not None else None
+            suspects.append(
+                Suspect(
+                    id=str(self.scores.ids[row]),
+                    label=self.class_name(int(labels[row])) if labels is not None else "",
+                    suggested=self.class_name(int(columns["suggested"][row])),
+                    suspicion=float(columns["suspicion"][row]),
+                    picture=None if content is None or isinstance(content, str) else picture(content),
+                    text=content[:SHOWN_TEXT] if isinstance(content, str) else None,
+                )
+            )
+        return suspects
+
+
+def score_data(source: str | Path, request: ScoringRequest | None = None) -> ScoredData:
+    """Score every sample of a dataset, or of a file of features, and judge its labels.
+
+    Args:
+        source: a dataset's word or path; or features: .npz, .parquet, or a folder of shards.
+        request: how; by default rmd on the training split.
+
+    Returns:
+        The scores with verdicts on the labels, and what a page about them shows.
+
+    Raises:
+        InputError: where data and request do not go together; one line says what to do.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.scoring import ScoringRequest, score_data
+        >>> draw, labels = np.random.default_rng(0), np.arange(60) % 2
+        >>> np.savez("features.npz", features=draw.normal(size=(60, 3)) + 4 * labels[:, None], labels=labels)
+        >>> scored = score_data("features.npz", ScoringRequest(methods=("rmd", "prototype")))
+        >>> len(scored.scores), scored.scores.method, sum(scored.verdict_counts().values())
+        (60, 'rmd', 60)
+    """
+    request = request or ScoringRequest()
+    if request.fitted is None:
+        samples = _open_samples(source, replace(request, split=request.split or "train"))
+        by_method, fitted = _fit_and_score(samples)
+    else:
+        fitted = difficulty.load(request.fitted)
+        samples = _open_for_fit(source, request, fitted)
+        by_method = [_score_by_fit(fitted, samples)]
+    if request.keep_features:
+        samples.scored_features()
+    main, verdicts = by_method[0], _judge(samples, by_method[0])
+    if verdicts is not None:
+        main = difficulty.with_verdicts(main, verdicts)
+    others = {f"score_{scores.method}": scores.of(main.ids) for scores in by_method[1:]}
+    main = replace(main, columns={**main.columns, **others})
+    explanations: tuple[ClassWords, ...] = ()
+    if request.vocabulary:
+        embedded = samples.embed(list(request.vocabulary))
+        explanations = difficulty.explain(samples.scored_features(), main, request.vocabulary, embedded)
+    notes = [*samples.notes, *(note for scores in by_method for note in scores.notes)]
+    return ScoredData(
+        name=samples.name,
+        scores=main,
+        by_method=tuple(by_method),
+        class_names=samples.class_names,
+        split=samples.split,
+        inputs=samples.inputs(),
+        features=samples.features,
+        fitted=fitted,
+        verdicts=verdicts,
+        agreement=difficulty.agreement(by_method) if len(by_method) > 1 else (),
+        explanations=explanations,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDifficulty | None]:
+    """Scores by every method, and the last fit on features."""
+    request = samples.request
+    methods = [difficulty.DIFFICULTY.get(word) for word in request.methods or ("rmd",)]
+    by_method, fitted = [], None
+    for method in methods:
+        options = _options_for(method, methods, request.options)
+        if method.facts["source"] == "log":
+            by_method.append(difficulty.score(method.word, samples.log(), **options))
+            continue
+        rows, fit_rows = samples.rows()
+        if request.augment_runs and "augmented" in method.options:
+            options["augmented"] = samples.augmented(request.augment_runs)
+        fitted = difficulty.fit(method.word, fit_rows, **options)
+        if samples.class_names:
+            # So that classes of other data are told apart by name.
+            fitted = replace(fitted, source={**fitted.source, "class_names": list(samples.class_names)})
+        by_method.append(fitted.score(rows, None if request.labels == "given" else request.labels))
+    return by_method, fitted
+
+
+def _options_for(method: Method, methods: list[Method], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the options those this method has; one that none of the methods has is an error."""
+    known = {name for each in methods for name in each.options}
+    for name in options:
+        if name not in known:
+            raise OptionError(f"no method asked for has an option '{name}'; {did_you_mean(name, known)}")
+    return {name: value for name, value in options.items() if name in method.options}
+
+
+def _judge(samples: _Samples, scores: Scores) -> Verdicts | None:
+    """Verdicts on the labels, where they are asked for or can be had.
+
+    They fit Gaussians on the samples themselves: a few that came after a fit are judged only when asked for.
+    """
+    request, rows = samples.request, samples.features
+    judge = request.fitted is None and request.labels == "given" if request.judge is None else request.judge
+    if rows is None or not judge:
+        return None
+    if request.judge is None and len(set(rows.labels.tolist())) < 2:
+        samples.notes.append("all samples have one label: there is no other to suggest, so labels were not judged")
+        return None
+    return difficulty.verdicts(rows, scores=scores, predictions=request.predictions, inputs=samples.inputs())
+
+
+# The samples: a dataset whose features are extracted when they are first asked for, or features alone.
+
+
+@dataclass(eq=False)
+class _Samples:
+    request: ScoringRequest
+    source: str
+    dataset: Dataset | None
+    features: Features | None = None
+    notes: list[str] = field(default_factory=list)
+    extractor: tuple[str, dict[str, Any]] | None = None
+    """Word and options of the one that a fit names, where none is asked for."""
+    fit_features: Features | None = None
+
+    @property
+    def name(self) -> str:
+        return self.dataset.name if self.dataset is not None else Path(self.source).name
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.dataset.class_names if self.dataset is not None else ()
+
+    @property
+    def split_name(self) -> str:
+        return self.request.split or "train"
+
+    @property
+    def split(self) -> Split | None:
+        return self.dataset.split(self.split_name) if self.dataset is not None else None
+
+    def inputs(self) -> Any:
+        """The pictures or texts themselves, where the data has them."""
+        split = self.split
+        return None if split is None or self.dataset is None or self.dataset.kind == "rows" else split.inputs
+
+    def rows(self) -> tuple[Features, Features]:
+        """Features of the split to score and of the one to fit on, extracted once."""
+        if self.features is None:
+            self.features = self._extract(self.split_name, "scored")
+        if self.fit_features is None:
+            other = self.request.fit_split
+            same = other is None or other == self.split_name or self.dataset is None
+            self.fit_features = self.features if same else self._extract(str(other), "fitted")
+        return self.features, self.fit_features
+
+    def scored_features(self) -> Features:
+        return self.rows()[0]
+
+    def augmented(self, runs: int) -> list[Features]:
+        """Features of the split to fit on under random augmentations."""
+        if self.dataset is None:
+            raise InputError("augmentation runs need the images; give a dataset instead of features")
+        split = self.request.fit_split or self.split_name
+        return [self._extract(split, f"augmented-{k}", augment=k) for k in range(1, runs + 1)]
+
+    def log(self) -> Any:
+        """The training log, or predictions as a log of one epoch."""
+        if self.request.log:
+            log = difficulty.open_log(self.request.log)
+            self._check_split(log.ids, str(self.request.log))
+            if log.labels is None and self.split is not None:
+                labels = self.split.labels[rows_of(log.ids, self.split.ids, "the data")]
+                log = difficulty.ProbabilityLog(log.shards, log.epochs, log.ids, labels)
+            return log
+        if self.request.predictions is not None:
+            self._check_split(self.request.predictions.ids, "the file of predictions")
+            return self.request.predictions
+        raise InputError("confusion, loss, correctness and entropy read a training: pass --log FOLDER or --predictions")
+
+    def _check_split(self, ids: Ids, name: str) -> None:
+        """A training log of another split is met often: say which one it is of."""
+        known = self.dataset.splits if self.dataset is not None else {}
+        held = {split: np.isin(ids.astype(np.str_), part.ids.astype(np.str_)) for split, part in known.items()}
+        if self.split_name in held and held[self.split_name].any():
+            return
+        for split, there in held.items():
+            if there.all():
+                raise InputError(
+                    f"{name} is of the split '{split}', but '{self.split_name}' is scored; add --split {split}"
+                )
+
+    def embed(self, words: list[str]) -> Any:
+        """Words in the space of the features, by the extractor's text side."""
+        word = self._word()
+        extractor = None if word == "cached" else features.create(word, **self._options())
+        if extractor is None or extractor.encode_text is None:
+            raise InputError(f"--words needs an extractor with a text side, such as 'clip', got '{word}'")
+        return extractor.encode_text(words)
+
+    def _word(self) -> str:
+        if self.request.extractor:
+            return self.request.extractor
+        if self.extractor is not None:
+            return self.extractor[0]
+        assert self.dataset is not None
+        return features.usual(self.dataset, self.split_name)
+
+    def _options(self) -> dict[str, Any]:
+        return dict(self.request.extractor_options) if self.extractor is None else self.extractor[1]
+
+    def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
+        assert self.dataset is not None
+        word, request = self._word(), self.request
+        if word == "cached":
+            return features.extract(word, self.dataset, split, augment=augment)
+        if word == "pixels":
+            self._note_pooling(split)
+        if word.startswith("model:"):
+            from confide import training  # noqa: F401  (reads checkpoints)
+        shards = f"{split}-{role}" if augment is not None else split
+        return features.extract(
+            word,
+            self.dataset,
+            split,
+            out=None if request.cache is None else request.cache / shards,
+            batch_size=request.batch_size,
+            device=request.device,
+            workers=request.workers,
+            dtype="float16",
+            augment=augment,
+            **self._options(),
+        )
+
+    def _note_pooling(self, split: str) -> None:
+        """Say it where `pixels` looks at less than the images hold."""
+        assert self.dataset is not None
+        if "size" in self._options() or self.dataset.kind != "image":
+            return
+        if math.prod(self.dataset.split(split).inputs.shape[1:]) > MOST_PIXELS:
+            note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
+            self.notes += [] if note in self.notes else [note]
+
+
+def _open_samples(source: str | Path, request: ScoringRequest) -> _Samples:
+    if is_features(Path(source)):
+        rows = load_features(source)
+        if (rows.labels < 0).all():
+            raise InputError(f"{source} must have labels beside its features; add a column 'label'")
+        return _Samples(request, str(source), None, rows)
+    dataset = load_split(str(source), request.split or "train")
+    return _Samples(request, str(source), dataset, notes=_data_notes(dataset, request.split or "train"))
+
+
+def load_split(source: str, split: str) -> Dataset:
+    """The dataset that holds a split; for `all` its samples as one, where it has no splits of its own.
+
+    Args:
+        source: a dataset's word or path.
+        split: a name, or `all`.
+
+    Returns:
+        The dataset; with `all`, one of that split alone.
+
+    Raises:
+        InputError: where `all` is asked of data with splits of its own.
+
+    Example:
+        >>> import numpy as np
+        >>> np.savez("rows.npz", x=np.zeros((20, 2)), y=np.arange(20) % 2)
+        >>> {name: len(part) for name, part in load_split("rows.npz", "all").splits.items()}
+        {'all': 20}
+    """
+    if split != "all":
+        return data.load_dataset(source)
+    dataset = data.load_dataset(source, val_fraction=0, test_fraction=0)
+    own = [name for name, part in dataset.splits.items() if len(part)]
+    if own != ["train"]:
+        raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
+    return replace(dataset, splits={"all": dataset.train})
+
+
+def _data_notes(dataset: Dataset, split: str) -> list[str]:
+    """Inputs that could not be read, and samples that were cut off: whoever scores their own folder wants every one."""
+    notes = []
+    if names := [name for name, _ in dataset.set_aside]:
+        inputs = "1 input" if len(names) == 1 else f"{len(names):,} inputs"
+        notes.append(f"{inputs} could not be read: {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
+    origins = dataset.provenance.get("splits", {})
+    others = [name for name, origin in origins.items() if name != split and str(origin).startswith("cut from")]
+    if split in origins and others:
+        n, total = len(dataset.split(split)), sum(len(part) for part in dataset.splits.values())
+        notes.append(
+            f"{n:,} of {total:,} samples were scored: {' and '.join(others)} were cut off for evaluation; "
+            "--split all scores every one"
+        )
+    return notes
+
+
+def is_features(path: Path) -> bool:
+    """Whether a path holds features rather than inputs.
+
+    Args:
+        path: a file or a folder of shards.
+
+    Returns:
+        True where `load_features` reads it.
+
+    Example:
+        >>> import numpy as np
+        >>> np.savez("features.npz", features=np.zeros((2, 3)))
+        >>> is_features(Path("features.npz")), is_features(Path("."))
+        (True, False)
+    """
+    if path.is_dir():
+        return (path / "plan.json").exists() and any(path.glob("rows-*.npy"))
+    if not path.is_file():
+        return False
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return any(name in archive.files for name in ("features", "embeddings")) and "inputs" not in archive.files
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        names = pq.read_schema(path).names
+        return "features" in names and not {"image", "text"} & set(names)
+    return False
+
+
+# Samples scored by a difficulty that was fitted before.
+
+
+def _open_for_fit(source: str | Path, request: ScoringRequest, fitted: difficulty.FittedDifficulty) -> _Samples:
+    """The data to score by a fit."""
+    if is_features(Path(source)):
+        rows = load_features(source)
+        _check_labels(source, request, fitted, rows.labels)
+        return _Samples(request, str(source), None, rows)
+    dataset, split = _load_new_data(str(source), request.split)
+    _check_labels(source, request, fitted, dataset.split(split).labels)
+    extractor = None if request.extractor else fitted_extractor(str(request.fitted), fitted)
+    own = replace(request, split=split)
+    return _Samples(own, str(source), dataset, notes=_data_notes(dataset, split), extractor=extractor)
+
+
+def _check_labels(
+    source: str | Path, request: ScoringRequest, fitted: difficulty.FittedDifficulty, labels: NDArray[np.int64]
+) -> None:
+    missing = np.flatnonzero(labels < 0)
+    if request.labels == "given" and _uses_labels(fitted) and len(missing):
+        raise InputError(
+            f"{source} must have a label for every sample, got none at sample {missing[0]} of {len(labels)}; "
+            "add --labels predicted, or min"
+        )
+
+
+def _uses_labels(fitted: difficulty.FittedDifficulty) -> bool:
+    return bool(difficulty.DIFFICULTY.get(fitted.method).facts.get("labels", True))
+
+
+def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:
+    """The dataset and its split to score: without a word for it all of its samples, where it has no splits."""
+    if split is not None and split != "all":
+        return data.load_dataset(source), split
+    if (unlabelled := data.load_unlabelled(source)) is not None:
+        return unlabelled, "all"
+    # Everything is held out: what is scored by a fit need not have every class, or more than one.
+    dataset = data.load_dataset(source, val_fraction=0, test_fraction=1)
+    (name, part), *others = dataset.splits.items()
+    origins = dataset.provenance["splits"]
+    if others:
+        own = ["train" if "cut from 'train'" in origins[key] else key for key in dataset.splits]
+        raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
+    name = name if origins[name] == "as given" else "all"
+    return replace(dataset, splits={name: part}), name
+
+
+def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[str, dict[str, Any]]:
+    """Word and options of the extractor that a fitted difficulty names, checked against those known here.
+
+    Args:
+        path: of the fit, for the message.
+        fitted: the fit.
+
+    Returns:
+        The word and its options.
+
+    Raises:
+        InputError: where it names none that is known.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import Features, difficulty
+        >>> rows = Features(np.eye(4), np.array([0, 0, 1, 1]), np.arange(4), "pixels", options={"size": 2})
+        >>> fitted_extractor("fit.safetensors", difficulty.fit("prototype", rows))
+        ('pixels', {'size': 2})
+    """
+    word, options = fitted.source.get("extractor"), fitted.source.get("options", {})
+    try:
+        if word == "cached" and not options:
+            return "cached", {}
+        method, _ = split_word(word if isinstance(word, str) else "")
+        method.check_options(options if isinstance(options, dict) else {"options": options})
+    except (InputError, OptionError):
+        named = f", which is {word!r} there," if word else ""
+        raise InputError(
+            f"{path} must name the extractor of its features{named} for other inputs to be scored by it; "
+            "add --features WORD, or give features as DATA"
+        ) from None
+    return str(word), dict(options)
+
+
+def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Scores:
+    """Scores of the data by the fit: to the labels' classes, or to the likeliest or nearest one."""
+    rows, labels = samples.scored_features(), samples.request.labels
+    # Features of another extractor may have the same width and mean something else.
+    named = fitted.source.get("extractor")
+    if _is_extractor(named) and _is_extractor(rows.extractor) and named != rows.extractor:
+        samples.notes.append(f"the fit is of features by '{named}', these are by '{rows.extractor}'")
+    if labels != "given" or not _uses_labels(fitted):
+        return fitted.score(rows, "min" if labels == "given" else labels)
+    return replace(fitted.score(rows, _labels_of_the_fit(fitted, rows, samples)), labels=rows.labels)
+
+
+def _labels_of_the_fit(fitted: difficulty.FittedDifficulty, rows: Features, samples: _Samples) -> NDArray[np.int64]:
+    """Labels as the fit numbers its classes: by name where both sides have names."""
+    ours, theirs = fitted.source.get("class_names"), samples.class_names
+    if not ours or not theirs or _only_numbered(ours) or _only_numbered(theirs):
+        return rows.labels
+    place = {name: k for k, name in enumerate(ours)}
+    unknown = [theirs[k] for k in np.unique(rows.labels) if theirs[k] not in place]
+    if unknown:
+        raise InputError(
+            f"every class of {samples.source} must be one of the fit's, but '{unknown[0]}' is none of "
+            f"{', '.join(map(str, ours[:10]))}{', ...' * (len(ours) > 10)}; add --labels predicted, or min"
+        )
+    table = np.array([place.get(name, -1) for name in theirs], dtype=np.int64)
+    return table[rows.labels]
+
+
+def _only_numbered(names: Any) -> bool:
+    return list(names) == [str(k) for k in range(len(names))]
+
+
+def _is_extractor(word: Any) -> bool:
+    try:
+        return word == "cached" or bool(split_word(str(word)))
+    except InputError:
+        return False
