@@ -184,7 +184,6 @@ def refuse_other_training(where: Any, difference: tuple[str, Any, Any] | None) -
 
 # Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
 
-CHECKPOINT_FORMAT = "checkpoint/1"
 CHECKPOINTS_KEPT = 2
 
 
@@ -197,7 +196,7 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
     tensors = state.tensors()
     if not state.world.leads:
         return path
@@ -219,10 +218,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, 
         except InputError:
             passed_over.append(path.name)
             continue
-        if notes.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
-            )
+        formats.CHECKPOINT.check(notes.get("format"), path)
         return path, tensors, notes, passed_over
     return None
 
