@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
-from confide.metrics.base import metric_name, parse_metric
+from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.predictions import Facts, Predictions, join_facts
@@ -78,8 +78,7 @@ def paired_draws(
         drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
     return [
-        one.method.facts["resample"](predictions, one.options, seed) if one.whole else (next(rows), factor)
-        for one in asked
+        one.method.spec.resample(predictions, one.options, seed) if one.whole else (next(rows), factor) for one in asked
     ]
 
 
@@ -126,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.facts["better"] == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -137,11 +136,9 @@ def comparable_requests(
     return chosen
 
 
-def cannot_be_paired(method: Method, predictions: Predictions) -> bool:
+def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(why_unavailable(method, predictions)) or bool(
-        method.facts.get("whole") and predictions.given is not None
-    )
+    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and predictions.given is not None)
 
 
 def permutation_p_values(
@@ -149,7 +146,7 @@ def permutation_p_values(
 ) -> list[float]:
     """Share of random swaps with a difference at least as large."""
     light = iter(permutation_tests(a, b, [one for one in asked if not one.whole], resamples, seed))
-    whole = {id(one): tail_p_value(*one.method.facts["permute"](a, b, one.options, seed)) for one in asked if one.whole}
+    whole = {id(one): tail_p_value(*one.method.spec.permute(a, b, one.options, seed)) for one in asked if one.whole}
     return [whole[id(one)] if one.whole else next(light) for one in asked]
 
 
@@ -202,7 +199,7 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     changed = []
     for one in asked:
         score = one.options.get("score")
-        if one.method.facts["kind"] != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+        if one.method.spec.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
             changed.append(one)
             continue
         if score not in ranks:
@@ -241,7 +238,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
 
 
 def holm_corrected(
-    rows: Sequence[tuple[Method, str, str, float, float, float, float]], asked: Sequence[MetricRequest]
+    rows: Sequence[tuple[Method[MetricSpec], str, str, float, float, float, float]], asked: Sequence[MetricRequest]
 ) -> tuple[Comparison, ...]:
     """Comparisons with p-values corrected over all metrics and pairs (Holm, 1979)."""
     corrected = holm([row[-1] for row in rows])
@@ -249,7 +246,7 @@ def holm_corrected(
     for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
         better = None
         if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
+            better = "b" if (difference > 0) == (method.spec.better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
         sides = ComparedRow.of(left), ComparedRow.of(right)
         found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))

@@ -143,7 +143,7 @@ def standardised(values: Floats) -> torch.Tensor:
 
 
 def _with_holm(one: Comparison, corrected: float) -> Comparison:
-    higher = METRICS.get(one.metric).facts["better"] == "higher"
+    higher = METRICS.get(one.metric).spec.better == "higher"
     better = None
     if corrected < LEVEL and one.difference != 0:
         better = "b" if (one.difference > 0) == higher else "a"
