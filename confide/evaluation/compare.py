@@ -261,3 +261,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - place) * p_values[k]))
         corrected[k] = largest
     return corrected
+
+
+def mcnemar(only_first: int, only_second: int) -> float | None:
+    """Exact McNemar test of two classifiers: the two-sided binomial p-value of k successes in n = b + c fair draws.
+
+    Args:
+        only_first: b, the samples that only the first has right.
+        only_second: c, those that only the second has right.
+
+    Returns:
+        The p-value; None where the two are right on the same samples.
+
+    Example:
+        >>> mcnemar(1, 4)
+        0.375
+    """
+    n, k = only_first + only_second, min(only_first, only_second)
+    if n == 0:
+        return None
+    if n > 10_000:  # beyond this the normal approximation with continuity correction is exact to all digits shown
+        return math.erfc(max(abs(only_first - only_second) - 1, 0) / math.sqrt(2 * n))
+    log_half = n * math.log(0.5)
+    tail = sum(
+        math.exp(math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + log_half) for i in range(k + 1)
+    )
+    return min(1.0, 2 * tail)
