@@ -20,7 +20,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples, score_valu
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
 
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
@@ -125,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.spec.better == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -199,7 +199,7 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     changed = []
     for one in asked:
         score = one.options.get("score")
-        if one.method.spec.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+        if one.method.spec.info.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
             changed.append(one)
             continue
         if score not in ranks:
@@ -233,7 +233,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(difference):
         return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    low, high = np.quantile(known - known.mean(), TAILS) * factor
     return difference + float(low), difference + float(high)
 
 
@@ -246,7 +246,7 @@ def holm_corrected(
     for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
         better = None
         if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.spec.better == "higher") else "a"
+            better = "b" if (difference > 0) == (method.spec.info.better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
         sides = ComparedRow.of(left), ComparedRow.of(right)
         found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))
@@ -261,3 +261,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - place) * p_values[k]))
         corrected[k] = largest
     return corrected
+
+
+def mcnemar(only_first: int, only_second: int) -> float | None:
+    """Exact McNemar test of two classifiers: the two-sided binomial p-value of k successes in n = b + c fair draws.
+
+    Args:
+        only_first: b, the samples that only the first has right.
+        only_second: c, those that only the second has right.
+
+    Returns:
+        The p-value; None where the two are right on the same samples.
+
+    Example:
+        >>> mcnemar(1, 4)
+        0.375
+    """
+    n, k = only_first + only_second, min(only_first, only_second)
+    if n == 0:
+        return None
+    if n > 10_000:  # beyond this the normal approximation with continuity correction is exact to all digits shown
+        return math.erfc(max(abs(only_first - only_second) - 1, 0) / math.sqrt(2 * n))
+    log_half = n * math.log(0.5)
+    tail = sum(
+        math.exp(math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + log_half) for i in range(k + 1)
+    )
+    return min(1.0, 2 * tail)
