@@ -11,7 +11,7 @@ from typing import Any
 from confide import calibrators, difficulty, features, losses, trust
 from confide.checks import InputError, OptionError, check_number, check_range, did_you_mean
 from confide.files.formats import read_yaml
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 
 __all__ = ["Config", "MethodChoice", "change_fields", "from_dict", "load_config"]
 
@@ -80,7 +80,7 @@ class Config:
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
 
-def _families() -> dict[str, Registry]:
+def _families() -> dict[str, Registry[MethodSpec]]:
     """Fields that name methods."""
     return {
         "features": features.EXTRACTORS,
@@ -199,7 +199,7 @@ def from_dict(data: Mapping[str, Any]) -> Config:
     return Config(**data)
 
 
-def _method_choice(value: Any, family: str, registry: Registry) -> MethodChoice:
+def _method_choice(value: Any, family: str, registry: Registry[MethodSpec]) -> MethodChoice:
     if isinstance(value, MethodChoice):
         choice = value
     elif isinstance(value, str):

@@ -18,6 +18,7 @@ from confide import calibrators, data, difficulty, evaluation, features, trainin
 from confide.calibrators import DIFFICULTY
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
+from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores, load_features
 from confide.results import About, Curve, Evaluation, ModelPoint
@@ -50,7 +51,6 @@ RAW = "raw"
 """The stage of a model as it was trained."""
 THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
-COMPARED_METRICS = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "auroc")
 GROUPS, LABEL_GROUPS, PREDICTED_CLASS = "groups", "label_groups", "predicted_class"
 """Scores over several splits: to the likeliest class or to the label's, by which a loss groups; by which calibrators
 go."""
@@ -387,7 +387,7 @@ def fit_trust(
     choice = MethodChoice(choice) if isinstance(choice, str) else choice
     method = trust.TRUST.get(choice.word)
     options = {"seed": seed} if seed is not None and "seed" in method.options else {}
-    if not method.facts["trained"]:
+    if not method.spec.trained:
         return trust.fit(choice.word, **choice.options)
     return trust.fit(choice.word, val, rows, **{**options, **choice.options})
 
@@ -561,7 +561,7 @@ def conclude(
         [*(stage.evaluation for stage in stages), Evaluation((), tuple(curves))],
         comparisons=evaluation.compare(
             {stage.name: stage.predictions for stage in stages},
-            metrics=COMPARED_METRICS,
+            metrics=table_words("summary"),
             pairs=pairs_to_compare(stages),
             seed=seed,
         )
