@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -17,10 +18,9 @@ from benchmarks.lib.sources import Sources, keep_task_scores, prepare
 from benchmarks.lib.tables import write_verdicts
 from benchmarks.lib.workers import Place, run_grid
 from benchmarks.papers import items
-from confide.checks import InputError, did_you_mean
-from confide.cli.main import guarded
-from confide.cli.shared import print_json, text_table
-from confide.files.formats import read_yaml
+from confide.checks import InputError, MissingExtra, OptionError, did_you_mean
+from confide.files import plain, read_yaml
+from confide.progress import Progress
 from confide.training import Settings
 
 EXAMPLE = """  python -m benchmarks                                        what there is
@@ -63,6 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--archive", default="", metavar="FILE", help="pack the results there")
 
 
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
 def run(args: argparse.Namespace) -> int:
     _note_origin(args)
     if args.archives and args.name != "unpack":
@@ -78,7 +83,8 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json([{"name": item.name, "source": item.source, "title": item.title} for item in known.values()])
         return 0
-    print(text_table(["name", "what"], [[item.name, f"{item.source}: {item.title}"] for item in known.values()]))
+    for item in known.values():
+        print(f"{item.name:16} {item.source}: {item.title}")
     print("\nscales: smoke (embedded data, seconds), lite (the grid's cells), paper (the papers' own settings)")
     return 0
 
@@ -258,7 +264,15 @@ def main(words: list[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     args = parser.parse_args(words)
     args.words = [word for word in words if word not in ("--json", "--quiet")]
-    return guarded(run, args)
+    Progress.quiet = Progress.quiet or args.quiet
+    try:
+        return run(args)
+    except (InputError, OptionError, MissingExtra, OSError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("benchmarks: stopped; the same command goes on where it was", file=sys.stderr)
+        return 130
+    return 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from benchmarks.findings import recipe, write
 from benchmarks.findings.cells import Cells, read_cells
 from benchmarks.lib.results import unpack
 from benchmarks.papers.shift_page import write_page
-from confide.files import formats
+from confide import files
 
 START, END = "<!-- recipe: made by make evidence -->", "<!-- /recipe -->"
 
@@ -37,7 +37,7 @@ def main() -> int:
     write.renew(args.into / "docs" / "findings.md", args.cells, tables)
     page = args.into / "README.md"
     text = headline.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
-    formats.write_text(page, with_recipe(text, read_cells(args.cells), tables))
+    files.write_text(page, with_recipe(text, read_cells(args.cells), tables))
     print(f"renewed in {time.monotonic() - began:.0f} s; look at the change with `git diff --stat`")
     return status
 

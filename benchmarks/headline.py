@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.lib.grid import METHODS, Method
-from confide.files import formats
+from confide import files
 
 SOURCE = ROOT / "benchmarks" / "results" / "papers" / "main.parquet"
 START, END = "<!-- headline: made by benchmarks/headline.py -->", "<!-- /headline -->"
@@ -38,7 +38,7 @@ def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[fl
 
 def headline(path: Path = SOURCE) -> str:
     """CIFAR-10, best NLL after calibration first."""
-    table, _ = formats.read_table(path)
+    table, _ = files.read_table(path)
     rows = {name: row for name, row in rows_of(table, "cifar10").items() if "nll, calibrated" in row}
     if not rows:
         raise SystemExit(f"{path} has no rows of CIFAR-10")
@@ -92,4 +92,4 @@ def renewed(text: str, path: Path = SOURCE) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    formats.write_text(page, renewed(page.read_text(encoding="utf-8")))
+    files.write_text(page, renewed(page.read_text(encoding="utf-8")))

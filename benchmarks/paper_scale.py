@@ -17,8 +17,8 @@ from benchmarks.lib.items import Item
 from benchmarks.lib.run import Part, run_item
 from benchmarks.lib.workers import Place
 from benchmarks.papers import items
+from confide import files
 from confide.checks import InputError
-from confide.files import formats
 
 RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "p1": (
@@ -68,17 +68,17 @@ def main() -> None:
                 told = (f"failed: {error}",)
             print(f"{name}: {'; '.join(told)}", flush=True)
     page = page_of(known, args.out)
-    formats.write_text(args.out / "paper_scale.md", page)
+    files.write_text(args.out / "paper_scale.md", page)
     print(f"wrote {args.out / 'paper_scale.md'}")
 
 
 def page_of(known: dict[str, Item], out: Path) -> str:
     """What was trained for an epoch, and where every other item stops."""
     found = [
-        (paper, formats.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
+        (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
     ]
     lines = [_line(paper, one) for paper, one in found]
-    oracles = [formats.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
+    oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
     lines += [_oracle_line(one) for one in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
     head.append("on")

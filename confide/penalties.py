@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from confide.checks import InputError, tensor_with_graph
-from confide.numerics.kernels import class_mean_gap, kde_calibration_error, mmce_of, mmce_weighted_of
+from confide.numerics.kernels import (
+    class_mean_gap,
+    kde_calibration_error,
+    mmce_of,
+    mmce_weighted_of,
+)
 from confide.registry import Method, Registry
 from confide.simplex.statistics import log_p_and_class_means, simplex_statistics
 from confide.types import Labels, Logits, Scalar

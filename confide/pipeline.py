@@ -12,7 +12,7 @@ from confide.config import Config, load_config
 from confide.data import load_dataset
 from confide.records import Dataset, Features, Scores
 from confide.training import Trained, group_scores, group_scores_kind, predict, predict_members
-from confide.training.device import is_lead_process
+from confide.training.distributed import is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 FITTED_DIFFICULTY = "difficulty.safetensors"

@@ -15,9 +15,8 @@ from typing import Any
 
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted, save_fitted
 
-EVALUATION_FORMAT = "evaluation/1"
-OPERATING_POINT_FORMAT = "operating-point/1"
 LEVEL = 0.05
 """Of every test: of calibration, and of paired tests after Holm's correction."""
 
@@ -250,7 +249,7 @@ class OperatingPoint:
     class_names: tuple[str, ...] | None = None
     classes: Mapping[str, ClassThreshold] = field(default_factory=dict)
     note: str = ""
-    format: str = OPERATING_POINT_FORMAT
+    format: str = formats.OPERATING_POINT.tag
 
     @property
     def certified(self) -> bool:
@@ -277,18 +276,12 @@ class OperatingPoint:
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, atomically."""
-        formats.write_json(path, self.to_dict())
+        save_fitted(path, formats.OPERATING_POINT, FittedState(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | Path) -> OperatingPoint:
         """Read what `save` wrote."""
-        data = formats.read_json(path)
-        version = data.get("format") if isinstance(data, dict) else None
-        if version != OPERATING_POINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{OPERATING_POINT_FORMAT}', got {version!r}; make it again with this version"
-            )
-        return cls.from_dict(data)
+        return load_fitted(path, formats.OPERATING_POINT, lambda state: cls.from_dict(state.record))
 
 
 @dataclass(frozen=True)
@@ -437,7 +430,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON."""
         return {
-            "format": EVALUATION_FORMAT,
+            "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
             "curves": [asdict(c) for c in self.curves],
             "comparisons": [c.as_row() for c in self.comparisons],
@@ -460,11 +453,7 @@ class Evaluation:
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
         """The record of a dictionary made by `to_dict`."""
-        version = data.get("format") if isinstance(data, dict) else None
-        if version != EVALUATION_FORMAT:
-            raise InputError(
-                f"{where} must be of format '{EVALUATION_FORMAT}', got {version!r}; make it again with this version"
-            )
+        formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
             measurements=measurements,

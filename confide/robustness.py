@@ -17,10 +17,10 @@ from torch import Tensor
 from confide import calibrators, difficulty, trust
 from confide.checks import InputError
 from confide.evaluation import Subject
+from confide.models.device import Device
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
 from confide.training import Trained
-from confide.training.device import Device
 
 # Trained models as subjects of a grid: forward on the device, calibrators and trust fitted on clean data.
 
@@ -37,7 +37,8 @@ class ModelOnDevice:
 
     @classmethod
     def of(cls, trained: Trained, device: str) -> ModelOnDevice:
-        where = Device.of(trained.settings.changed(device=device))
+        settings = trained.settings
+        where = Device.of(device, settings.precision, deterministic=settings.deterministic)
         where.place(trained.model).eval()
         return cls(trained, where)
 

@@ -18,10 +18,7 @@ import numpy as np
 
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, numbers, rows_of
-from confide import calibrators
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Scores
+from confide import Predictions, Scores, calibrators, files
 
 BANDS = 5
 
@@ -39,13 +36,13 @@ def main() -> None:
         found[name], losses[name] = compared(args.out / f"{name}.npz", hard)
         before, after = (found[name][stage]["nll"] for stage in ("temperature", "by_band"))
         print(f"{name:24s} NLL {before:.4f} -> {after:.4f} ± {found[name]['error']:.4f}")
-    formats.write_json(args.out / "by_band.json", found)
-    formats.write_table(args.out / "by_band.npz", losses)
+    files.write_json(args.out / "by_band.json", found)
+    files.write_table(args.out / "by_band.npz", losses)
 
 
 def compared(path: Path, hard: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """Numbers on judge, mirrored, after one temperature and after one a band; the NLL of every image after the last."""
-    columns, _ = formats.read_table(path)
+    columns, _ = files.read_table(path)
     val, judge = (
         Predictions(columns[f"{split}_mirror"], columns[f"{split}_label"], split=split).with_column(
             "difficulty", values

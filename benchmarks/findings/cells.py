@@ -14,8 +14,8 @@ from benchmarks.lib.items import NAMES
 from benchmarks.lib.results import CALIBRATED, is_stale, stage_of
 from benchmarks.lib.sources import RESAMPLED
 from benchmarks.lib.values import LEVEL, paired
-from confide.evaluation.compare import holm
-from confide.files import formats
+from confide import files
+from confide.evaluation import holm
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "difficulty": (
@@ -110,7 +110,7 @@ def read_cells(folder: Path, dataset: str = "cifar10", model: str = "resnet18") 
     """Results of a dataset and network by method and seed."""
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for path in sorted((folder / "cells").glob("*.json")):
-        one = formats.read_json(path)
+        one = files.read_json(path)
         if (one["cell"]["dataset"], one["cell"]["model"]) == (dataset, model) and not is_stale(one):
             found.setdefault(str(one["cell"]["method"]["name"]), {})[int(one["cell"]["seed"])] = one
     return found

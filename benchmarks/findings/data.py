@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide import data, difficulty, features
-from confide.files import formats
-from confide.records import Dataset, Features, Scores, Split
+from confide import Dataset, Features, Scores, Split, data, difficulty, features, files
 
 SHORT: dict[str, Any] = {
     "model": "resnet18",
@@ -66,7 +64,7 @@ def score(dataset: Dataset, folder: Path, splits: tuple[str, ...], extractor: st
             ids, values = (np.concatenate([getattr(one, name) for one in found]) for name in ("ids", "values"))
             Scores(ids, values, "rmd", {"extractor": extractor, "labels": kind}).save(path)
         held = {split: part for split, part in rows.items() if split != "train"}
-        formats.write_table(
+        files.write_table(
             folder / "difficulty-classes.npz",
             {split: _to_each_class(fitted, part, dataset.num_classes) for split, part in held.items()},
         )
@@ -97,4 +95,4 @@ def append(path: Path, row: dict[str, Any]) -> None:
     """One more line of a results file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(formats.plain(row)) + "\n")
+        file.write(json.dumps(files.plain(row)) + "\n")

@@ -22,7 +22,7 @@ from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import numbers
 from benchmarks.findings.tune import ADAPTIVE, WIDE
 from benchmarks.papers.trust_table import machine
-from confide.numerics.kernels import likely_bandwidth
+from confide.penalties import likely_bandwidth
 from confide.training import Settings, fit, predict
 
 SEEDS = range(3)

@@ -34,10 +34,7 @@ from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.values import LEVEL
 from benchmarks.papers.trust_table import machine
-from confide import calibrators, difficulty, random
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Dataset, Features, Split
+from confide import Dataset, Features, Predictions, Split, calibrators, difficulty, files, random
 from confide.training import Settings, fit, predict
 
 FOLDS = 10
@@ -65,7 +62,7 @@ def main() -> None:
     if all(kept(out, fold).exists() for fold in range(FOLDS)):
         score(out, dataset, pool, args.extractor)
         found: dict[str, Any] = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
-        formats.write_json(out / "folds.json", found)
+        files.write_json(out / "folds.json", found)
         print(table(found["folds"]))
 
 
@@ -111,7 +108,7 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
             said = predict(trained, cut, split)
             columns |= {f"{split}_logits": said.logits.cpu().numpy(), f"{split}_label": said.labels.cpu().numpy()}
         path.parent.mkdir(parents=True, exist_ok=True)
-        formats.write_table(path, columns)
+        files.write_table(path, columns)
         print(f"fold {fold}: {time.monotonic() - began:.1f} s", flush=True)
 
 
@@ -126,7 +123,7 @@ def score(out: Path, dataset: Dataset, pool: Split, extractor: str) -> None:
         fitted = difficulty.fit("rmd", _some(rows, place != fold))
         parts = {"val": _some(rows, place == fold), "test": test}
         columns = {split: fitted.score(part, "predicted").values for split, part in parts.items()}
-        formats.write_table(kept(out, fold, "difficulty"), columns)
+        files.write_table(kept(out, fold, "difficulty"), columns)
 
 
 def compared(out: Path) -> list[dict[str, Any]]:
@@ -150,8 +147,8 @@ def compared(out: Path) -> list[dict[str, Any]]:
 
 
 def _read(out: Path, fold: int, split: str) -> Predictions:
-    said, _ = formats.read_table(kept(out, fold))
-    hard, _ = formats.read_table(kept(out, fold, "difficulty"))
+    said, _ = files.read_table(kept(out, fold))
+    hard, _ = files.read_table(kept(out, fold, "difficulty"))
     one = Predictions(said[f"{split}_logits"], said[f"{split}_label"], split=split)
     return one.with_column(calibrators.DIFFICULTY, hard[split])
 

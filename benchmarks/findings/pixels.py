@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lib.sources import spread
-from confide import data
-from confide.files import formats
+from confide import data, files
 
 IMAGES = 10_000
 HIGH = (8, 12, 16)
@@ -44,7 +43,7 @@ def main() -> None:
     dataset = data.load_dataset(args.tiny, rename={"val": "test"})
     found: dict[str, Any] = {name: sharpness(spread(dataset.split(name), IMAGES).inputs) for name in ("train", "test")}
     found["ratio"] = [b / a for a, b in zip(found["train"]["power"], found["test"]["power"], strict=True)]
-    formats.write_json(args.out, {"images": IMAGES, "from": [1, *HIGH], **found})
+    files.write_json(args.out, {"images": IMAGES, "from": [1, *HIGH], **found})
     print(found)
 
 

@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import kendalltau, rankdata
 
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, arguments, both_parts, run_variants
 from benchmarks.findings.tune import ADAPTIVE
-from confide import difficulty
-from confide.difficulty.weights import average_ranks, kendall_tau
-from confide.files import formats
-from confide.records import Dataset
+from confide import Dataset, difficulty, files
 from confide.training import Settings, fit
 
 MEAN = {"average": 1.0, "mirror": True}
@@ -78,7 +76,7 @@ def run_part(args: argparse.Namespace, part: int, began: float) -> None:
     if part == 0:
         scores, seconds = data.score(dataset, out, ("train", "val", "judge"), args.extractor)
         if not (out / "rmd.json").exists():
-            formats.write_json(out / "rmd.json", {"seconds": seconds, "samples": len(scores.free)})
+            files.write_json(out / "rmd.json", {"seconds": seconds, "samples": len(scores.free)})
         run_variants(args, dataset, NEEDS_DIFFICULTY, scores, began, "questions-0.jsonl")
         return
     run_variants(args, dataset, dict(list(NEEDS_NONE.items())[:1]), None, began, "questions-1.jsonl")
@@ -103,7 +101,7 @@ def record(args: argparse.Namespace, dataset: Dataset, model: str, out: Path) ->
     scores = difficulty.score("confusion", probs, dataset.split("judge").labels, base=2)
     wrong = said[-1].argmax(axis=1) != dataset.split("judge").labels
     columns = {"confusion": scores.values, "wrong": wrong, "seconds": np.array([time.monotonic() - began])}
-    formats.write_table(path, columns)
+    files.write_table(path, columns)
     print(f"{model}: error {100 * wrong.mean():.2f} %, {columns['seconds'][0]:.1f} s", flush=True)
 
 
@@ -111,13 +109,16 @@ def compare(dataset: Dataset, out: Path, until: float) -> None:
     """Kendall's tau of every pair of networks, and of each with RMD; how well each ranks the errors of the others."""
     while not (out / "difficulty-labelled.parquet").exists() and time.monotonic() < until:
         time.sleep(1.0)
-    found = {path.stem[10:]: formats.read_table(path)[0] for path in sorted(out.glob("confusion-*.npz"))}
+    found = {path.stem[10:]: files.read_table(path)[0] for path in sorted(out.glob("confusion-*.npz"))}
     ranks = {name: one["confusion"] for name, one in found.items()}
     for kind in ("labelled", "free"):
         path = out / f"difficulty-{kind}.parquet"
         if path.exists():
             ranks[f"rmd_{kind}"] = data.Scores.load(path).of(dataset.split("judge").ids)
-    pairs = [{"first": a, "second": b, "kendall": kendall_tau(ranks[a], ranks[b])} for a, b in combinations(ranks, 2)]
+    pairs = [
+        {"first": a, "second": b, "kendall": float(kendalltau(ranks[a], ranks[b]).statistic)}
+        for a, b in combinations(ranks, 2)
+    ]
     errors = [
         {"ranking": name, "errors_of": model, "auroc": auroc(values, found[model]["wrong"])}
         for name, values in ranks.items()
@@ -125,12 +126,12 @@ def compare(dataset: Dataset, out: Path, until: float) -> None:
         if model != name
     ]
     seconds = {name: float(one["seconds"][0]) for name, one in found.items()}
-    formats.write_json(out / "confusion.json", {"pairs": pairs, "errors": errors, "seconds": seconds})
+    files.write_json(out / "confusion.json", {"pairs": pairs, "errors": errors, "seconds": seconds})
 
 
 def auroc(values: NDArray[Any], wrong: NDArray[Any]) -> float:
     """How often a wrong sample has the higher value than a right one."""
-    ranks = average_ranks(np.asarray(values, dtype=np.float64)) + 1
+    ranks = rankdata(values)
     bad = np.asarray(wrong, dtype=bool)
     positive, negative = int(bad.sum()), int((~bad).sum())
     return float((ranks[bad].sum() - positive * (positive + 1) / 2) / max(positive * negative, 1))

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.lib.grid import METHODS
 from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.values import LEVEL, paired
-from confide.files import formats
+from confide import files
 
 Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """Results by method and seed."""
@@ -189,7 +189,7 @@ def together_of(tables: Path, method: str = OWN) -> float:
     path = tables / "main.parquet"
     if not path.exists():
         return math.nan
-    columns, _ = formats.read_table(path)
+    columns, _ = files.read_table(path)
     at = (columns["dataset"] == "cifar10") & (columns["method"] == method)
     at &= columns["quantity"] == "p of all seeds together, calibrated"
     return float(columns["mean"][at][0]) if at.any() else math.nan

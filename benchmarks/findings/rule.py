@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import rows_of
-from confide.files import formats
+from confide import files
 
 KEPT = ROOT / "benchmarks" / "results" / "findings"
 ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
@@ -109,7 +109,7 @@ def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
     for folder, turn in ROUNDS.items():
         rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
         path = KEPT / folder / "nll.npz"
-        losses |= {(turn, name): one for name, one in formats.read_table(path)[0].items()} if path.exists() else {}
+        losses |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
     return rows, losses
 
 
@@ -118,7 +118,7 @@ def banded_losses() -> dict[Name, Any]:
     found: dict[Name, Any] = {}
     for folder, turn in ROUNDS.items():
         path = KEPT / folder / "by_band.npz"
-        found |= {(turn, name): one for name, one in formats.read_table(path)[0].items()} if path.exists() else {}
+        found |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
     return found
 
 
@@ -128,7 +128,7 @@ def by_band_table() -> str:
     for folder, turn in ROUNDS.items():
         path = KEPT / folder / "by_band.json"
         several: dict[str, list[dict[str, Any]]] = {}
-        for name, one in (formats.read_json(path) if path.exists() else {}).items():
+        for name, one in (files.read_json(path) if path.exists() else {}).items():
             several.setdefault(SEED.sub("", name), []).append(one)
         for name, some in several.items():
             stages = [[one[stage] for one in some] for stage in ("temperature", "by_band")]

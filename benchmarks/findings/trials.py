@@ -14,13 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.findings import data
-from confide import calibrators
-from confide.evaluation.evaluate import MetricRequest
-from confide.files import formats
-from confide.metrics.base import calibration_test, parse_metric
-from confide.metrics.view import View, metric_samples
-from confide.predictions import Predictions
-from confide.records import Dataset, Scores
+from confide import Dataset, Predictions, Scores, calibrators, files
+from confide.metrics import calibration_test, measure_many
 from confide.training import Settings, Trained, fit, predict
 
 CALIBRATORS = ("temperature", "ensemble_temperature", "isotonic", "spline")
@@ -92,13 +87,13 @@ def spoken(trained: Trained, dataset: Dataset, path: Path) -> dict[str, Any]:
             said = predict(trained, dataset, split)
             columns[split + ("_mirror" if mirror else "")] = said.logits.numpy()
             columns[f"{split}_label"] = said.labels.numpy()
-    formats.write_table(path, columns)
+    files.write_table(path, columns)
     return judged(path)
 
 
 def judged(path: Path) -> dict[str, Any]:
     """Numbers on judge, as they are and after every calibrator, from the logits that `spoken` kept."""
-    columns, _ = formats.read_table(path)
+    columns, _ = files.read_table(path)
     found = {}
     for end in ("", "_mirror"):
         val, judge = (
@@ -119,7 +114,7 @@ def numbers(said: Predictions) -> dict[str, float]:
         "nll": float(said.facts.need("nll").double().mean()),
         "gap": float((confidence - correct).mean()),
         "aurc": float((wrong / np.arange(1, len(wrong) + 1)).mean()),
-        "ece_mass": MetricRequest(*parse_metric("ece_mass"))(View(metric_samples(said))),
+        **measure_many(said, ["ece_mass"]),
         "calibration_p": float(test.p_value),
     }
 

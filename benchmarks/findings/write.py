@@ -32,9 +32,7 @@ from benchmarks.findings.rule import (
     seeds_table,
 )
 from benchmarks.findings.trials import rows_of
-from confide import calibrators
-from confide.files import formats
-from confide.predictions import Predictions
+from confide import Predictions, calibrators, files
 
 PAGE = ROOT / "docs" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
@@ -64,7 +62,7 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
     made = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
     made |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
     made["embedded"] = embedded.table(KEPT / "embedded.jsonl")
-    made["folds"] = folds.table(formats.read_json(KEPT / "folds.json")["folds"])
+    made["folds"] = folds.table(files.read_json(KEPT / "folds.json")["folds"])
     if cells is not None:
         found = read_cells(cells)
         made |= cell_tables(found)
@@ -77,7 +75,7 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
     page = path.read_text(encoding="utf-8")
     for name, table in made.items():
         page = filled(page, name, table)
-    formats.write_text(path, page)
+    files.write_text(path, page)
 
 
 def _check(cells: Cells, tables: Path, method: str) -> str:
@@ -102,13 +100,13 @@ def keep(source: Path, target: Path) -> None:
         shutil.copy(path, target / path.name)
     columns = {}
     for row in rows_of(source):
-        said, _ = formats.read_table(source / f"{row['variant']}.npz")
+        said, _ = files.read_table(source / f"{row['variant']}.npz")
         val, judge = (
             Predictions(said[f"{split}_mirror"], said[f"{split}_label"], split=split) for split in ("val", "judge")
         )
         after = calibrators.fit("temperature", val)(judge)
         columns[row["variant"]] = after.facts.need("nll").numpy().astype(np.float16)
-    formats.write_table(target / "nll.npz", columns)
+    files.write_table(target / "nll.npz", columns)
 
 
 def trials_table() -> str:

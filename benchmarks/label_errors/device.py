@@ -26,8 +26,7 @@ from benchmarks.label_errors.extract import training_images
 
 def extracted(images: np.ndarray, labels: np.ndarray, device: str, batch_size: int) -> np.ndarray:
     """EfficientNet-Lite0 rows, float32."""
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     began = time.perf_counter()
     split = Split(images, labels, np.arange(len(labels)))
@@ -43,8 +42,7 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
     Args:
         probs: a model's out-of-fold probabilities, averaged in.
     """
-    from confide import difficulty
-    from confide.predictions import Predictions
+    from confide import Predictions, difficulty
 
     values = torch.from_numpy(rows).to(device)
     said = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)

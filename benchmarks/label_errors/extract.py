@@ -40,8 +40,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.packages:
         sys.path.insert(0, str(args.packages))
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     images, labels = training_images(args.cifar)
     began = time.perf_counter()

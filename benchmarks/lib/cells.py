@@ -21,19 +21,13 @@ from numpy.typing import NDArray
 
 from benchmarks.lib.grid import Cell
 from benchmarks.lib.sources import CORRUPTED_SCORES, RESAMPLED, Shifted, Sources
-from confide import calibrators, difficulty
+from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, files
 from confide.checks import InputError
 from confide.evaluation import ood
-from confide.evaluation.evaluate import MetricRequest
-from confide.files import formats
-from confide.metrics.base import calibration_test, metric_name, parse_metric
-from confide.metrics.view import View, metric_samples
-from confide.predictions import Predictions
-from confide.records import Dataset, Scores, Split
+from confide.metrics import calibration_test, measure_many
+from confide.models import Device
 from confide.store import environment
-from confide.training import Settings, Trained, fit, predict
-from confide.training.device import Device
-from confide.training.objective import BANDS, group_scores_kind
+from confide.training import Settings, Trained, fit, group_scores_kind, predict
 
 # Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
 
@@ -62,14 +56,8 @@ Stages = Mapping[str, calibrators.Calibrator]
 
 def numbers(predictions: Predictions, words: tuple[str, ...] = CLEAN_METRICS) -> dict[str, float]:
     """Values of these metrics."""
-    view = View(metric_samples(predictions))
-    found = {}
-    for word in words:
-        method, options = parse_metric(word)
-        found[metric_name(method, options)] = MetricRequest(method, options)(view)
-        if word in RANKED and words is CLEAN_METRICS:
-            found[f"{word}:entropy"] = MetricRequest(method, {**options, "score": "entropy"})(view)
-    return found
+    asked = [(word, f"{word}:entropy") if word in RANKED and words is CLEAN_METRICS else (word,) for word in words]
+    return measure_many(predictions, [word for some in asked for word in some])
 
 
 def tested(predictions: Predictions) -> dict[str, float]:
@@ -181,7 +169,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         **provenance(),
     }
-    formats.write_json(out / "cells" / f"{cell.name}.json", result)
+    files.write_json(out / "cells" / f"{cell.name}.json", result)
     if folder is not None:
         for leftover in folder.glob("*"):
             leftover.unlink()
@@ -214,7 +202,7 @@ def train(
 
 def _kind(settings: Settings) -> str:
     """The scores a loss wants: those of the prepared ones that know the label, or bands that do not."""
-    return "bands" if group_scores_kind(settings) == BANDS else "difficulty"
+    return "bands" if group_scores_kind(settings) == "bands" else "difficulty"
 
 
 def _by_difficulty(cell: Cell) -> bool:
@@ -248,7 +236,7 @@ def _measured(
     if foreign:
         found["foreign"] = measure_ood(trained, said["test"], foreign)
     if method.shifted and dataset.kind == "image":
-        device = Device.of(trained.settings).device
+        device = Device.of(trained.settings.device).device
         hardness = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
         found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
     return found
@@ -272,7 +260,7 @@ def keep_predictions(path: Path, said: Mapping[str, Predictions], recorder: Epoc
         columns[f"{split}_entropy"] = facts.need("entropy").to(torch.float16).cpu().numpy()
     if recorder is not None:
         columns["record"] = np.stack(recorder.rows)
-    with formats.atomic(path) as temporary, open(temporary, "wb") as file:
+    with files.atomic(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **columns)  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.lib.values import LEVEL, Value, by_place, paired, spread_of
-from confide.evaluation.compare import holm
+from confide.evaluation import holm
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 

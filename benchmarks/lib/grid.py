@@ -16,7 +16,7 @@ from typing import Any
 from confide import losses
 from confide.checks import InputError, OptionError, did_you_mean
 from confide.config import RECIPES, MethodChoice, load_config
-from confide.files.formats import plain
+from confide.files import plain
 from confide.training import Settings
 
 # What a grid is: methods, settings and seeds as cells, each with a name, a key and a place in the order.

@@ -13,10 +13,8 @@ from benchmarks.lib.cells import calibrator_of, numbers
 from benchmarks.lib.items import Study
 from benchmarks.lib.results import CALIBRATED, measured, scaled, stage_of
 from benchmarks.lib.values import LEVEL, Value
-from confide import calibrators, difficulty
-from confide.files import formats
-from confide.metrics.base import calibration_test
-from confide.predictions import Predictions
+from confide import Predictions, calibrators, difficulty, files
+from confide.metrics import calibration_test
 
 Values = Callable[[Study], list[Value]]
 DIFFICULTY_GROUPS = 10
@@ -179,7 +177,7 @@ def severities(study: Study) -> list[Value]:
         path = study.results.prepared / f"{dataset}-severity.parquet"
         if not path.exists():
             continue
-        columns, _ = formats.read_table(path)
+        columns, _ = files.read_table(path)
         clean_mean = float(columns["mean"][columns["shift"] == "clean"][0])
         curves: dict[str, dict[float, float]] = {}
         for name, x, mean in zip(columns["shift"], columns["severity"], columns["mean"], strict=True):

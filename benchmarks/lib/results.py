@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from benchmarks.lib.cells import FORMAT, read_predictions
 from benchmarks.lib.grid import Cell, lite_cells
 from benchmarks.lib.values import Value
+from confide import Predictions, Scores, files
 from confide.checks import InputError
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Scores
 
 # What a grid found, read back: result files and predictions by dataset, network, method and seed.
 
@@ -61,7 +59,7 @@ class Results:
         found: dict[str, tuple[Path, Result]] = {}
         for folder in self.folders:
             for path in sorted((folder / "cells").glob("*.json")):
-                result = formats.read_json(path)
+                result = files.read_json(path)
                 if not isinstance(result, dict) or result.get("format") != FORMAT:
                     raise InputError(f"{path} must be a cell of format '{FORMAT}'; make it again")
                 if not is_stale(result):
@@ -213,7 +211,7 @@ def pack(folder: Path, target: Path, *, largest: int = LARGEST) -> list[Path]:
     written = []
     for number, group in enumerate(groups, 1):
         archive = target.with_name(f"{target.stem}.tar" if number == 1 else f"{target.stem}-{number}.tar")
-        with formats.atomic(archive) as temporary, tarfile.open(temporary, "w") as tar:
+        with files.atomic(archive) as temporary, tarfile.open(temporary, "w") as tar:
             for path in group:
                 tar.add(path, path.relative_to(folder).as_posix())
         written.append(archive)
@@ -236,7 +234,7 @@ def unpack(archive: Path, folder: Path) -> int:
             # Names from outside: only a plain file directly in one of the known folders.
             if source is None or not _known(room) or not name or name != Path(name).name or name.startswith("."):
                 raise InputError(f"{archive} must hold cells of a grid only, got '{member.name}'; do not use it")
-            with formats.atomic(folder / room / name) as temporary:
+            with files.atomic(folder / room / name) as temporary:
                 temporary.write_bytes(io.BytesIO(source.read()).getvalue())
             count += 1
     return count

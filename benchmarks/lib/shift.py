@@ -17,7 +17,7 @@ from benchmarks.lib.results import Result, Results
 from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
 from benchmarks.lib.values import LEVEL, paired, spread_of
 from confide.checks import InputError
-from confide.evaluation.compare import holm
+from confide.evaluation import holm
 from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 STAGES = ("raw", "temperature")

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.lib.grid import METHODS
-from confide import calibrators, data, difficulty, features, shift
+from confide import Dataset, Features, Scores, Split, calibrators, data, difficulty, features, files, shift
 from confide.checks import InputError
-from confide.files import formats
-from confide.records import Dataset, Features, Scores, Split, default_ids
+from confide.records import default_ids
 from confide.store import lock_file
 from confide.training import Settings, fit, penultimate, predict
 
@@ -115,7 +114,7 @@ class Sources:
         if name == "fashion-sample":
             yield "shuffled", _unlabelled(_shuffled(self.dataset(name).test))
         if "textures" in self.paths:
-            columns, _ = formats.read_table(self.paths["textures"])
+            columns, _ = files.read_table(self.paths["textures"])
             images = torch.from_numpy(np.ascontiguousarray(columns["images"])).permute(0, 3, 1, 2).float()
             small = torch.nn.functional.interpolate(images, shape[1:], mode="area").round().to(torch.uint8).numpy()
             n = len(small)
@@ -167,7 +166,7 @@ def _locked(path: Path) -> Iterator[None]:
 def has_copy(folder: Path, name: str) -> bool:
     """Whether a whole decoded copy of a dataset is there."""
     note = folder / f"{name}-data.json"
-    splits = formats.read_json(note).get("splits", ()) if note.exists() else ()
+    splits = files.read_json(note).get("splits", ()) if note.exists() else ()
     return len(splits) > 0 and all(_split_file(folder, name, one).exists() for one in splits)
 
 
@@ -176,7 +175,7 @@ def _split_file(folder: Path, name: str, split: str) -> Path:
 
 
 def _copy(folder: Path, name: str) -> Dataset:
-    note = formats.read_json(folder / f"{name}-data.json")
+    note = files.read_json(folder / f"{name}-data.json")
     splits = {}
     for split in note["splits"]:
         with np.load(_split_file(folder, name, split), allow_pickle=False) as columns:
@@ -203,7 +202,7 @@ def shifted_images(clean: Split, device: torch.device) -> Shifted:
 
 def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
     """The dataset, decoded, as a file per split."""
-    formats.write_json(
+    files.write_json(
         folder / f"{name}-data.json",
         {
             "class_names": list(dataset.class_names),
@@ -212,7 +211,7 @@ def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
         },
     )
     for split, part in dataset.splits.items():
-        with formats.atomic(_split_file(folder, name, split)) as temporary, open(temporary, "wb") as file:
+        with files.atomic(_split_file(folder, name, split)) as temporary, open(temporary, "wb") as file:
             np.savez(file, inputs=np.asarray(part.inputs), labels=part.labels, ids=part.ids)
 
 
@@ -314,7 +313,7 @@ def keep_severities(sources: Sources, name: str, train: Features, extractor: str
         other = (test.labels + rng.integers(1, dataset.num_classes, len(test))) % dataset.num_classes
         labels = np.where(rng.random(len(test)) < share, other, test.labels)
         found.append(("label_noise", share, fitted.score(clean, labels).values))
-    formats.write_table(
+    files.write_table(
         sources.prepared / f"{name}-severity.parquet",
         {
             "shift": np.array([word for word, _, _ in found]),

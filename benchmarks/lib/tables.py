@@ -14,7 +14,7 @@ from benchmarks.lib.drawing import svg_of
 from benchmarks.lib.items import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
 from benchmarks.lib.results import CALIBRATED
 from benchmarks.lib.values import LEVEL, Summary
-from confide.files import formats
+from confide import files
 
 UNITS = {
     "aurc": "AURC x 1000",
@@ -78,12 +78,12 @@ def write(item: Item, outcome: Outcome, folder: Path, scale: str) -> list[Path]:
     """Write NAME.parquet, NAME.md, NAME.tex and, of curves, NAME.svg; returns them."""
     paths = [folder / f"{item.name}.{ending}" for ending in ("parquet", "md", "tex", "svg")]
     _write_parquet(item, outcome, paths[0], scale)
-    formats.write_text(paths[1], markdown(item, outcome, scale))
-    formats.write_text(paths[2], latex(item, outcome))
+    files.write_text(paths[1], markdown(item, outcome, scale))
+    files.write_text(paths[2], latex(item, outcome))
     picture = svg_of(item, outcome)
     if picture is None:
         return paths[:3]
-    formats.write_text(paths[3], picture)
+    files.write_text(paths[3], picture)
     return paths
 
 
@@ -106,7 +106,7 @@ def write_verdicts(found: Sequence[tuple[Item, Outcome | None]], path: Path) -> 
     beside = f" ({asked} of them asked here beside what they say)" if asked else ""
     lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers{beside}: {counts}.", ""]
     lines += [" ".join((claims.__doc__ or "").split()), "", "| paper | claim | verdict | why |", "|---|---|---|---|"]
-    formats.write_text(path, "\n".join([*lines, *rows]) + "\n")
+    files.write_text(path, "\n".join([*lines, *rows]) + "\n")
     return path
 
 
@@ -121,7 +121,7 @@ def _write_parquet(item: Item, outcome: Outcome, path: Path, scale: str) -> None
     columns["seconds"] = np.array([one["seconds"] for one in about], dtype=np.float64)
     columns["x"] = np.array([math.nan if row.x is None else row.x for row in rows], dtype=np.float64)
     columns["seeds"] = np.array([row.seeds for row in rows], dtype=np.int64)
-    formats.write_table(path, {**words, **columns}, {"confide": "bench/1", "item": item.name, "scale": scale})
+    files.write_table(path, {**words, **columns}, {"confide": "bench/1", "item": item.name, "scale": scale})
 
 
 @dataclass(frozen=True)

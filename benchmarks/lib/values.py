@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from confide.evaluation.compare import holm
+from confide.evaluation import holm
 
 LEVEL = 0.05
 ROUNDING = 1e-12

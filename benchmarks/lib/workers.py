@@ -14,8 +14,8 @@ from threading import Thread
 from typing import IO, Any
 
 from benchmarks.lib.grid import Cell, check_names
+from confide import files
 from confide.checks import InputError, MissingExtra, OptionError, check_range
-from confide.files import formats
 from confide.scale import Job, run_jobs
 from confide.store import lock_file
 
@@ -117,7 +117,7 @@ def grid_state(cells: Sequence[Cell], out: Path) -> GridState:
     for cell in cells:
         note = out / "errors" / f"{cell.name}.json"
         if cell.name not in done and note.exists():
-            failed[cell.name] = str(formats.read_json(note)["error"])
+            failed[cell.name] = str(files.read_json(note)["error"])
     left = tuple(cell.name for cell in cells if cell.name not in done and cell.name not in failed)
     return GridState(done, failed, left)
 
@@ -128,7 +128,7 @@ def is_done(cell: Cell, out: Path) -> bool:
     if not path.exists():
         return False
     with suppress(InputError):
-        return formats.read_json(path).get("key") in cell.keys
+        return files.read_json(path).get("key") in cell.keys
     return False
 
 
@@ -194,9 +194,9 @@ def _may_try(note: Path, failed: Path) -> bool:
     """Count the try before it begins: a cell that took its process down is not tried for ever."""
     tries = int(note.read_text(encoding="utf-8")) if note.exists() else 0
     if tries >= MOST_TRIES:
-        formats.write_json(failed, {"error": f"its process died {tries} times"})
+        files.write_json(failed, {"error": f"its process died {tries} times"})
         return False
-    formats.write_text(note, str(tries + 1))
+    files.write_text(note, str(tries + 1))
     return True
 
 
@@ -221,7 +221,7 @@ def _run_one(cell: Cell, sources: Any, out: Path, resumable: bool) -> str:
 
 
 def _failed(cell: Cell, out: Path, line: str) -> str:
-    formats.write_json(out / "errors" / f"{cell.name}.json", {"error": line})
+    files.write_json(out / "errors" / f"{cell.name}.json", {"error": line})
     return f"failed: {line}"
 
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from benchmarks.lib.results import Result, Results, scaled
 from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
 from benchmarks.lib.values import Value, summaries
-from confide.files import formats
+from confide import files
 from confide.report import write_report
 from confide.report.sections.shift import shift_section
 from confide.report.static import PALETTE, style_of
@@ -90,7 +90,7 @@ def write_page(cells: Path, out: Path) -> list[Path]:
     paths = [write_report(evaluation, folder / "report.html")]
     drawn = drawings(evaluation, folder)
     page = out / f"shift_{DATASET}.md"
-    formats.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
+    files.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
     return [page, *paths, *(path for path, _ in drawn)]
 
 
@@ -112,7 +112,7 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     for figure in shift_section(EvaluationView(evaluation)).figures:
         name = "".join(c if c.isalnum() else "-" for c in figure.name.lower())
         path = folder / f"{name}.svg"
-        formats.write_text(path, standing_alone(str(figure.wide or figure.svg)))
+        files.write_text(path, standing_alone(str(figure.wide or figure.svg)))
         found.append((path, f"{plain_text(figure.title)}. {plain_text(figure.subtitle)}."))
     return found
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 import confide
-from confide.records import Split
+from confide import Split
 from confide.training import Settings, cross_fit, fit, penultimate, predict
-from confide.trust.cross_fitting import augmented
+from confide.trust import augmented
 
 WORDS = ("steep_slope", "binary_cross_entropy")
 SHIFT = 2

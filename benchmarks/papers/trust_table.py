@@ -24,13 +24,12 @@ import torch
 
 import confide
 from benchmarks.lib.cells import provenance
-from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
+from confide import Features, Split, files
+from confide.evaluation import TrustValues, compare_trust, rates_at_same_tpr
 from confide.features import extract
-from confide.files import formats
-from confide.records import Features, Split, rows_of
-from confide.training import Settings, fit, penultimate, predict
-from confide.training.oracle import cross_fit, fit_oracle
-from confide.trust.cross_fitting import augmented
+from confide.records import rows_of
+from confide.training import Settings, cross_fit, fit, fit_oracle, penultimate, predict
+from confide.trust import augmented
 
 LOSSES = ("steep_slope", "tcp", "binary_cross_entropy", "binary_focal")
 METRICS = ("auroc", "aurc", "eaurc", "aupr_success", "aupr_error", "fpr95", "tpr", "tnr", "separability_kl")
@@ -47,13 +46,13 @@ def main() -> None:
         pretrained_features(args, confide.load_dataset(args.data, val_fraction=0.1), out)
         return
     if not args.tabulate:
-        formats.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
+        files.write_json(out / "machine.json", {**machine(), "command": command(args), "model": args.model})
         for seed in args.seeds:
             collect(args, seed, out)
     if not args.collect:
         rows = [row for seed in args.seeds for row in tabulate(seed, out)]
-        formats.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
-        formats.write_text(out / "trust_table.md", markdown(args, formats.read_json(out / "machine.json"), rows))
+        files.write_json(out / "trust_table.json", {"options": vars(args), "rows": rows})
+        files.write_text(out / "trust_table.md", markdown(args, files.read_json(out / "machine.json"), rows))
         print((out / "trust_table.md").read_text())
 
 
@@ -123,16 +122,14 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
         f"{name}|threshold": np.array(one.threshold) for name, one in scores.items() if one.threshold is not None
     }
     orders = {f"{name}|order": one.order for name, one in scores.items() if one.order is not None}
-    formats.write_table(
-        out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds}
-    )
+    files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds})
     say(seed, f"{len(scores)} predictors scored, {time.monotonic() - began:.0f} s")
 
 
 def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     """Intervals and paired tests of one seed's scores."""
     test = confide.Predictions.load(out / f"test-{seed}.parquet")
-    columns, _ = formats.read_table(out / f"scores-{seed}.npz")
+    columns, _ = files.read_table(out / f"scores-{seed}.npz")
     names = [name for name in columns if not name.endswith(("|threshold", "|order"))]
     lines = {name: float(columns[f"{name}|threshold"]) if f"{name}|threshold" in columns else None for name in names}
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}

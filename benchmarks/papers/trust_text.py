@@ -9,13 +9,13 @@ Features are extracted once into OUT and kept; then `confide trust` compares all
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from pathlib import Path
 
 import torch
 
 import confide
-from confide.cli.main import main as confide_main
 from confide.features import extract
 from confide.trust import linear_classifier
 
@@ -36,9 +36,17 @@ def main() -> int:
         said = confide.Predictions(logits, part.labels, part.ids, split, class_names=dataset.class_names)
         said.save(out / f"{split}.parquet")
         print(f"{split}: {len(said)} texts, accuracy {float(said.facts.correct.float().mean()):.4f}", flush=True)
-    words = ["trust", str(out / "val.parquet"), str(out / "test.parquet"), "--features"]
+    words = [
+        sys.executable,
+        "-m",
+        "confide",
+        "trust",
+        str(out / "val.parquet"),
+        str(out / "test.parquet"),
+        "--features",
+    ]
     words += [str(out / "val-features"), str(out / "test-features"), "--reference", str(out / "train-features")]
-    return confide_main([*words, "--sweep", "-o", str(out / "trust")])
+    return subprocess.run([*words, "--sweep", "-o", str(out / "trust")]).returncode
 
 
 if __name__ == "__main__":

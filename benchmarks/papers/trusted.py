@@ -19,13 +19,10 @@ from benchmarks.lib.grid import SHORT
 from benchmarks.lib.items import Study
 from benchmarks.lib.sources import Sources
 from benchmarks.lib.values import Value
-from confide import metrics, shift, trust
-from confide.evaluation.trust import TrustValues
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Dataset, Split
+from confide import Dataset, Predictions, Split, files, metrics, shift, trust
+from confide.evaluation import TrustValues
+from confide.models import Device
 from confide.training import Settings, Trained, fit, penultimate, predict
-from confide.training.device import Device
 
 LOSSES = ("binary_cross_entropy", "binary_focal", "tcp", "steep_slope")
 BROADCAST = {"binary_cross_entropy, released": "binary_cross_entropy", "binary_focal, released": "binary_focal"}
@@ -43,10 +40,10 @@ def rows(study: Study, *, spoilt: bool = False) -> list[dict[str, Any]]:
     """
     path = study.folder / "trust" / "rows.json"
     if study.scale == "lite" and not path.exists() and list(path.parent.glob("scores-*.npz")):
-        formats.write_json(path, from_table(path.parent))
+        files.write_json(path, from_table(path.parent))
     if study.scale == "lite" and not spoilt and path.exists():
-        return list(formats.read_json(path)["rows"])
-    return [row for one in _spoilt_files(study) for row in formats.read_json(one)["rows"]]
+        return list(files.read_json(path)["rows"])
+    return [row for one in _spoilt_files(study) for row in files.read_json(one)["rows"]]
 
 
 def _spoilt_files(study: Study) -> list[Path]:
@@ -60,7 +57,7 @@ def _spoilt_files(study: Study) -> list[Path]:
             read = Sources(study.data, study.results.prepared, study.limit).dataset(dataset)
             made = [{"dataset": dataset, **row} for row in one_classifier(read, settings)]
             origin = {**provenance(), "seconds": {"all": time.monotonic() - began}, "settings": settings.as_dict()}
-            formats.write_json(path, {"origin": origin, "rows": made})
+            files.write_json(path, {"origin": origin, "rows": made})
         found += [path] if path.exists() else []
     return found
 
@@ -80,12 +77,12 @@ def _trainings(study: Study) -> list[tuple[str, Settings]]:
 
 def from_table(folder: Path) -> dict[str, Any]:
     """The same from what `benchmarks/papers/trust_table.py --collect` left in OUT/trust: clean test images only."""
-    about = formats.read_json(folder / "machine.json")
+    about = files.read_json(folder / "machine.json")
     found = []
     for path in sorted(folder.glob("scores-*.npz")):
         seed = int(path.stem.rpartition("-")[2])
         said = Predictions.load(folder / f"test-{seed}.parquet")
-        columns, _ = formats.read_table(path)
+        columns, _ = files.read_table(path)
         for name in PREDICTORS:
             stored = name.replace(", released", ", broadcast")
             if stored in columns:
@@ -102,13 +99,13 @@ def origin(study: Study) -> list[Mapping[str, Any]]:
     """Commit, hardware and time of the run whose clean images are shown."""
     path = study.folder / "trust" / "rows.json"
     if study.scale == "lite" and path.exists():
-        return [formats.read_json(path)["origin"]]
+        return [files.read_json(path)["origin"]]
     return origin_spoilt(study)
 
 
 def origin_spoilt(study: Study) -> list[Mapping[str, Any]]:
     """Commit, hardware and time of the trainings that were shown spoilt images."""
-    return [formats.read_json(path)["origin"] for path in _spoilt_files(study)]
+    return [files.read_json(path)["origin"] for path in _spoilt_files(study)]
 
 
 def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]:
@@ -152,7 +149,7 @@ def measured(said: Any, one: TrustValues) -> dict[str, Any]:
 
 def domains(trained: Trained, test: Split) -> dict[str, Split]:
     """Test images as they are, stylised, attacked and out of focus."""
-    where = Device.of(trained.settings)
+    where = Device.of(trained.settings.device, trained.settings.precision)
     images = torch.from_numpy(np.ascontiguousarray(test.inputs)).to(where.device)
     model = where.place(trained.model).eval()
     mean, std = (

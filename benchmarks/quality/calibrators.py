@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from confide import Predictions, calibrators, metrics
-from confide.calibrators.base import one_thread
 
 Summary = tuple[float, float, float]
 
@@ -148,8 +147,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="halvings to average over (default: 3)")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    with one_thread():
-        quality(args.folder, args.only, args.methods, args.skip, args.seeds)
+    torch.set_num_threads(1)
+    quality(args.folder, args.only, args.methods, args.skip, args.seeds)
 
 
 if __name__ == "__main__":

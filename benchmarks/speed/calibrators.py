@@ -25,7 +25,6 @@ import torch
 
 from benchmarks.speed.calibrator_peers import PEERS
 from confide import Predictions, calibrators
-from confide.calibrators.base import one_thread
 
 SIZES = ((5_000, 10), (10_000, 100), (25_000, 1_000))
 PASS_LIMITS = {(5_000, 10): 10, (10_000, 100): 10, (25_000, 1_000): 4}
@@ -215,15 +214,15 @@ def main() -> None:
     if args.parts[0] == "one":
         one(args.parts[1])
         return
-    with one_thread():
-        for part in args.parts:
-            print(f"\n## {part}\n")
-            if part == "peers":
-                peers(args.methods, args.size, args.peers)
-            elif part == "memory":
-                memory(args.methods)
-            else:
-                {"passes": passes, "fits": fits}[part]()
+    torch.set_num_threads(1)
+    for part in args.parts:
+        print(f"\n## {part}\n")
+        if part == "peers":
+            peers(args.methods, args.size, args.peers)
+        elif part == "memory":
+            memory(args.methods)
+        else:
+            {"passes": passes, "fits": fits}[part]()
 
 
 if __name__ == "__main__":

@@ -195,8 +195,7 @@ def extractors(words: list[str], n: int = 8192, batch_size: int = 512, device: s
     """Images per second and TFLOP/s, by torch's own count of the model's flops: the network alone, and all of it."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from confide import features
-    from confide.records import Split
+    from confide import Split, features
 
     images = np.random.default_rng(0).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
     split = Split(images, np.zeros(n, dtype=np.int64), np.arange(n))

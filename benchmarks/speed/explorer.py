@@ -27,10 +27,7 @@ from urllib.parse import urlencode
 import numpy as np
 import torch
 
-from confide import calibrators
-from confide.files import formats
-from confide.predictions import Predictions
-from confide.records import Scores
+from confide import Predictions, Scores, calibrators, files
 
 CLASSES = 10
 QUESTIONS = 100
@@ -99,7 +96,7 @@ def make_run(folder: Path, n: int) -> None:
                     calibrators.fit("temperature", said).save(folder / "calibrators" / f"{model}-temperature.json")
                 else:
                     trust = {"id": ids, "trust": draws.random(size)}
-                    formats.write_table(folder / "trust" / f"{model}-mcp-{split}.parquet", trust)
+                    files.write_table(folder / "trust" / f"{model}-mcp-{split}.parquet", trust)
         words = np.array(["typical", "hard", "wrong label", "ambiguous", "atypical"])
         columns = {
             "verdict": words[draws.choice(5, size, p=(0.7, 0.2, 0.04, 0.04, 0.02))],
@@ -116,8 +113,8 @@ def make_run(folder: Path, n: int) -> None:
         "trust": [{"word": "mcp", "name": "mcp"}],
         "title": "million",
     }
-    formats.write_json(folder / "data.json", {"name": "made", "class_names": [f"class {k}" for k in range(CLASSES)]})
-    formats.write_json(folder / "manifest.json", {"format": "run/1", "config": config, "stages": {}})
+    files.write_json(folder / "data.json", {"name": "made", "class_names": [f"class {k}" for k in range(CLASSES)]})
+    files.write_json(folder / "manifest.json", {"format": "run/1", "config": config, "stages": {}})
 
 
 def start(folder: Path) -> tuple[subprocess.Popen[str], int]:

@@ -21,10 +21,9 @@ import numpy as np
 import torch
 import torch.nn.functional as functional
 
-from confide import models
+from confide import Dataset, Scores, Split, models
 from confide.data import load_dataset
 from confide.progress import Progress
-from confide.records import Dataset, Scores, Split
 from confide.training import Settings, fit, predict
 from confide.training.prediction import log_metrics
 

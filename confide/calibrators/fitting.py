@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators import base
 from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, one_thread, predicted_classes
-from confide.calibrators.groups import fit_groups, group_calibrator_from_state, grouping, label_folds
+from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.registry import Method
@@ -75,18 +76,12 @@ def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]
 
 def load(path: str | Path) -> Calibrator:
     """The calibrator that `save` wrote."""
-    plain, tensors = base.read_calibrator(path)
-    return (
-        group_calibrator_from_state(plain, tensors, calibrator_from_state)
-        if "groups" in plain
-        else calibrator_from_state(plain, tensors)
-    )
+    return load_fitted(path, formats.CALIBRATOR, _restored)
 
 
-def calibrator_from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
-    """The calibrator of a saved state without groups."""
-    word = CALIBRATORS.get(plain["word"]).word
-    return Calibrator(word, values, plain["num_classes"], plain["n"], plain["options"], tuple(plain["notes"]))
+def _restored(state: FittedState) -> Calibrator:
+    # A safetensors file of version 1 has the whole record under one name.
+    return calibrator_from_state(FittedState(state.record.get("calibrator", state.record), state.tensors))
 
 
 def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:

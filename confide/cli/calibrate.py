@@ -191,7 +191,7 @@ def as_json(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> d
         "chosen": choice.word,
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
-        "calibrator": None if calibrator is None else calibrator.state()[0],
+        "calibrator": None if calibrator is None else calibrator.state().record,
         "before": [m.as_row() for m in verdict.before.measurements if m.group is None],
         "after": [] if verdict.after is None else [m.as_row() for m in verdict.after.measurements if m.group is None],
         "comparisons": [asdict(c) for c in verdict.comparisons],

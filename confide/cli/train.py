@@ -160,7 +160,7 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
-    from confide.training.device import is_lead_process
+    from confide.training.distributed import is_lead_process
 
     if not is_lead_process():
         return

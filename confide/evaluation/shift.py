@@ -33,7 +33,6 @@ MEASURED = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
 RANKED = ("aurc", "auroc")
 CHANCES = ("confidence_gap", "ece")
 """Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
-FORMAT = "shift-cell/2"
 
 Outputs = tuple[Tensor, Tensor | None]
 ShiftValue = dict[str, Any]
@@ -93,7 +92,11 @@ class CellStore:
         if path is None or not path.exists():
             return None
         found = formats.read_json(path)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("key") != self._key(subject, cell):
+        if (
+            not isinstance(found, dict)
+            or not formats.SHIFT_CELL.fits(found.get("format"))
+            or found.get("key") != self._key(subject, cell)
+        ):
             return None
         return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in found["rows"]]
 
@@ -101,7 +104,7 @@ class CellStore:
         """Keep the rows of a cell, atomically."""
         path = self._path(model, cell)
         if path is not None:
-            formats.write_json(path, {"format": FORMAT, "key": self._key(subject, cell), "rows": rows})
+            formats.write_json(path, {"format": formats.SHIFT_CELL.tag, "key": self._key(subject, cell), "rows": rows})
 
     def _path(self, model: str, cell: ShiftCell) -> Path | None:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in model)

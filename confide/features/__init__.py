@@ -9,7 +9,6 @@ from confide.features.extraction import (
     model,
     names,
     pixels,
-    reads_checkpoints,
     usual,
 )
 from confide.features.pretrained import (

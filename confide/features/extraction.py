@@ -25,6 +25,7 @@ from torch.utils.data import Dataset as TorchDataset
 from confide.checks import InputError, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented
 from confide.files import formats
+from confide.models import load_network
 from confide.progress import Progress
 from confide.records import (
     SHARDS_MANIFEST,
@@ -118,15 +119,7 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
     return Extractor("pixels" if not size else f"pixels{size}", "image", prepare, lambda batch: batch)
 
 
-# Penultimate features of the user's own model: a checkpoint, or any network in memory.
-
-RowsOf = Callable[[Split], NDArray[Any]]
-_READERS: list[Callable[[Path], RowsOf]] = []
-
-
-def reads_checkpoints(reader: Callable[[Path], RowsOf]) -> None:
-    """The room that trains models tells how its checkpoints give penultimate rows of a split."""
-    _READERS.append(reader)
+# ---- Penultimate features of the user's own model: a checkpoint, or any network in memory ----
 
 
 @EXTRACTORS.add("model:", paper="penultimate layer of the user's own model", kind="any")
@@ -135,10 +128,7 @@ def model(name: str) -> Extractor:
     path = Path(name)
     if not path.exists():
         raise InputError(f"features 'model:{name}' need a checkpoint, but {path} does not exist; check the path")
-    if not _READERS:
-        raise InputError(f"features 'model:{name}' need the room that reads checkpoints; import confide.training first")
-    rows_of = _READERS[-1](path)
-    return Extractor(f"model:{name}", "any", _identity, _identity, rows_of=rows_of)
+    return Extractor(f"model:{name}", "any", _identity, _identity, rows_of=load_network(path).penultimate_rows)
 
 
 def _identity(item: Any) -> Any:

@@ -6,7 +6,7 @@ Measurement with its interval, and `create`, the same metric over batches.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -113,6 +113,31 @@ def metric_name(method: Method, options: dict[str, Any]) -> str:
 def value_of(method: Method, view: View, options: dict[str, Any]) -> float:
     """The number of a metric on weighted samples."""
     return float(method.facts["value"](view, **options))
+
+
+def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, float]:
+    """Values of several metrics from one pass over the predictions, without intervals.
+
+    Args:
+        predictions: what is measured.
+        words: metrics by word; `ece_mass` is `ece` in bins of equal mass, `auroc:entropy` ranks by that score.
+
+    Returns:
+        Word -> value, in the order of the words.
+
+    Example:
+        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
+        >>> measured = confide.metrics.measure_many(predictions, ["accuracy", "aurc:entropy"])
+        >>> {word: round(value, 3) for word, value in measured.items()}
+        {'accuracy': 0.667, 'aurc:entropy': 0.278}
+    """
+    view = View(metric_samples(predictions))
+    values = {}
+    for word in words:
+        metric_word, _, score = word.partition(":")
+        method, options = parse_metric(metric_word)
+        values[word] = value_of(method, view, {**options, "score": score} if score else options)
+    return values
 
 
 def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -> Measurement:

@@ -1,6 +1,7 @@
 """Models: CIFAR and ImageNet networks, a text network, an MLP on features, and those of timm and transformers."""
 
 from confide.models.base import MODELS, Classifier, check_output_width, create, method, names, parameter_count
+from confide.models.device import Device
 from confide.models.networks import (
     densenet121,
     mlp,
@@ -19,14 +20,18 @@ from confide.models.networks import (
     wide_resnet28_10,
 )
 from confide.models.pretrained import hf, timm
+from confide.models.trained import TrainedNetwork, load_network
 
 __all__ = [
     "MODELS",
     "Classifier",
+    "Device",
+    "TrainedNetwork",
     "check_output_width",
     "create",
     "densenet121",
     "hf",
+    "load_network",
     "method",
     "mlp",
     "names",

@@ -5,7 +5,7 @@ from confide.training.ensemble import fit_members, member_folders, predict_membe
 from confide.training.loop import fit
 from confide.training.objective import group_scores, group_scores_kind
 from confide.training.oracle import Oracle, OracleSettings, cross_fit, fit_oracle
-from confide.training.prediction import penultimate, predict, read_checkpoint
+from confide.training.prediction import penultimate, predict
 from confide.training.settings import PRESETS, Settings, preset
 from confide.training.trackers import SampleHistory
 
@@ -26,5 +26,4 @@ __all__ = [
     "predict",
     "predict_members",
     "preset",
-    "read_checkpoint",
 ]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from confide.training.device import World
+from confide.training.distributed import World
 
 
 def exact_batch_norms(device: torch.device, world: World | None = None) -> AbstractContextManager[object]:

@@ -12,25 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide import models
 from confide.checks import InputError
 from confide.files import formats
 from confide.models import Classifier
+from confide.models.device import Device
 from confide.models.preparation import Preparation
+from confide.models.trained import MODEL_FILE, TrainedFile, TrainedNetwork, trained_file
 from confide.records import Dataset, Scores, Split
 from confide.results import Curve
-from confide.training.device import Device, World
+from confide.training.distributed import World
 from confide.training.feed import TrainingSamples
 from confide.training.settings import Settings
-from confide.training.state import State, load_weights
+from confide.training.state import State
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
 
-TRAINED_FORMAT = "trained/1"
 Column = NDArray[np.float64]
 
 
@@ -74,72 +73,41 @@ class Trained:
         formats.write_table(folder / "log.parquet", self.log)
         if self.timings:
             formats.write_table(folder / "timings.parquet", self.timings)
-        about = {
-            "format": TRAINED_FORMAT,
-            "settings": self.settings.as_dict(),
-            "preparation": self.preparation.as_dict(),
-            "class_names": list(self.class_names),
-            "chosen_epoch": self.chosen_epoch,
-            "notes": list(self.notes),
-            "identity": dict(self.identity),
-        }
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        tensors |= {f"loss.{k}": v for k, v in self.loss_state.items()}
-        formats.write_checkpoint(folder / "model.safetensors", tensors, {"about": json.dumps(about)})
+        TrainedFile(
+            self.settings.as_dict(),
+            self.preparation,
+            self.class_names,
+            self.model.state_dict(),
+            self.loss_state,
+            self.chosen_epoch,
+            self.notes,
+            self.identity,
+        ).write(folder)
 
     @classmethod
     def load(cls, path: str | Path) -> Trained:
         """Read a folder that `save` wrote, or its model.safetensors."""
-        path = Path(path)
-        file = path / "model.safetensors" if path.is_dir() else path
-        if not file.exists():
-            raise InputError(f"{path} must be a trained model (a folder with model.safetensors), but there is none")
-        tensors, notes = formats.read_checkpoint(file)
-        about = _about(notes, file)
-        settings = Settings.from_dict(about["settings"])
-        preparation = Preparation.from_dict(about["preparation"])
-        class_names = tuple(about["class_names"])
-        model = build_model(settings, preparation, len(class_names), load_pretrained=False)
-        load_weights(model, {k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
-        log = file.parent / "log.parquet"
-        timings = file.parent / "timings.parquet"
+        held, home = TrainedFile.read(path), trained_file(path).parent
+        log, timings = home / "log.parquet", home / "timings.parquet"
         return cls(
-            model.eval(),
-            settings,
-            preparation,
-            class_names,
+            held.network().model,
+            Settings.from_dict(held.settings),
+            held.preparation,
+            held.class_names,
             formats.read_table(log)[0] if log.exists() else {},
-            {k[5:]: v for k, v in tensors.items() if k.startswith("loss.")},
+            held.loss_state,
             formats.read_table(timings)[0] if timings.exists() else {},
-            about["chosen_epoch"],
-            tuple(about["notes"]),
-            about["identity"],
+            held.chosen_epoch,
+            held.notes,
+            held.identity,
         )
 
-
-def _about(notes: Mapping[str, str], file: Path) -> dict[str, Any]:
-    about = json.loads(notes.get("about", "{}"))
-    if about.get("format") != TRAINED_FORMAT:
-        raise InputError(
-            f"{file} must be a model of format '{TRAINED_FORMAT}', got {about.get('format')!r}; train it again"
-        )
-    return dict(about)
-
-
-def build_model(
-    settings: Settings, preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
-) -> Classifier:
-    """The model of the settings for prepared inputs; its output width is checked."""
-    options = dict(settings.model_options)
-    known = models.method(settings.model)[0].options
-    if "vocabulary" in known and preparation.words:
-        options["vocabulary"] = len(preparation.words) + 2
-    if "pretrained" in known and not load_pretrained:
-        options["pretrained"] = False
-    model = models.create(settings.model, preparation.shape, num_classes, **options)
-    dtype = torch.int64 if preparation.kind == "text" else torch.float32
-    models.check_output_width(model, torch.zeros((2, *preparation.shape), dtype=dtype), num_classes)
-    return model
+    @property
+    def network(self) -> TrainedNetwork:
+        """The network alone, as `models.load_network` gives it."""
+        settings = self.settings
+        precision, deterministic = settings.precision, settings.deterministic
+        return TrainedNetwork(self.model, self.preparation, self.class_names, settings.model, precision, deterministic)
 
 
 # What makes two trainings the same: settings, data, difficulty scores, device and number of processes.
@@ -216,7 +184,6 @@ def refuse_other_training(where: Any, difference: tuple[str, Any, Any] | None) -
 
 # Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
 
-CHECKPOINT_FORMAT = "checkpoint/1"
 CHECKPOINTS_KEPT = 2
 
 
@@ -229,7 +196,7 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
     tensors = state.tensors()
     if not state.world.leads:
         return path
@@ -251,10 +218,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, 
         except InputError:
             passed_over.append(path.name)
             continue
-        if notes.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
-            )
+        formats.CHECKPOINT.check(notes.get("format"), path)
         return path, tensors, notes, passed_over
     return None
 
@@ -279,7 +243,7 @@ def difference_from_checkpoint(folder: Path, identity: dict[str, Any]) -> tuple[
 
 def remove_training(folder: Path) -> None:
     """Remove what another training left in the folder."""
-    for old in (folder / "model.safetensors", *checkpoint_paths(folder)):
+    for old in (folder / MODEL_FILE, *checkpoint_paths(folder)):
         old.unlink(missing_ok=True)
 
 

@@ -20,15 +20,16 @@ from torch.func import functional_call, stack_module_state
 
 from confide import models
 from confide.checks import InputError, check_range
-from confide.models.preparation import input_shape
+from confide.models.device import Device
+from confide.models.preparation import Feed, input_shape, rows_in_batches
+from confide.models.trained import build_model
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Scores, Split
-from confide.training.checkpoint import Trained, build_model, checkpoint_paths
-from confide.training.device import Device, World
-from confide.training.feed import Feed
+from confide.training.checkpoint import Trained, checkpoint_paths
+from confide.training.distributed import World
 from confide.training.loop import PredictionRecorder, add_row, check_finite, diverged, finished_before, fit
-from confide.training.prediction import log_metrics, predict, rows_in_batches
+from confide.training.prediction import log_metrics, predict
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import make_optimizer
 from confide.training.steps import Run, note_non_finite, set_rate, start_run
@@ -62,7 +63,7 @@ def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
 
 def small_on_gpu(dataset: Dataset, settings: Settings) -> bool:
     """Whether stacking gains: one process on a GPU, and a model that would leave it idle."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or not Device.of(settings).on_gpu:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or not Device.of(settings.device).on_gpu:
         return False
     with torch.device("meta"):
         # Sizes alone: no memory is taken and no random number drawn.
@@ -144,7 +145,7 @@ def fit_stacked(
     if_other: str = "refuse",
 ) -> tuple[Trained, ...] | None:
     """Train all members at once; None where their data do not fit into memory together."""
-    device = Device.of(settings)
+    device = Device.of(settings.device, settings.precision, deterministic=settings.deterministic)
     runs = [
         _start_member(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device)
         for k in range(members)
@@ -246,7 +247,9 @@ def _stack_logits(stack: Stack, feed: Feed) -> Tensor:
 
 def _finished_member(stack: Stack, number: int, dataset: Dataset) -> Trained:
     run = stack.runs[number]
-    model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
+    model = build_model(
+        run.settings.model, run.settings.model_options, run.feed.preparation, dataset.num_classes, load_pretrained=False
+    )
     model.load_state_dict(stack.weights(number))
     trained = Trained(
         model.eval(),

@@ -10,7 +10,7 @@ from typing import Any
 from confide.difficulty import Recorder
 from confide.records import Dataset, Scores
 from confide.training.checkpoint import Trained
-from confide.training.device import is_lead_process
+from confide.training.distributed import is_lead_process
 from confide.training.ensemble import fit_members
 from confide.training.loop import fit
 from confide.training.settings import Settings

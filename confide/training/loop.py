@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice
+from confide.models.device import Device, is_out_of_memory
+from confide.models.preparation import Feed
+from confide.models.trained import build_model
 from confide.progress import Progress
 from confide.records import Dataset, Scores
 from confide.simplex.statistics import check
 from confide.training import checkpoint
-from confide.training.checkpoint import Trained, build_model, first_difference, refuse_other_training
-from confide.training.device import Device, is_out_of_memory, process_group
-from confide.training.feed import Feed
+from confide.training.checkpoint import Trained, first_difference, refuse_other_training
+from confide.training.distributed import process_group
 from confide.training.prediction import forward_all, learn_from_validation, log_metrics, recompute_average_statistics
 from confide.training.settings import Settings
 from confide.training.steps import GraphStep, Run, forward_backward, note_non_finite, set_rate, start_run, train_step
@@ -218,7 +220,7 @@ def fit(
     settings = settings or Settings()
     check_choice(if_other, ("refuse", "restart"), "if_other")
     where = Path(folder) if folder is not None else None
-    device = Device.of(settings)
+    device = Device.of(settings.device, settings.precision, deterministic=settings.deterministic)
     with process_group(device.device) as world, device.seeded(settings.seed, settings.deterministic):
         run = start_run(dataset, settings, scores, where, device, world, checkpoint_seconds)
         # All processes must see the same files: the one that writes them must not be writing.
@@ -296,7 +298,9 @@ def finish_run(run: Run, dataset: Dataset) -> Trained:
     if state.best is None and run.settings.choose != "last":
         run.notes.append(f"the last epoch is kept: none comes after choose_after={run.settings.choose_after}")
     # A fresh model: the trained one may carry wrappers of its device or of several processes.
-    model = build_model(run.settings, run.feed.preparation, dataset.num_classes, load_pretrained=False)
+    model = build_model(
+        run.settings.model, run.settings.model_options, run.feed.preparation, dataset.num_classes, load_pretrained=False
+    )
     model.load_state_dict({k: v.cpu() for k, v in weights.items()})
     trained = Trained(
         model.eval(),

@@ -18,23 +18,23 @@ from torch import Tensor, nn
 from confide import random
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
-from confide.models.preparation import Preparation
+from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.models.device import Device
+from confide.models.preparation import Feed, Preparation, rows_in_batches
+from confide.models.trained import build_model
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Split, rows_of
 from confide.training.batch_norm import exact_batch_norms
-from confide.training.checkpoint import Trained, build_model
-from confide.training.device import Device
-from confide.training.feed import Feed
+from confide.training.checkpoint import Trained
 from confide.training.loop import fit
-from confide.training.prediction import predict, rows_in_batches
+from confide.training.prediction import predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
 from confide.trust.oracles import HEADS, apply_head, outcome_weights
 
 # The network of an oracle: a copy of a backbone, hidden layers and a head; its settings, and its files.
 
-ORACLE_FORMAT = "oracle/1"
 DEPTHS = ("head", "network")
 BALANCED = "class_balanced"
 TARGETS = ("probability", "ratio")
@@ -159,55 +159,36 @@ class Oracle:
 
     def save(self, folder: str | Path) -> None:
         """Write oracle.safetensors and, last, oracle.json."""
-        folder = Path(folder)
-        formats.write_tensors(folder / "oracle.safetensors", self.network.state_dict())
         record = {
-            "format": ORACLE_FORMAT,
             "settings": asdict(self.settings),
             "backbone": self.backbone.as_dict(),
             "preparation": self.preparation.as_dict(),
             "about": dict(self.about),
             "log": dict(self.log),
-            "sha256": formats.checksum(folder / "oracle.safetensors"),
         }
-        formats.write_json(folder / "oracle.json", record)
+        save_fitted(Path(folder) / "oracle.json", formats.ORACLE, FittedState(record, self.network.state_dict()))
 
     @classmethod
     def load(cls, folder: str | Path) -> Oracle:
         """Read what `save` wrote."""
-        folder = Path(folder)
-        if not (folder / "oracle.json").exists():
-            raise InputError(f"{folder} must be the folder of an oracle, but oracle.json is missing; check the path")
-        record = formats.read_json(folder / "oracle.json")
-        found = record.get("format") if isinstance(record, dict) else None
-        if found != ORACLE_FORMAT:
-            raise InputError(f"{folder}/oracle.json must be of format '{ORACLE_FORMAT}', got {found!r}")
-        if not (folder / "oracle.safetensors").exists():
-            raise InputError(f"{folder} must hold oracle.safetensors beside oracle.json; copy both")
-        if formats.checksum(folder / "oracle.safetensors") != record.get("sha256"):
-            raise InputError(f"{folder}/oracle.safetensors must be the file oracle.json names; its checksum differs")
-        try:
-            return cls._restored(record, formats.read_tensors(folder / "oracle.safetensors"))
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            what = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise InputError(f"{folder}/oracle.json must be what `save` wrote, but it is damaged ({what})") from None
+        return load_fitted(Path(folder) / "oracle.json", formats.ORACLE, cls._restored)
 
     @classmethod
-    def _restored(cls, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Oracle:
+    def _restored(cls, state: FittedState) -> Oracle:
+        record = state.record
         settings = OracleSettings(**{**record["settings"], "hidden": tuple(record["settings"]["hidden"])})
         backbone, preparation = Settings.from_dict(record["backbone"]), Preparation.from_dict(record["preparation"])
-        body = build_model(backbone, preparation, int(record["about"]["num_classes"]), load_pretrained=False).body
-        network = OracleNetwork(body, int(record["about"]["dim"]), settings)
-        network.load_state_dict(tensors)
+        num_classes = int(record["about"]["num_classes"])
+        whole = build_model(backbone.model, backbone.model_options, preparation, num_classes, load_pretrained=False)
+        network = OracleNetwork(whole.body, int(record["about"]["dim"]), settings)
+        network.load_state_dict(state.tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
         return cls(network.eval(), settings, backbone, preparation, record["about"], log)
 
 
 def device_of(settings: OracleSettings) -> Device:
     """Where the settings say to run."""
-    return Device.of(Settings(device=settings.device, precision=settings.precision))
+    return Device.of(settings.device, settings.precision)
 
 
 # Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone.

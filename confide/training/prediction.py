@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from confide import features
 from confide.checks import InputError, check_choice, check_range
-from confide.features.extraction import RowsOf
+from confide.models.device import Device, is_out_of_memory
+from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import bin_of, width_edges
 from confide.predictions import Predictions, facts_of
 from confide.records import Dataset, Features, Split
 from confide.training.batch_norm import exact_batch_norms
 from confide.training.checkpoint import Trained
-from confide.training.device import Device, is_out_of_memory, unwrapped
-from confide.training.feed import Feed
+from confide.training.distributed import unwrapped
 from confide.training.state import State
 
 # One forward pass over a split, and the few numbers of it that the training log keeps.
@@ -31,11 +29,6 @@ from confide.training.state import State
 LOG_ECE_BINS = 15
 STATISTICS_SAMPLES = 2000
 """Training samples from which batch norms of averaged weights take their statistics."""
-
-
-def rows_in_batches(n: int, batch_size: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Rows 0..n-1 cut into batches."""
-    return [np.arange(start, min(start + batch_size, n), dtype=np.int64) for start in range(0, n, batch_size)]
 
 
 def logits_of(
@@ -151,7 +144,8 @@ def predict(
         samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, kept)
     else:
         _check_classes(trained, dataset, samples)
-    where = _prediction_device(trained, device)
+    precision, deterministic = trained.settings.precision, trained.settings.deterministic
+    where = Device.for_prediction(device, precision, deterministic=deterministic)
     feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
@@ -179,16 +173,8 @@ def penultimate(
 ) -> Features:
     """Penultimate features of a trained model on a split."""
     trained, samples = _model_and_samples(model, dataset, split, batch_size)
-    where = _prediction_device(trained, "auto")
-    feed = Feed(samples, trained.preparation, where.device)
-    network = where.place(trained.model).eval()
-    parts = []
-    with torch.no_grad():
-        for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
-            with where.autocast():
-                parts.append(trained.model.features(inputs).float().cpu())
-    network.to("cpu")
-    return Features(torch.cat(parts).numpy(), samples.labels, samples.ids, f"model:{trained.settings.model}", split)
+    values = trained.network.penultimate_rows(samples, batch_size=batch_size)
+    return Features(values, samples.labels, samples.ids, f"model:{trained.settings.model}", split)
 
 
 def _model_and_samples(
@@ -203,13 +189,6 @@ def _model_and_samples(
         raise InputError(f"split '{split}' must hold at least one sample, got none; choose another")
     trained.preparation.check(samples, f"split '{split}'")
     return trained, samples
-
-
-def _prediction_device(trained: Trained, word: str) -> Device:
-    """Where to predict; a model that was trained in float16 speaks float32 where there is no GPU."""
-    settings = trained.settings.changed(device=word)
-    usual = Device.of(settings.changed(precision="auto"))
-    return usual if settings.precision == "float16" and not usual.on_gpu else Device.of(settings)
 
 
 def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -> None:
@@ -264,16 +243,3 @@ def _with_dropout(
         parts.append(batch_logits(network, inputs, feed, where))
     network.eval()
     return torch.cat(parts)
-
-
-def read_checkpoint(path: Path) -> RowsOf:
-    """Penultimate rows of a split by the model of a checkpoint, prepared as in its training."""
-    trained = Trained.load(path)
-
-    def rows_of(part: Split) -> NDArray[Any]:
-        return np.asarray(penultimate(trained, part).values)
-
-    return rows_of
-
-
-features.reads_checkpoints(read_checkpoint)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, OptionError, check_choice, check_number, check_options, check_range, did_you_mean
 from confide.files.formats import plain
+from confide.models.device import PRECISIONS
 
 # Settings: everything that decides the outcome of a training, checked before any work.
 
@@ -21,7 +22,6 @@ OPTIMIZERS = ("sgd", "adamw", "adam")
 SCHEDULES = ("constant", "step", "cosine", "one_cycle")
 AUGMENTS = ("none", "flip", "crop", "crop_flip")
 CHOOSE_BY = ("last", "nll", "brier", "accuracy")
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 FIELD_TYPES: tuple[tuple[str, type, str], ...] = (
     *((name, str, "a word") for name in ("model", "loss", "group_by", "record", "device")),
     *(

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from confide.checks import InputError
-from confide.training.device import Device, World, unwrapped
+from confide.models.device import Device
+from confide.models.trained import load_weights
+from confide.training.distributed import World, unwrapped
 from confide.training.objective import Objective
 from confide.training.settings import Settings
 
@@ -213,21 +214,6 @@ class State:
                 if isinstance(value, Tensor) and value.shape == parameter.shape:
                     # Fused optimisers walk over memory: a buffer must lie as its parameter does (channels last).
                     values[key] = torch.empty_like(parameter, requires_grad=False).copy_(value)
-
-
-def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Load weights into a model of the same architecture, or say what differs first."""
-    own = model.state_dict()
-    for name in (*own, *weights):
-        if name not in own or name not in weights:
-            where = "the checkpoint" if name in own else "the model"
-            raise InputError(f"checkpoint must be of the same architecture, but '{name}' is missing in {where}")
-        if own[name].shape != weights[name].shape:
-            raise InputError(
-                f"checkpoint must be of the same architecture, but '{name}' has shape {tuple(weights[name].shape)}, "
-                f"the model's has {tuple(own[name].shape)}"
-            )
-    model.load_state_dict(weights)
 
 
 def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torch.optim.Optimizer:

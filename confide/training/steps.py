@@ -18,13 +18,15 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from confide.checks import InputError
-from confide.models.preparation import Preparation, fit_preparation
+from confide.models.device import Device
+from confide.models.preparation import Feed, Preparation, fit_preparation
+from confide.models.trained import build_model
 from confide.records import Dataset, Scores
 from confide.training import checkpoint
 from confide.training.batch_norm import exact_batch_norms
-from confide.training.checkpoint import build_model, identity_of
-from confide.training.device import Device, World, unwrapped
-from confide.training.feed import EpochOrder, Feed, TrainingSamples, choose_samples
+from confide.training.checkpoint import identity_of
+from confide.training.distributed import World, unwrapped
+from confide.training.feed import EpochOrder, TrainingSamples, choose_samples
 from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import CompiledForward, State, WeightAverage, make_optimizer
@@ -119,7 +121,7 @@ def _initial_state(
     device: Device,
     world: World,
 ) -> State:
-    model = device.place(build_model(settings, preparation, num_classes))
+    model = device.place(build_model(settings.model, settings.model_options, preparation, num_classes))
     model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
     scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
     return State(model, make_optimizer(model, settings, device), objective, device, world, scaler)

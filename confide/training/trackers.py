@@ -95,7 +95,7 @@ class SampleHistory:
             "probability": probability.astype(np.float32),
             "prediction": logits.argmax(axis=1).astype(np.int32),
         }
-        formats.write_table(self.file(epoch), columns, {"confide": "history/1", "split": self.split})
+        formats.write_table(self.file(epoch), columns, {"confide": formats.HISTORY.tag, "split": self.split})
 
     def file(self, epoch: int) -> Path:
         """Where an epoch is kept."""

@@ -11,9 +11,8 @@ from benchmarks.lib.items import Study
 from benchmarks.lib.quantities import by_difficulty
 from benchmarks.lib.results import Results
 from benchmarks.papers import p1_figure2, p5_figure4
+from confide import Scores, files
 from confide.checks import InputError
-from confide.files import formats
-from confide.records import Scores
 
 SIZES = {"train": 300, "val": 100, "test": 200, "resampled": 200}
 
@@ -22,7 +21,7 @@ def a_study(folder: Path, labels_of_test: int = 7) -> Study:
     """A cell that errs on the harder half of its test samples; the official test images lie behind them."""
     cell = {"dataset": "tiny32", "model": "m", "seed": 0, "method": {"name": "cross_entropy"}, "settings": {}}
     told = {"format": "bench-cell/1", "name": "one", "cell": cell, "split": {"sizes": SIZES}}
-    formats.write_json(folder / "cells" / "one.json", told)
+    files.write_json(folder / "cells" / "one.json", told)
     rng = np.random.default_rng(0)
     values, labels = rng.normal(size=sum(SIZES.values())), rng.integers(0, 10, sum(SIZES.values()))
     labels[400:600] = labels_of_test
@@ -53,7 +52,7 @@ def test_the_later_half_is_that_of_each_datasets_own_epochs(tmp_path):
         cell = {"dataset": dataset, "model": "m", "seed": 0, "method": {"name": "adafocal"}, "settings": {}}
         log = {"val_accuracy": [0.5] * epochs, "val_ece": [0.4] * (epochs // 2) + [0.1] * (epochs // 2)}
         told = {"format": "bench-cell/1", "name": dataset, "cell": cell, "log": log}
-        formats.write_json(tmp_path / "cells" / f"{dataset}.json", told)
+        files.write_json(tmp_path / "cells" / f"{dataset}.json", told)
     study = Study(Results((tmp_path,), tmp_path), "lite", ("cifar10", "tiny32"), tmp_path)
     found = {(one.dataset, one.quantity): one.value for one in p5_figure4.later_half(study)}
     assert found["cifar10", "ece on val, later half"] == pytest.approx(10.0)

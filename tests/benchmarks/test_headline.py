@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks import ROOT, headline
-from confide.files import formats
+from confide import files
 
 
 def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tmp_path):
@@ -22,7 +22,7 @@ def test_the_best_nll_comes_first_and_the_rest_of_the_page_stays(tmp_path):
     }
     numbers = {"mean": np.array([row[2] for row in rows]), "deviation": np.full(len(rows), 0.1)}
     path = tmp_path / "main.parquet"
-    formats.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
+    files.write_table(path, {**words, **numbers, "x": np.full(len(rows), np.nan), "seeds": np.full(len(rows), 5)})
     page = headline.renewed(f"before\n{headline.START}\nold\n{headline.END}\nafter\n", path)
     assert page.startswith("before\n")
     assert page.endswith("after\n")

@@ -22,8 +22,8 @@ from benchmarks.lib.tables import escaped, markdown, write
 from benchmarks.lib.values import Value, summaries
 from benchmarks.lib.workers import Place, grid_state
 from benchmarks.papers import items
+from confide import files
 from confide.checks import InputError
-from confide.files import formats
 from confide.training import Settings
 
 WANTED = {
@@ -119,7 +119,7 @@ def test_numbers_stand_beside_the_papers(tmp_path):
     assert "| here | d_1 | new | 1.010 ± 0.010* |  |" in page
     assert "| paper | CIFAR-10 | old | 3 | 93.5 |" in page
     assert "Not there (1 cells): cell-a" in page
-    table, about = formats.read_table(paths[0])
+    table, about = files.read_table(paths[0])
     assert about["scale"] == "lite"
     at = table["method"] == "new"
     assert table["difference"][at] == pytest.approx(-2.02)
@@ -146,7 +146,7 @@ def test_what_is_no_percentage_is_told_apart():
 def test_cells_of_different_schedules_are_not_mixed(tmp_path):
     for seed, epochs in enumerate((16, 10)):
         cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": {"epochs": epochs}}
-        formats.write_json(
+        files.write_json(
             tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
         )
     with pytest.raises(InputError, match="trained alike"):
@@ -158,7 +158,7 @@ def test_compiled_cells_stand_beside_others(tmp_path):
         ({"epochs": 16}, {"epochs": 16, "compile": True}, {"epochs": 16, "compile": False})
     ):
         cell = {"dataset": "d", "model": "m", "seed": seed, "method": {"name": "a"}, "settings": settings}
-        formats.write_json(
+        files.write_json(
             tmp_path / "cells" / f"{seed}.json", {"format": "bench-cell/1", "name": str(seed), "cell": cell}
         )
     Results((tmp_path,), tmp_path).check_alike()
@@ -167,9 +167,7 @@ def test_compiled_cells_stand_beside_others(tmp_path):
 def test_a_second_network_does_not_replace_the_first_in_a_table(tmp_path):
     for model in ("resnet18", "resnet34"):
         cell = {"dataset": "d", "model": model, "seed": 0, "method": {"name": "a"}, "settings": {}}
-        formats.write_json(
-            tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell}
-        )
+        files.write_json(tmp_path / "cells" / f"{model}.json", {"format": "bench-cell/1", "name": model, "cell": cell})
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a")[0]["name"] == "resnet18"
     assert Results((tmp_path,), tmp_path, ("resnet18",)).of("d", "a", "resnet34")[0]["name"] == "resnet34"
 
@@ -179,7 +177,7 @@ def test_a_cell_of_a_method_that_changed_since_is_not_there(tmp_path):
     short = replace(cell, settings={**cell.settings, "epochs": 8})
     for one, there in ((cell, True), (short, True), (replace(cell, method=replace(cell.method, options={})), False)):
         result = {"format": "bench-cell/1", "name": one.name, "key": one.key, "cell": one.as_dict()}
-        formats.write_json(tmp_path / "cells" / "one.json", result)
+        files.write_json(tmp_path / "cells" / "one.json", result)
         assert (cell.name in Results((tmp_path,), tmp_path).cells) == there
 
 
@@ -211,7 +209,7 @@ def test_a_figure_shows_some_points_and_keeps_all(tmp_path):
     item, outcome = an_item(rows)
     paths = write(item, outcome, tmp_path, "lite")
     assert len(re.findall(r"\| here \|", paths[1].read_text(encoding="utf-8"))) == 12
-    assert len(formats.read_table(paths[0])[0]["x"]) == 100
+    assert len(files.read_table(paths[0])[0]["x"]) == 100
 
 
 def test_bench_lists_and_refuses_in_one_line(capsys):
@@ -264,7 +262,7 @@ def test_a_grid_that_cannot_run_is_refused_before_it_writes(words, told, tmp_pat
 def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys, monkeypatch):
     ran = []
     monkeypatch.setattr(
-        "benchmarks.lib.workers.run_grid", lambda cells, place: ran.extend(cells) or grid_state(cells, place.out)
+        "benchmarks.__main__.run_grid", lambda cells, place: ran.extend(cells) or grid_state(cells, place.out)
     )
     words = [
         "grid",
@@ -339,6 +337,6 @@ def test_one_table_at_smoke_scale(tmp_path, capsys):
 
 def test_no_kept_cell_of_the_grid_is_stale():
     """A renamed setting or another default would drop rows from the tables without a word."""
-    kept = [formats.read_json(path) for path in sorted((ROOT / "benchmarks/results/lite/cells").glob("*.json"))]
+    kept = [files.read_json(path) for path in sorted((ROOT / "benchmarks/results/lite/cells").glob("*.json"))]
     assert len(kept) > 200
     assert [result["name"] for result in kept if is_stale(result)] == []

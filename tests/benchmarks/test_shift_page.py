@@ -14,8 +14,8 @@ from benchmarks.lib.results import Results
 from benchmarks.lib.shift import shift_evaluation
 from benchmarks.papers import items
 from benchmarks.papers.shift_page import WITH_FREIGHT_CARS, standing_alone, write_page
+from confide import files
 from confide.checks import InputError
-from confide.files import formats
 from confide.report import render_report
 
 WORDS = ("fog", "snow")
@@ -70,7 +70,7 @@ def write_cell(
         "commit": "abc1234",
         "made": "2026-01-01T00:00:00+00:00",
     }
-    formats.write_json(folder / "cells" / f"{name}.json", result)
+    files.write_json(folder / "cells" / f"{name}.json", result)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_drawing_stands_alone_with_its_colours():
 def test_without_cells_under_shift_one_line_says_what_to_do(tmp_path):
     write_cell(tmp_path, "cross_entropy", 0)
     path = next((tmp_path / "cells").iterdir())
-    formats.write_json(path, {**json.loads(path.read_text()), "shift": {}})
+    files.write_json(path, {**json.loads(path.read_text()), "shift": {}})
     with pytest.raises(InputError, match="no cell of 'cifar10' holds corruptions; run `python -m benchmarks grid`"):
         evaluation_of(tmp_path)
     assert write_page(tmp_path, tmp_path / "out") == []
@@ -200,7 +200,7 @@ def test_a_page_of_foreign_images_names_the_cells_that_saw_other_ones(name):
     item = items()[name]
     seen = {method: set() for method in item.methods}
     for path in (ROOT / "benchmarks" / "results" / "lite" / "cells").glob("cifar10-resnet18-*.json"):
-        one = formats.read_json(path)
+        one = files.read_json(path)
         if one["commit"] == WITH_FREIGHT_CARS and one["cell"]["method"]["name"] in seen:
             seen[one["cell"]["method"]["name"]].add(one["cell"]["seed"])
     told = item.here.partition("Seeds 0 and 1 of ")[2].partition(" also saw 50 freight cars")[0]

@@ -238,7 +238,7 @@ def test_torn_and_foreign_files_are_one_line(tmp_path, saved):
     path.write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
     assert "must be a whole safetensors file" in refused(path)
     save_file({"weight": torch.zeros(3)}, path)
-    assert "must be of format 'difficulty/1', got None; give a fitted difficulty that was saved" in refused(path)
+    assert "must be a fitted difficulty of format 'difficulty/1', got None; give a fitted difficulty" in refused(path)
     assert "there is no such file" in refused(tmp_path)
     assert "there is no such file" in refused(tmp_path / "nowhere.safetensors")
 
@@ -246,7 +246,7 @@ def test_torn_and_foreign_files_are_one_line(tmp_path, saved):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "difficulty/2"}, "got 'difficulty/2'; use the version of confide that wrote it"),
+        ({"format": "difficulty/2"}, "'difficulty/2', newer than 'difficulty/1' of this confide"),
         ({"format": "calibrator/1"}, "got 'calibrator/1'; give a fitted difficulty"),
         ({"method": '"confusion"'}, "fitted by 'confusion', which cannot be loaded"),
         ({"method": '"of tomorrow"'}, "fitted by 'of tomorrow', which cannot be loaded"),

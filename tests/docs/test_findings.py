@@ -16,7 +16,7 @@ def test_every_table_is_made_from_what_is_kept():
         ("seeds", write.seeds_table),
         ("by-band", write.by_band_table),
         ("embedded", lambda: write.embedded.table(write.KEPT / "embedded.jsonl")),
-        ("folds", lambda: write.folds.table(write.formats.read_json(write.KEPT / "folds.json")["folds"])),
+        ("folds", lambda: write.folds.table(write.files.read_json(write.KEPT / "folds.json")["folds"])),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -138,9 +138,9 @@ def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(tmp
             logits = rng.normal(size=(n, 4)).astype(np.float32) * 2
             columns[f"{split}_label"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
             columns[f"{split}_logits"] = sure * logits
-        write.formats.write_table(write.folds.kept(tmp_path, fold), columns)
+        write.files.write_table(write.folds.kept(tmp_path, fold), columns)
         hard = {"val": rng.normal(size=2000), "test": rng.normal(size=4000)}
-        write.formats.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
+        write.files.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
     rows = write.folds.compared(tmp_path)
     for row, sign in zip(rows, (1, -1), strict=True):
         assert sign * row["test"]["raw"]["gap"] > 0.05
@@ -157,12 +157,12 @@ def test_what_is_said_of_the_recipe_is_what_its_cells_hold():
 
     def mean(dataset: str, stage: str, word: str, place: str = "measured", method: str = "confide") -> float:
         paths = sorted((ROOT / "benchmarks/results/lite/cells").glob(f"{dataset}-resnet18-{method}-s*.json"))
-        return float(np.mean([write.formats.read_json(path)[place][stage][word] for path in paths]))
+        return float(np.mean([write.files.read_json(path)[place][stage][word] for path in paths]))
 
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     raw, banded = "raw", "temperature_by_difficulty"
     assert f"with every seed (ECE {100 * mean('cifar10', raw, 'ece_mass'):.2f} %;" in page
-    others, _ = write.formats.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
+    others, _ = write.files.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
     for name, words in (
         ("cross_entropy_averaged", "with an NLL of {} and an AURC of {:.2f}"),
         ("adaptive_difficulty_averaged", "with {} and {:.2f}"),
@@ -181,7 +181,7 @@ def test_what_is_said_of_the_recipe_is_what_its_cells_hold():
     assert f"({' and '.join(away)} %), whose {' and '.join(here)} %" in page
     more = mean("tiny32", banded, "ece_mass") - mean("tiny32", "temperature", "ece_mass")
     assert f"higher by {100 * more:.1f} points, where one temperature stands the test" in page
-    rows = write.formats.read_json(write.KEPT / "folds.json")["folds"]
+    rows = write.files.read_json(write.KEPT / "folds.json")["folds"]
     halves = [one for row in rows for one in row["halves"]]
     passed = [sum(one[where]["calibration_p"] > 0.05 for one in halves) for where in ("fold", "test")]
     gaps = [100 * float(np.mean([row["test"][stage]["gap"] for row in rows])) for stage in ("own", "pooled")]
@@ -264,10 +264,10 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
 
 
 def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds():
-    from confide.files import formats
+    from confide import files
 
     page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    table, _ = formats.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
+    table, _ = files.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
 
     def mean(method: str, quantity: str) -> float:
         at = (table["method"] == method) & (table["quantity"] == quantity)

@@ -1,13 +1,14 @@
-import importlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from confide import features
+from confide import features, training
 from confide.checks import InputError
-from confide.records import Split
+from confide.records import Dataset, Split
 
 
 @pytest.fixture
@@ -44,31 +45,49 @@ def test_unknown_layers_are_refused(network):
         features.from_module(network, torch.as_tensor, layer="head")
 
 
-def test_a_checkpoint_is_read_by_the_room_that_trains(split, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("confide.features.extraction"), "_READERS", [])
-    with pytest.raises(InputError, match=r"import confide\.training first"):
-        features.extract(f"model:{tmp_path}", split)
-    features.reads_checkpoints(lambda path: lambda part: part.inputs.reshape(len(part), -1))
-    rows = features.extract(f"model:{tmp_path}", split)
-    np.testing.assert_array_equal(rows.values, split.inputs.reshape(6, -1))
-
-
 def test_a_missing_checkpoint_gets_one_line(split, tmp_path):
     with pytest.raises(InputError, match="does not exist; check the path"):
         features.extract(f"model:{tmp_path}/none", split)
 
 
-def test_penultimate_rows_of_a_trained_checkpoint(tmp_path):
-    from confide import training
-    from confide.records import Dataset
-
+@pytest.fixture
+def trained(tmp_path):
+    """A small trained model, its folder, and a split to read."""
     draw = np.random.default_rng(0)
     labels = np.arange(60) % 3
     rows = (draw.normal(size=(60, 5)) + 3 * np.eye(3, 5)[labels]).astype(np.float32)
     split = Split(rows, labels, np.arange(60))
     data = Dataset("made", "rows", {"train": split, "val": split}, ("a", "b", "c"))
     settings = training.Settings(model="mlp", epochs=1, batch_size=20, device="cpu")
-    trained = training.fit(data, settings, folder=tmp_path / "run")
-    found = features.extract(f"model:{tmp_path / 'run'}", data, "val")
-    expected = training.penultimate(trained, split)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-5)
+    return training.fit(data, settings, folder=tmp_path / "run"), tmp_path / "run", split
+
+
+def test_penultimate_rows_of_a_trained_checkpoint(trained):
+    model, folder, split = trained
+    rows = features.extract(f"model:{folder}", split, "val")
+    np.testing.assert_allclose(rows.values, training.penultimate(model, split).values, rtol=1e-5)
+
+
+def test_model_features_said_import_confide_training_first(trained):
+    """A fresh process that imports the features alone reads a trained model."""
+    model, folder, split = trained
+    np.save(folder / "inputs.npy", split.inputs)
+    script = f"""
+import sys
+import numpy as np
+from confide import features
+from confide.records import Split
+inputs = np.load({str(folder / "inputs.npy")!r})
+rows = features.extract("model:{folder}", Split(inputs, np.zeros(60, dtype=int), np.arange(60)))
+np.save({str(folder / "rows.npy")!r}, rows.values)
+assert "confide.training" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    np.testing.assert_allclose(np.load(folder / "rows.npy"), training.penultimate(model, split).values, rtol=1e-5)
+
+
+def test_inputs_of_another_shape_are_refused(trained):
+    _, folder, split = trained
+    other = Split(split.inputs[:, :4], split.labels, split.ids)
+    with pytest.raises(InputError, match=r"must have shape \(5,\) as in training, got \(4,\)"):
+        features.extract(f"model:{folder}", other)

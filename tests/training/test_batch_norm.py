@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from confide.training.batch_norm import batch_norm, exact_batch_norms
-from confide.training.device import World
+from confide.training.distributed import World
 
 CPU = torch.device("cpu")
 NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}

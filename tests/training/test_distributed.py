@@ -19,7 +19,7 @@ from torch.testing import assert_close
 from confide.data import load_dataset
 from confide.records import Dataset, Scores
 from confide.training import Settings, Trained, fit, predict
-from confide.training.device import World, with_shared_batch_norms
+from confide.training.distributed import World, with_shared_batch_norms
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -154,8 +154,8 @@ REAL = """
     from confide.records import Dataset, Split
     from confide.data import load_dataset
     from confide.training import Settings, fit
-    from confide.training.device import Device
-    from confide.training.feed import Feed
+    from confide.models.device import Device
+    from confide.models.preparation import Feed
     Progress.quiet = True
     data, settings, out = load_dataset("fashion-sample"), Settings(epochs=1, device="cpu"), sys.argv[1]
     train = Split(data.train.inputs[:128], data.train.labels[:128], data.train.ids[:128])

@@ -12,10 +12,11 @@ from torch.testing import assert_close
 
 from confide.checks import InputError
 from confide.difficulty.training_logs import Recorder
+from confide.models import preparation
+from confide.models.device import Device
 from confide.records import Dataset
-from confide.training import Settings, ensemble, feed, fit, fit_members, predict, predict_members
+from confide.training import Settings, ensemble, fit, fit_members, predict, predict_members
 from confide.training import ensemble as stacked
-from confide.training.device import Device
 from confide.training.trackers import tracker_for_members
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 48, "model_options": {"width": 4, "hidden": 8}, "device": "cpu"}
@@ -92,7 +93,7 @@ def test_what_does_not_fit_together_is_trained_one_after_another(
     monkeypatch.setattr(ensemble, "small_on_gpu", lambda *_: True)
     for name, broken in (("_step", full), ("_budget", lambda _: 0)):
         with monkeypatch.context() as patch:
-            patch.setattr(stacked if name == "_step" else feed, name, broken)
+            patch.setattr(stacked if name == "_step" else preparation, name, broken)
             members = fit_members(bars, Settings(**QUICK), members=2)
             assert [m.settings.seed for m in members] == [0, 1]
             assert not any("stack" in note for m in members for note in m.notes)

@@ -101,7 +101,7 @@ def test_members_are_stacked(bars: Dataset, precision: str) -> None:
 
 
 def test_data_beyond_the_budget_are_streamed(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("confide.training.feed._budget", lambda device: 0)
+    monkeypatch.setattr("confide.models.preparation._budget", lambda device: 0)
     trained = fit(bars, Settings(**BASE))
     assert trained.notes == ("steps run eagerly: the data do not fit into GPU memory",)
     assert trained.log["train_loss"][-1] < trained.log["train_loss"][0]

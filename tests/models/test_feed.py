@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch.testing import assert_close
 
-from confide.models.preparation import Preparation, fit_preparation
+from confide.models.preparation import PADDING, Feed, Preparation, fit_preparation
 from confide.records import Dataset, Split
 from confide.training import Settings, fit, predict
-from confide.training.feed import PADDING, Feed
 
 CPU = torch.device("cpu")
 
