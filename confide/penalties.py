@@ -16,13 +16,13 @@ from confide.numerics.kernels import (
     mmce_of,
     mmce_weighted_of,
 )
-from confide.registry import Method, Registry
+from confide.registry import Method, OptionSpec, Registry
 from confide.simplex.statistics import log_p_and_class_means, simplex_statistics
 from confide.types import Labels, Logits, Scalar
 
 # The family of penalties: (logits, labels) -> scalar, terms over a whole batch that are added to a loss.
 
-PENALTIES = Registry("penalty")
+PENALTIES = Registry("penalty", OptionSpec)
 Penalty = Callable[..., Scalar]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -49,7 +49,7 @@ def names() -> tuple[str, ...]:
     return PENALTIES.names()
 
 
-def _with_checks(method: Method) -> Penalty:
+def _with_checks(method: Method[OptionSpec]) -> Penalty:
     @functools.wraps(method.function)
     def checked(logits: Logits, labels: Labels, *positional: Any, **options: Any) -> Scalar:
         options = method.checked(method.named(positional, options) if positional else options)

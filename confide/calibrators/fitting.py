@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, one_thread, predicted_classes
+from confide.calibrators.base import (
+    BLOCK_ELEMENTS,
+    CALIBRATORS,
+    Calibrator,
+    CalibratorSpec,
+    one_thread,
+    predicted_classes,
+)
 from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
 from confide.files import formats
@@ -60,7 +67,7 @@ def fit(
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
 
 
-def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
+def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
     with one_thread():
@@ -97,7 +104,7 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
         raise InputError(f"calibrator '{word}' needs at least one prediction, got none; pass those on 'val'")
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    if not CALIBRATORS.get(word).facts.get("finds_nan", False):
+    if not CALIBRATORS.get(word).spec.finds_nan:
         check_all_finite(logits)
     return logits.cpu(), predictions.labels.cpu()
 
@@ -110,7 +117,7 @@ def check_all_finite(logits: Tensor) -> None:
             check_finite(logits, "logits")
 
 
-def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
+def set_notes(method: Method[CalibratorSpec], predictions: Predictions) -> tuple[str, ...]:
     """What a person should know about the predictions before trusting this fit."""
     n, num_classes = len(predictions), predictions.num_classes
     notes = []
@@ -139,9 +146,9 @@ def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def number_of_parameters(method: Method, num_classes: int) -> int:
+def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> int:
     """How many numbers the method fits: its fact `parameters` holds (alone, per class, per pair of classes)."""
-    alone, per_class, per_pair = method.facts["parameters"]
+    alone, per_class, per_pair = method.spec.parameters
     return int(alone + per_class * num_classes + per_pair * num_classes**2)
 
 

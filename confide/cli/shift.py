@@ -71,7 +71,7 @@ def _trust_predictors(args: argparse.Namespace, trained: Trained, dataset: Datas
     from confide.robustness import fit_trust_predictor
     from confide.training import penultimate, predict
 
-    if not any(trust.TRUST.get(word).facts["trained"] for word in args.trust):
+    if not any(trust.TRUST.get(word).spec.trained for word in args.trust):
         return {word: fit_trust_predictor(word, None, None, args.seed) for word in args.trust}
     val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
     features = penultimate(trained, dataset, "val", batch_size=args.batch_size)

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
-from confide.metrics.base import metric_name, parse_metric
+from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.predictions import Facts, Predictions, join_facts
@@ -79,9 +79,7 @@ def paired_draws(
     if light:
         drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
-    return [
-        r.method.facts["resample"](predictions, r.options, seed) if r.whole else (next(rows), factor) for r in requests
-    ]
+    return [r.method.spec.resample(predictions, r.options, seed) if r.whole else (next(rows), factor) for r in requests]
 
 
 def predictions_by_name(
@@ -127,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.facts["better"] == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -138,11 +136,9 @@ def comparable_requests(
     return chosen
 
 
-def cannot_be_paired(method: Method, predictions: Predictions) -> bool:
+def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(why_unavailable(method, predictions)) or bool(
-        method.facts.get("whole") and predictions.given is not None
-    )
+    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and predictions.given is not None)
 
 
 def permutation_p_values(
@@ -150,9 +146,7 @@ def permutation_p_values(
 ) -> list[float]:
     """Share of random swaps with a difference at least as large."""
     light = iter(permutation_tests(a, b, [request for request in requests if not request.whole], resamples, seed))
-    return [
-        tail_p_value(*r.method.facts["permute"](a, b, r.options, seed)) if r.whole else next(light) for r in requests
-    ]
+    return [tail_p_value(*r.method.spec.permute(a, b, r.options, seed)) if r.whole else next(light) for r in requests]
 
 
 def permutation_tests(
@@ -204,7 +198,7 @@ def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricReques
     changed = []
     for request in requests:
         score, method = request.options.get("score"), request.method
-        if method.facts["kind"] != "ranking" or "threshold" in method.options or not isinstance(score, str):
+        if method.spec.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
             changed.append(request)
             continue
         if score not in ranks:
@@ -248,7 +242,7 @@ def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     for c, corrected in zip(comparisons, holm([c.p_value for c in comparisons]), strict=True):
         better = None
         if corrected < LEVEL and c.difference != 0:
-            higher = parse_metric(c.metric)[0].facts["better"] == "higher"
+            higher = parse_metric(c.metric)[0].spec.better == "higher"
             better = "b" if (c.difference > 0) == higher else "a"
         judged.append(replace(c, p_holm=corrected, better=better))
     return judged
@@ -262,3 +256,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - place) * p_values[k]))
         corrected[k] = largest
     return corrected
+
+
+def mcnemar(only_first: int, only_second: int) -> float | None:
+    """Exact McNemar test of two classifiers: the two-sided binomial p-value of k successes in n = b + c fair draws.
+
+    Args:
+        only_first: b, the samples that only the first has right.
+        only_second: c, those that only the second has right.
+
+    Returns:
+        The p-value; None where the two are right on the same samples.
+
+    Example:
+        >>> mcnemar(1, 4)
+        0.375
+    """
+    n, k = only_first + only_second, min(only_first, only_second)
+    if n == 0:
+        return None
+    if n > 10_000:  # beyond this the normal approximation with continuity correction is exact to all digits shown
+        return math.erfc(max(abs(only_first - only_second) - 1, 0) / math.sqrt(2 * n))
+    log_half = n * math.log(0.5)
+    tail = sum(
+        math.exp(math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + log_half) for i in range(k + 1)
+    )
+    return min(1.0, 2 * tail)

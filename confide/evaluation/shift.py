@@ -438,7 +438,7 @@ def shift_words(words: str | Sequence[str], subjects: Mapping[str, Subject], cha
     if given == "all" and any(subject.attacked is None for subject in subjects.values()):
         attacks = ()
     found = (*(() if given == "attacks" else shift.names(given)), *attacks)
-    colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.facts.get("colour")}
+    colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.spec.colour}
     return tuple(word for word in found if channels == 3 or word not in colour)
 
 

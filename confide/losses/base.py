@@ -12,13 +12,14 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, OptionError, check_choice, tensor_with_graph
-from confide.registry import Method, Registry
+from confide.registry import Method, OptionSpec, Registry
 from confide.simplex.statistics import mean_of
 from confide.types import Labels, Logits, PerSample
 
@@ -29,7 +30,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def evaluate_batch(
-    method: Method,
+    method: Method[LossSpec],
     values_of: Callable[..., Tensor],
     logits: Any,
     labels: Any,
@@ -38,7 +39,7 @@ def evaluate_batch(
     ignore_index: int | None,
 ) -> tuple[Tensor, Tensor | None]:
     """One value per sample, and the sum of weights that a mean divides by (None: the number of samples)."""
-    logits, labels = check_batch(method.word, logits, labels, bool(method.facts["soft"]))
+    logits, labels = check_batch(method.word, logits, labels, bool(method.spec.soft))
     given = (
         {name: check_need(method.word, name, value, logits.shape[0]) for name, value in needs.items()} if needs else {}
     )
@@ -57,7 +58,7 @@ def evaluate_batch(
 
 
 def _values_without_ignored(
-    method: Method,
+    method: Method[LossSpec],
     values_of: Callable[..., Tensor],
     logits: Tensor,
     labels: Tensor,
@@ -65,7 +66,7 @@ def _values_without_ignored(
     keep: Tensor,
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
-    if not method.facts["batch"]:
+    if not method.spec.batch:
         values = values_of(logits, torch.where(keep, labels, 0), **needs)
         return torch.where(keep, values, torch.zeros_like(values))
     rows = keep.nonzero().squeeze(1)
@@ -179,7 +180,17 @@ def _first_numbers(values: Tensor) -> str:
 # rows sum to one. Two keywords are common to all: `class_weights` (c numbers; each sample's value is multiplied by
 # the weight of its class) and `ignore_index` (samples with that label give 0 and do not count in the mean).
 
-LOSSES = Registry("loss")
+
+@dataclass(frozen=True, kw_only=True)
+class LossSpec(OptionSpec):
+    """What is said of a loss: takes soft labels; a value depends on the batch; a module with state, not a function."""
+
+    soft: bool
+    batch: bool
+    stateful: bool = False
+
+
+LOSSES = Registry("loss", LossSpec)
 REDUCTIONS = ("mean", "sum", "none")
 
 LossFunction = Callable[..., PerSample]
@@ -286,7 +297,7 @@ def create(
     method = LOSSES.get(word)
     options = method.checked(options)
     check_choice(reduction, REDUCTIONS, "reduction")
-    if method.facts.get("stateful"):
+    if method.spec.stateful:
         module: LossModule = method.function(**options)
     else:
         module = FunctionLoss(method, options)
@@ -348,7 +359,7 @@ class LossModule(nn.Module, ABC):
 class FunctionLoss(LossModule):
     """A loss without state, with its options bound."""
 
-    def __init__(self, method: Method, options: Mapping[str, Any]) -> None:
+    def __init__(self, method: Method[LossSpec], options: Mapping[str, Any]) -> None:
         super().__init__()
         self.method = method
         self.options = {k: v for k, v in options.items() if k in method.options}
@@ -371,7 +382,7 @@ class FunctionLoss(LossModule):
         self.method = LOSSES.get(self.word)
 
 
-def _with_checks(method: Method) -> LossFunction:
+def _with_checks(method: Method[LossSpec]) -> LossFunction:
     function = method.function
 
     @functools.wraps(function)

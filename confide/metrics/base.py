@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -16,12 +17,44 @@ from confide.checks import InputError
 from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
 from confide.predictions import ClassTable, Facts, Predictions, join_facts
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 from confide.results import Measurement
 
 # The family's registry and door: a metric is written once, as a number of a `View`, and gains its interval here.
 
-METRICS = Registry("metric")
+
+def _not_whole(*record: Any) -> Any:
+    raise TypeError("only a metric of whole distributions has draws of its own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSpec(MethodSpec):
+    """What a metric is, beside its formula.
+
+    `better`, `kind`, `range` and `meaning` are explained at `metric`; `value` is the formula over a `View`. A `whole`
+    metric needs every class probability and brings its own `null`, `resample` and `permute` draws; `resampled_rows`
+    bounds the rows these look at. `debiased`: its expectation under perfect calibration is 0. `binned`: its null is
+    drawn over bins when there are many samples. `slow` is left out above a number of samples, `costly` from the
+    default table.
+    """
+
+    better: str
+    range: tuple[float, float]
+    meaning: str
+    kind: str
+    value: Callable[..., float]
+    whole: bool = False
+    binned: bool = False
+    debiased: bool = False
+    costly: bool = False
+    slow: bool = False
+    resampled_rows: int | None = None
+    null: Callable[..., Any] = _not_whole
+    resample: Callable[..., Any] = _not_whole
+    permute: Callable[..., Any] = _not_whole
+
+
+METRICS = Registry("metric", MetricSpec)
 
 CORE = (
     "accuracy",
@@ -96,23 +129,23 @@ def names() -> tuple[str, ...]:
     return METRICS.names()
 
 
-def parse_metric(word: str) -> tuple[Method, dict[str, Any]]:
+def parse_metric(word: str) -> tuple[Method[MetricSpec], dict[str, Any]]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
     if word.endswith("_mass") and word not in METRICS and word[: -len("_mass")] in METRICS:
         return METRICS.get(word[: -len("_mass")]), {"binning": "mass"}
     return METRICS.get(word), {}
 
 
-def metric_name(method: Method, options: dict[str, Any]) -> str:
+def metric_name(method: Method[MetricSpec], options: dict[str, Any]) -> str:
     """The name of a measurement: the word, with `_mass` for equal-mass bins where the default is equal width."""
     default = method.options.get("binning")
     chosen = options.get("binning", default)
     return f"{method.word}_{chosen}" if chosen != default else method.word
 
 
-def value_of(method: Method, view: View, options: dict[str, Any]) -> float:
+def value_of(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> float:
     """The number of a metric on weighted samples."""
-    return float(method.facts["value"](view, **options))
+    return float(method.spec.value(view, **options))
 
 
 def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, float]:
@@ -140,7 +173,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
     return values
 
 
-def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -> Measurement:
+def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[str, Any]) -> Measurement:
     """A metric's measurement; interval and chance level are computed when they are first asked for."""
     method.check_options(options)
     missing = [name for name in method.needs if name not in options]
@@ -159,12 +192,12 @@ def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -
     )
 
 
-def note_of(method: Method, options: dict[str, Any], n: int) -> str | None:
+def note_of(method: Method[MetricSpec], options: dict[str, Any], n: int) -> str | None:
     """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
     told = {k: v for k, v in options.items() if k != "score" and v != method.options.get(k)}
     told.pop("binning", None)
     words = [f"{k} {v}" for k, v in told.items()]
-    most = method.facts.get("resampled_rows", n)
+    most = method.spec.resampled_rows or n
     if n > most:
         words.append(f"interval from resamples of {most:,} of {n:,} rows")
     return ", ".join(words) or None
@@ -181,12 +214,12 @@ def calibration_test(
             and kernel errors draw labels 200 and 99 times.
     """
     method, extra = parse_metric(metric)
-    if method.facts["kind"] != "calibration":
+    if method.spec.kind != "calibration":
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
     base = MetricSamples(predictions)
-    if not method.facts.get("whole"):
+    if not method.spec.whole:
         return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
     found = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
     if found is None:
@@ -204,7 +237,7 @@ class Accumulator:
     metric needs all probabilities at once.
     """
 
-    def __init__(self, method: Method, options: dict[str, Any]) -> None:
+    def __init__(self, method: Method[MetricSpec], options: dict[str, Any]) -> None:
         self.method, self.options = method, options
         self.reset()
 
@@ -234,7 +267,7 @@ class Accumulator:
             record.need_logits(f"metric '{self.method.word}'")
             self._whole.append(record)
             return
-        if self.method.facts.get("whole"):
+        if self.method.spec.whole:
             table = record.class_table()
             self._table = table if self._table is None else self._table + table
         self._facts.append(record.facts)
@@ -253,7 +286,7 @@ class Accumulator:
         standard = self.method.word == "classwise_ece" and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
-        return bool(self.method.facts.get("whole") or self.options.get("of") == "classes") and not standard
+        return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard
 
     def compute(self) -> Measurement:
         """The measurement of all batches so far."""

@@ -10,15 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_number, check_options, did_you_mean
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 
-MODELS = Registry("model")
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(MethodSpec):
+    """What is said of a model: `takes` image, rows, text or any inputs; `named`: its word goes on with `:<name>`."""
+
+    takes: str = "image"
+    named: bool = False
+
+
+MODELS = Registry("model", ModelSpec)
 RANGES: Mapping[str, tuple[float, float]] = {
     "dropout": (0, 1),
     "width": (1, 1e6),
@@ -57,17 +67,17 @@ class Classifier(nn.Module):
 
 def names() -> tuple[str, ...]:
     """All model words; `timm:<name>` and `hf:<name>` stand for every model of these libraries."""
-    return tuple(f"{word}:<name>" if MODELS.get(word).facts.get("named") else word for word in MODELS.names())
+    return tuple(f"{word}:<name>" if MODELS.get(word).spec.named else word for word in MODELS.names())
 
 
-def method(word: str) -> tuple[Method, dict[str, Any]]:
+def method(word: str) -> tuple[Method[ModelSpec], dict[str, Any]]:
     """The registered model of a word, and the name after the colon for `timm:<name>` and `hf:<name>`."""
     prefix, colon, name = word.partition(":")
-    if colon and prefix in MODELS and MODELS.get(prefix).facts.get("named"):
+    if colon and prefix in MODELS and MODELS.get(prefix).spec.named:
         if not name:
             raise InputError(f"model '{word}' must name a model after the colon, such as '{prefix}:resnet18'")
         return MODELS.get(prefix), {"name": name}
-    if word not in MODELS or MODELS.get(word).facts.get("named"):
+    if word not in MODELS or MODELS.get(word).spec.named:
         raise InputError(f"no model named '{word}'; {did_you_mean(word, names())}")
     return MODELS.get(word), {}
 
@@ -82,7 +92,7 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
     """
     found, named = method(word)
     check_values(found, options, named)
-    kind = found.facts.get("takes", "image")
+    kind = found.spec.takes
     if kind != "any" and len(shape) != {"image": 3, "rows": 1, "text": 1}[kind]:
         raise InputError(
             f"model '{word}' takes {kind} inputs, got inputs of shape {tuple(shape)}; choose another model"
@@ -93,7 +103,7 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
     return model
 
 
-def check_values(found: Method, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+def check_values(found: Method[ModelSpec], options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
     """Options of a model must be among those it has, and of the kind of their defaults."""
     check_options(found.word, "model", options, [name for name in found.options if name not in named])
     for name, value in options.items():

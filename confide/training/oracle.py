@@ -270,7 +270,7 @@ class _OracleData:
         # Both feeds draw crop and flip by seed, epoch and id: the two networks see the same pixels.
         self.other = self.feed if same else Feed(samples, classifier.preparation, where.device, **how)  # type: ignore[arg-type]
         self.classifier = where.place(copy.deepcopy(classifier.model)).eval().requires_grad_(False)
-        self.wanted = TRUST_LOSSES.get(settings.loss_word).facts["target"]
+        self.wanted = TRUST_LOSSES.get(settings.loss_word).spec.target
         self.where, self.settings, self.fixed = where, settings, None
         if targets is not None:
             facts = targets.align(samples.ids).facts
