@@ -20,7 +20,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples, score_valu
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
 
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
@@ -125,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.spec.better == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -198,7 +198,7 @@ def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricReques
     changed = []
     for request in requests:
         score, method = request.options.get("score"), request.method
-        if method.spec.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
+        if method.spec.info.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
             changed.append(request)
             continue
         if score not in ranks:
@@ -232,7 +232,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(difference):
         return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    low, high = np.quantile(known - known.mean(), TAILS) * factor
     return difference + float(low), difference + float(high)
 
 
@@ -242,7 +242,7 @@ def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     for c, corrected in zip(comparisons, holm([c.p_value for c in comparisons]), strict=True):
         better = None
         if corrected < LEVEL and c.difference != 0:
-            higher = parse_metric(c.metric)[0].spec.better == "higher"
+            higher = parse_metric(c.metric)[0].spec.info.better == "higher"
             better = "b" if (c.difference > 0) == higher else "a"
         judged.append(replace(c, p_holm=corrected, better=better))
     return judged
