@@ -18,7 +18,7 @@ from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
