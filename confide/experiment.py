@@ -156,7 +156,7 @@ def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> About:
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
     return About(
         title=plan.title or dataset.name,
-        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        unit=dataset.unit,
         class_names=tuple(dataset.class_names),
         label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         difficulty=plan.difficulty.word,
