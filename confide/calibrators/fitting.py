@@ -29,6 +29,7 @@ from confide.files.fitted import FittedState, load_fitted
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.registry import Method
+from confide.results import LEVEL
 
 # The family's door: fit a calibrator on held-out predictions, load one, name them all.
 
@@ -186,7 +187,6 @@ def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibr
 
 DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichlet", "beta", "isotonic", "spline")
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
-SIGNIFICANCE = 0.05
 Vector = NDArray[np.float64]
 
 
@@ -304,7 +304,7 @@ class HeldOutScores:
         mean, n = float(difference.mean()), len(difference)
         error = float(difference.std(ddof=1)) / np.sqrt(n)
         p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, n - 1))
-        width = float(stats.t.ppf(1 - SIGNIFICANCE / 2, n - 1)) * error
+        width = float(stats.t.ppf(1 - LEVEL / 2, n - 1)) * error
         changed = self.first != plain.first
         reordered = int(((self.order != plain.order) & ~changed).sum())
         accuracy = float(self.correct.mean())
@@ -351,7 +351,7 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
     if best.word == "none":
         return (f"no calibrator improves the held-out {score}: the predictions stay as they are",)
     n, warnings = len(predictions), []
-    if best.p_value >= SIGNIFICANCE or best.difference >= 0:
+    if best.p_value >= LEVEL or best.difference >= 0:
         warnings.append(
             f"calibration does not help for certain: '{best.word}' changes the held-out {score} by "
             f"{best.difference:+.4g} (95 % {best.low:+.4g} to {best.high:+.4g}, p = {best.p_value:.2g})"

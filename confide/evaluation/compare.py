@@ -20,7 +20,7 @@ from confide.metrics.view import MetricSamples, View, metric_samples, score_valu
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
 
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
@@ -125,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.spec.better == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -199,7 +199,7 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     changed = []
     for one in asked:
         score = one.options.get("score")
-        if one.method.spec.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+        if one.method.spec.info.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
             changed.append(one)
             continue
         if score not in ranks:
@@ -233,7 +233,7 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(difference):
         return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    low, high = np.quantile(known - known.mean(), TAILS) * factor
     return difference + float(low), difference + float(high)
 
 
@@ -246,7 +246,7 @@ def holm_corrected(
     for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
         better = None
         if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.spec.better == "higher") else "a"
+            better = "b" if (difference > 0) == (method.spec.info.better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
         sides = ComparedRow.of(left), ComparedRow.of(right)
         found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
-from confide.metrics.base import CORE, METRICS, MetricSpec, metric_name, note_of, parse_metric, value_of
+from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.resampling import (
     RESAMPLES,
     Null,
@@ -154,7 +154,7 @@ class MetricRequest:
 
     @property
     def calibration(self) -> bool:
-        return bool(self.method.spec.kind == "calibration")
+        return self.method.spec.info.kind == "calibration"
 
     @property
     def whole(self) -> bool:
@@ -461,7 +461,7 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
     """Words of a set of metrics."""
     if not isinstance(metrics, str):
         return metrics
-    return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
+    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
