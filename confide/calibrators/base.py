@@ -21,7 +21,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 from confide.types import Logits
 
 # Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
@@ -53,7 +53,22 @@ def allowed_threads() -> int:
 # `(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
 # file. The door (`family.py`) joins them into a `Calibrator`.
 
-CALIBRATORS = Registry("calibrator")
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratorSpec(MethodSpec):
+    """What is said of a calibrator: `keeps_argmax` always, never, or only with (option, value); `yields` logits or
+    probabilities; how many `parameters` it fits (alone, per class, per pair of classes); whether its map is `linear`
+    in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`.
+    """
+
+    keeps_argmax: bool | tuple[str, str]
+    yields: str
+    parameters: tuple[int, int, int]
+    linear: bool = False
+    finds_nan: bool = False
+
+
+CALIBRATORS = Registry("calibrator", CalibratorSpec)
 Values = Mapping[str, Tensor]
 Transform = Callable[[Values, Logits], Logits]
 TRANSFORMS: dict[str, Transform] = {}
@@ -196,7 +211,7 @@ def log_sums(logits: Logits) -> Tensor:
 
 def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
     """Whether the method, with these options, never changes the predicted class."""
-    fact = CALIBRATORS.get(word).facts["keeps_argmax"]
+    fact = CALIBRATORS.get(word).spec.keeps_argmax
     if isinstance(fact, bool):
         return fact
     option, wanted = fact
@@ -205,7 +220,7 @@ def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
 
 def gives_probabilities(word: str) -> bool:
     """Whether the method's logits are logarithms of calibrated probabilities."""
-    return bool(CALIBRATORS.get(word).facts["yields"] == "probabilities")
+    return bool(CALIBRATORS.get(word).spec.yields == "probabilities")
 
 
 def check_classes(word: str, fitted: int, came: int) -> None:

@@ -117,7 +117,7 @@ def blended(word: str, own: Logits, overall: Logits, weight: float) -> Logits:
     """weight * own + (1 - weight) * overall, of logits where the method is linear in them, else of probabilities."""
     if weight >= 1.0:
         return own
-    if CALIBRATORS.get(word).facts.get("linear", False):
+    if CALIBRATORS.get(word).spec.linear:
         return torch.lerp(overall, own, weight)
     parts = [torch.log_softmax(own, dim=1) + math.log(weight), torch.log_softmax(overall, dim=1) + math.log1p(-weight)]
     return torch.logaddexp(*parts)

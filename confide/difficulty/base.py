@@ -7,7 +7,7 @@ checks what it is given. A method over a training log is a function `(log, *, op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from confide.difficulty.training_logs import TrainingLog, as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -81,7 +81,19 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-DIFFICULTY = Registry("difficulty")
+
+@dataclass(frozen=True, kw_only=True)
+class DifficultySpec(MethodSpec):
+    """What is said of a score: its `source` is features or a training log; whether it uses `labels`; `restore`
+    (numbers, arrays, notes) -> the fitted model, where it can be saved.
+    """
+
+    source: str
+    labels: bool = True
+    restore: Callable[..., DifficultyModel] | None = None
+
+
+DIFFICULTY = Registry("difficulty", DifficultySpec)
 
 
 class DifficultyModel(Protocol):
@@ -108,7 +120,7 @@ class FittedDifficulty:
 
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
-        uses_labels = DIFFICULTY.get(self.method).facts.get("labels", True)
+        uses_labels = DIFFICULTY.get(self.method).spec.labels
         rows = check_features(features, labels, ids, need_labels=uses_labels)
         if uses_labels and isinstance(rows.labels, np.ndarray) and int(rows.labels.max()) >= self.num_classes:
             bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
@@ -123,7 +135,7 @@ class FittedDifficulty:
     def save(self, path: str | Path) -> None:
         """Write it as one .safetensors file; `difficulty.load` gives it back, to the last digit."""
         check_ending(path)
-        restore, state = DIFFICULTY.get(self.method).facts.get("restore"), getattr(self.model, "state", None)
+        restore, state = DIFFICULTY.get(self.method).spec.restore, getattr(self.model, "state", None)
         if restore is None or state is None:
             raise InputError(
                 f"difficulty '{self.method}' cannot be saved: it has no state to write; fit it where it is used"
@@ -213,9 +225,9 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
     """
     method = DIFFICULTY.get(word)
     method.check_options(options)
-    if method.facts["source"] != "features":
+    if method.spec.source != "features":
         raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
-    rows = check_features(features, labels, need_labels=method.facts.get("labels", True))
+    rows = check_features(features, labels, need_labels=method.spec.labels)
     if isinstance(rows.labels, str):
         raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
     model = method.function(rows.values, rows.labels, **options)
@@ -258,7 +270,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
     """
     method = DIFFICULTY.get(word)
     method.check_options(options)
-    if method.facts["source"] == "log":
+    if method.spec.source == "log":
         log = as_log(features, labels, ids)
         return _score_log(word, log, options)
     return fit(word, features, labels, **options).score(features, labels, ids=ids)
@@ -328,7 +340,7 @@ def _restored(state: FittedState) -> FittedDifficulty:
     if not all(isinstance(note, str) for note in record["notes"]):
         raise TypeError("notes must be lines of text")
     word = record["method"]
-    restore = DIFFICULTY.get(word).facts.get("restore") if word in DIFFICULTY else None
+    restore = DIFFICULTY.get(word).spec.restore if word in DIFFICULTY else None
     if restore is None:
         raise ValueError(f"it was fitted by {repr(word)[:60]}, which cannot be loaded by this version")
     # Copies: the file may go, and a difficulty that was loaded must not change with it.

@@ -6,7 +6,7 @@ which checks what comes in once and remembers how it was made. High = safe, alwa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -21,11 +21,11 @@ from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
 from confide.predictions import Predictions
 from confide.records import Features, rows_of
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 from confide.types import PerSample
 
 
-def check_option_kinds(method: Method, given: Mapping[str, Any]) -> None:
+def check_option_kinds(method: Method[MethodSpec], given: Mapping[str, Any]) -> None:
     """Refuse `alpha_neg="a"` and `folds=2.5` by name; an option without a default value may be anything."""
     for name, value in given.items():
         default = method.options.get(name)
@@ -41,7 +41,6 @@ def check_option_kinds(method: Method, given: Mapping[str, Any]) -> None:
 # A method is a function `(predictions, features, *, options) -> Scorer`; the door wraps what it returns into a `Trust`,
 # which checks what comes in once and remembers how it was made. High = safe, always.
 
-TRUST = Registry("trust predictor")
 ScorerState = tuple[dict[str, Any], dict[str, Tensor]]
 """Plain numbers and words for the JSON file, tensors for the safetensors file."""
 
@@ -56,6 +55,24 @@ class Scorer(Protocol):
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample: ...
 
     def state(self) -> ScorerState: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustSpec(MethodSpec):
+    """What is said of a predictor: whether it is `trained`; what it `wants` beside predictions (nothing, features,
+    features if given, members); the `scale` of its values; its own `threshold`, if it has one; whether it
+    `learns_errors` of the model; `restore` (numbers, tensors) -> the fitted scorer.
+    """
+
+    trained: bool
+    wants: str
+    scale: str
+    threshold: float | None
+    restore: Callable[..., Scorer]
+    learns_errors: bool = False
+
+
+TRUST = Registry("trust predictor", TrustSpec)
 
 
 @runtime_checkable
@@ -198,28 +215,28 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     method = TRUST.get(word)
     method.check_options(options)
     check_option_kinds(method, options)
-    wants: str = method.facts["wants"]
+    wants: str = method.spec.wants
     if predictions is None:
-        if method.facts["trained"]:
+        if method.spec.trained:
             raise InputError(f"trust predictor '{word}' learns from predictions; pass those on 'val'")
         scorer = method.function(None, None, **options)
-        return Trust(word, scorer, method.facts["threshold"], method.facts["scale"], wants, options=options)
+        return Trust(word, scorer, method.spec.threshold, method.spec.scale, wants, options=options)
     need_predictions(word, predictions)
     predictions.need_not_test(f"trust predictor '{word}'")
     if not len(predictions):
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
-    trained = bool(method.facts["trained"])
+    trained = bool(method.spec.trained)
     rows = matched_rows(word, wants, predictions, features) if trained else None
     second = options.get("second")
     opinion = None if second is None else matched_rows(word, "features", predictions, second, "second features")
-    if method.facts.get("learns_errors"):
+    if method.spec.learns_errors:
         check_right_and_wrong(word, predictions)
     scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
     return Trust(
         word,
         scorer,
-        threshold=method.facts["threshold"],
-        scale=method.facts["scale"],
+        threshold=method.spec.threshold,
+        scale=method.spec.scale,
         wants=wants,
         num_classes=predictions.num_classes if trained else None,
         feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
@@ -367,7 +384,7 @@ def _restored(state: FittedState) -> Trust:
     method = TRUST.get(str(record["method"]))
     need_fields(record, FIELD_KINDS)
     check_choice(record["scale"], SCALES, "scale of a saved trust predictor")
-    scorer = method.facts["restore"](record["state"], state.tensors)
+    scorer = method.spec.restore(record["state"], state.tensors)
     fields = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
     # Those saved before there were second opinions have no width of one.
     return Trust(method.word, scorer, **{name: record[name] for name in fields}, second_dim=record.get("second_dim"))

@@ -48,7 +48,7 @@ def assert_same(fitted, loaded, rows, labels):
 
 
 def test_every_method_over_features_is_tested_here_and_can_be_saved():
-    over_features = {method.word for method in difficulty.DIFFICULTY if method.facts["source"] == "features"}
+    over_features = {method.word for method in difficulty.DIFFICULTY if method.spec.source == "features"}
     assert over_features == {word for word, _ in CASES}
 
 
@@ -188,7 +188,8 @@ def test_what_cannot_be_saved_says_so(tmp_path, clusters, monkeypatch):
         with pytest.raises(InputError, match=r"must end in \.safetensors"):
             fitted.save(tmp_path / name)
     method = difficulty.DIFFICULTY.get("prototype")
-    monkeypatch.setitem(difficulty.DIFFICULTY._methods, "prototype", replace(method, facts={"source": "features"}))
+    unsaved = replace(method, spec=replace(method.spec, restore=None))
+    monkeypatch.setitem(difficulty.DIFFICULTY._methods, "prototype", unsaved)
     with pytest.raises(InputError, match="difficulty 'prototype' cannot be saved"):
         fitted.save(tmp_path / "fit.safetensors")
     monkeypatch.undo()
