@@ -74,6 +74,15 @@ class MetricInfo:
 
 
 @dataclass(frozen=True)
+class DifficultyInfo:
+    """What a reader is told about a difficulty score; `source` is "features" where no prediction of a model is used."""
+
+    word: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One row of a long, flat table: a metric's value with its 95 % interval.
 
@@ -453,13 +462,24 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     metrics: Mapping[str, MetricInfo] = field(default_factory=dict)
     """What the metrics of the rows are called and mean, by word; those left out are filled in from the registry."""
+    stage_titles: Mapping[str, str] = field(default_factory=dict)
+    """What the stages are called in a sentence, by word; filled in likewise."""
+    difficulty: DifficultyInfo | None = None
+    """What the difficulty score that `about` names means; filled in likewise."""
 
     def __post_init__(self) -> None:
-        unexplained = [word for word in self._metric_words() if word not in self.metrics]
-        if unexplained:
-            # By name at run time: the record stands below the metrics, and a report needs nothing but the record.
-            known = import_module("confide.metrics").explain(unexplained)
+        # By name at run time: the record stands below the families, and a report needs nothing but the record.
+        metrics = [word for word in self._metric_words() if word not in self.metrics]
+        if metrics:
+            known = import_module("confide.metrics").explain(metrics)
             object.__setattr__(self, "metrics", {**self.metrics, **known})
+        stages = dict.fromkeys((*(m.stage for m in self.measurements), *(c.stage for c in self.curves)))
+        if unnamed := [stage for stage in stages if stage != "raw" and stage not in self.stage_titles]:
+            titles = import_module("confide.calibrators").stage_titles(unnamed)
+            object.__setattr__(self, "stage_titles", {**self.stage_titles, **titles})
+        if self.difficulty is None and self.about.difficulty is not None:
+            info = import_module("confide.difficulty").difficulty_info(self.about.difficulty)
+            object.__setattr__(self, "difficulty", info)
 
     def _metric_words(self) -> tuple[str, ...]:
         """Words of the measurements and comparisons, and of what a training log names `val_nll`."""
@@ -517,6 +537,8 @@ class Evaluation:
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
+            "stage_titles": dict(self.stage_titles),
+            "difficulty": None if self.difficulty is None else asdict(self.difficulty),
         }
 
     def _repr_html_(self) -> str:
@@ -543,6 +565,8 @@ class Evaluation:
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
+            stage_titles=data.get("stage_titles", {}),
+            difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
         )
 
 
@@ -622,4 +646,6 @@ def join(
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
+        stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
+        difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),
     )

@@ -361,6 +361,7 @@ SEPARATED_DOUBT = 0.1
 @CALIBRATORS.add(
     "vector",
     paper="Guo et al., 2017, arXiv:1706.04599",
+    title="vector scaling",
     corners=(),
     keeps_argmax=False,
     yields="logits",
@@ -510,6 +511,7 @@ SEPARATED_NATS = 0.1
 @CALIBRATORS.add(
     "matrix",
     paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
+    title="matrix scaling",
     corners=({"reg_lambda": 1.0, "reg_mu": 1.0}, {"reg_lambda": 0.1}),
     keeps_argmax=False,
     yields="logits",
@@ -590,6 +592,7 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
 @CALIBRATORS.add(
     "dirichlet",
     paper="Kull et al., 2019, arXiv:1910.12656",
+    title="Dirichlet calibration",
     corners=({"reg_lambda": 0.001}, {"reg_lambda": 0.01, "reg_mu": 0.01}, {"reg_lambda": 1.0, "reg_norm": True}),
     keeps_argmax=False,
     yields="probabilities",

@@ -27,6 +27,7 @@ ROUNDING = 1e-6
 @CALIBRATORS.add(
     "metamis",
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
+    title="Meta-Cal for misclassification",
     corners=({"alpha": 0.5}, {"alpha": 0.001}),
     keeps_argmax=False,
     yields="logits",
@@ -129,6 +130,7 @@ Vector = NDArray[np.float64]
 @CALIBRATORS.add(
     "metaacc",
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
+    title="Meta-Cal for accuracy",
     corners=({"seed": 7},),
     keeps_argmax=False,
     yields="logits",

@@ -129,6 +129,7 @@ RANKING_SHARE = 1e-9
 @CALIBRATORS.add(
     "isotonic",
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
+    title="isotonic calibration",
     corners=({"form": "one_map"}, {"form": "ranked"}),
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
@@ -218,6 +219,7 @@ def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
 @CALIBRATORS.add(
     "histogram",
     paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
+    title="histogram binning",
     corners=({"binning": "mass"}, {"target": "classes"}, {"empty": "zero"}, {"bins": 1}),
     keeps_argmax=False,
     yields="probabilities",
@@ -307,6 +309,7 @@ def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
 @CALIBRATORS.add(
     "spline",
     paper="Gupta et al., 2021, arXiv:2006.12800",
+    title="spline calibration",
     corners=({"knots": 3}, {"knots": 20}),
     keeps_argmax=False,
     yields="probabilities",
@@ -374,6 +377,7 @@ BETA_SMALLEST = float(np.finfo(np.float64).eps)
 @CALIBRATORS.add(
     "beta",
     paper="Kull et al., 2017, Beyond sigmoids",
+    title="beta calibration",
     corners=({"form": "am"}, {"form": "ab"}),
     keeps_argmax=False,
     yields="probabilities",

@@ -308,6 +308,7 @@ GRID = tuple(k / 10 for k in range(1, 101))
 @CALIBRATORS.add(
     "temperature",
     paper="Guo et al., 2017, arXiv:1706.04599",
+    title="temperature scaling",
     corners=({"search": "grid"}, {"search": "grid", "criterion": "nll"}, {"search": "grid", "binning": "mass"}),
     keeps_argmax=True,
     yields="logits",
@@ -407,6 +408,7 @@ Vector = NDArray[np.float64]
 @CALIBRATORS.add(
     "ensemble_temperature",
     paper="Zhang et al., 2020, Mix-n-Match, arXiv:2003.07329",
+    title="ensemble temperature scaling",
     corners=({"criterion": "nll"}, {"bounds": (1.0, 1.0001)}),
     keeps_argmax=True,
     yields="probabilities",

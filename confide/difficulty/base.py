@@ -23,6 +23,7 @@ from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import MethodSpec, Registry
+from confide.results import DifficultyInfo
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -94,6 +95,25 @@ class DifficultySpec(MethodSpec):
 
 
 DIFFICULTY = Registry("difficulty", DifficultySpec)
+
+
+def difficulty_info(word: str) -> DifficultyInfo | None:
+    """What a reader is told about a difficulty score, or None where no method has that word.
+
+    Args:
+        word: the method of the scores.
+
+    Returns:
+        Its word, the first line of its help, and what it is made from.
+
+    Example:
+        >>> confide.difficulty.difficulty_info("confusion").meaning
+        'Confusion score, the mean over epochs of H(mean over members of p).'
+    """
+    if word not in DIFFICULTY:
+        return None
+    method = DIFFICULTY.get(word)
+    return DifficultyInfo(word, method.summary, method.spec.source)
 
 
 class DifficultyModel(Protocol):

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
 from confide.checks import InputError
-from confide.evaluation.compare import compare, holm
+from confide.evaluation.compare import compare, holm_corrected
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
-from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
@@ -132,7 +131,7 @@ def paired_tests(
     judged = []
     for metric in dict.fromkeys(one.metric for one in found):
         family = [one for one in found if one.metric == metric]
-        judged += [_with_holm(one, p) for one, p in zip(family, holm([f.p_value for f in family]), strict=True)]
+        judged += holm_corrected(family)
     return tuple(judged)
 
 
@@ -143,14 +142,6 @@ def _ranks(values: Floats) -> torch.Tensor:
 def standardised(values: Floats) -> torch.Tensor:
     """Less their mean and over their standard deviation; equal values are 0."""
     return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
-
-
-def _with_holm(one: Comparison, corrected: float) -> Comparison:
-    higher = METRICS.get(one.metric).spec.info.better == "higher"
-    better = None
-    if corrected < LEVEL and one.difference != 0:
-        better = "b" if (one.difference > 0) == higher else "a"
-    return replace(one, p_holm=corrected, better=better)
 
 
 def decision_tests(

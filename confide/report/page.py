@@ -24,7 +24,7 @@ from confide.report.sections.training import training_section
 from confide.report.sections.trust import trust_section
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, when
+from confide.report.words import code, count
 from confide.results import Evaluation
 
 CONTENTS = (
@@ -75,7 +75,7 @@ def render_report(evaluation: Evaluation) -> str:
             warnings=evaluation.warnings,
             tiles=tiles(view),
             unit=view.unit,
-            stages=[when(stage) for stage in (view.before, view.after) if stage],
+            stages=[view.when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
             interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
