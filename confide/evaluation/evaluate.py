@@ -385,13 +385,28 @@ def evaluate(
         intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
         by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
+        model: the model's name in every row.
+        stage: "raw", or the word of the calibrator applied.
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        seed: of the resamples.
         title: of the report.
         unit: what the samples are called, such as "images".
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
+
+    Returns:
+        An `Evaluation`: `.value("ece")`, `.save("evaluation.json")`, and `confide.write_report` draws it.
+
+    Raises:
+        InputError: a metric that these predictions do not allow was named, or a group is not known.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> found = confide.evaluate(p, ["accuracy", "nll"], intervals=False, title="four samples")
+        >>> found.value("accuracy", group=None)
+        0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
