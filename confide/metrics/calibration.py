@@ -105,6 +105,11 @@ def ece(
         edges: where equal-mass bins end. `rank` as above; the others, which other packages use, never part ties:
             `interpolated` between neighbours (Mukhoti et al., 2020; leaves out the smallest confidence), `order` at
             samples, [low, high); `midpoint` halfway between the parts (Kumar et al., 2019).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.ece(predictions, bins=2)), 3)
+        0.1
     """
     check_choice(edges, EDGES, "edges")
     if edges == "rank":
@@ -136,6 +141,11 @@ def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "ri
         bins: how many. Default: as for the expected calibration error.
         binning: `width` or `mass`.
         closed: the side on which an equal-width bin holds its edge.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.mce(predictions, bins=2)), 3)
+        0.1
     """
     return binned_error(view.bins(binning, bins, closed), "max")
 
@@ -195,6 +205,11 @@ def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int
         binning: `mass` or `width`. Default: the choice of the paper.
         norm: 2 for the formula above; 1 for the mean gap less its noise, by 1,000 fixed normal draws (may be below 0).
         of: `top` for the confidence, `classes` for every class's probability (mean over classes before the root).
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.debiased_ece(predictions, bins=2)), 3)
+        0.403
     """
     check_choice(binning, ("width", "mass"), "binning")
     check_choice(norm, (1, 2), "norm")
@@ -260,6 +275,11 @@ def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> floa
     Args:
         binning: `mass` for bins by rank, `width` for floor(c * bins). Default: the choice of the paper.
         norm: 1, 2 or `max`. Differs from the paper's 2, so that the value compares with other calibration errors.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.sweep_ece(predictions)), 3)
+        0.167
     """
     check_choice(binning, ("width", "mass"), "binning")
     sure, hit = view.top()
@@ -329,6 +349,11 @@ def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.
 
     K_s is a Gaussian of width s reflected at 0 and 1. Errors below 1e-4 are bounded, not resolved.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.smooth_ece(predictions)), 3)
+        0.171
     """
     sure, wrong, weights = view.weighted_top()
     residual = (sure - ~wrong) * weights / view.n
