@@ -366,12 +366,11 @@ def predict_members(
         "ensemble_mutual_information": (entropy - own).clamp_min(0).numpy(),
         "ensemble_disagreement": other.numpy(),
     }
-    return Predictions(
+    return Predictions.from_log_probs(
         mean.clamp_min(SMALLEST_PROBABILITY).log().float(),
         said[0].labels,
         ids=said[0].ids,
         split=split,
         columns=columns,
         class_names=said[0].class_names,
-        from_probabilities=True,
     )
