@@ -70,13 +70,13 @@ def test_pairs_measure_what_a_top1_record_measures(pairs):
 
 def test_pairs_are_compared_and_get_operating_points(pairs):
     other = Predictions.from_pairs(pairs.facts.correct, pairs.facts.confidence**2)
-    assert confide.compare(pairs, other).rows
+    assert confide.compare(pairs, other)
     assert confide.operating_point(pairs, risk=0.4).coverage > 0
 
 
 def test_pairs_say_that_they_hold_no_classes(pairs):
     for asked in (lambda: pairs.logits, lambda: pairs.facts.prediction, lambda: metrics.classwise_ece(pairs)):
-        with pytest.raises(InputError, match="hold only confidence and correctness|needs labels"):
+        with pytest.raises(InputError, match=r"hold only confidence and correctness|needs labels"):
             asked()
     with pytest.raises(InputError, match="correct must be 0 or 1, got 2"):
         Predictions.from_pairs([0, 2], [0.1, 0.2])
