@@ -1,5 +1,5 @@
-"""What an evaluation holds and a report may show: Measurement, Curve, Comparison, OperatingPoint, Sample, About, and
-Evaluation, which holds them all; `join` makes one of several.
+"""What an evaluation holds and a report may show: MetricInfo, Measurement, Curve, Comparison, OperatingPoint, Sample,
+About, and Evaluation, which holds them all; `join` makes one of several.
 
 Plain numbers and words only, so that an Evaluation is a JSON file and the report needs nothing else.
 """
@@ -11,14 +11,75 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 
 LEVEL = 0.05
-"""Of every test: of calibration, and of paired tests after Holm's correction."""
+"""Below this p a test is believed; intervals hold 1 - LEVEL."""
+TAILS = (LEVEL / 2, 1 - LEVEL / 2)
+"""The quantiles at the ends of an interval."""
+Z = 1.959963984540054
+"""The same ends of a standard normal, in standard deviations."""
+
+Better = Literal["higher", "lower", "neither"]
+MetricKind = Literal["mean", "calibration", "ranking", "separation"]
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """What a reader is told about a metric; stands at its definition and travels inside an Evaluation.
+
+    Args:
+        word: the name in measurements, such as `ece_mass`.
+        title: the name in headings, such as "ECE, equal mass".
+        meaning: one plain sentence.
+        better: which direction is good; `neither` where a value alone is neither good nor bad.
+        kind: `mean` over samples, `calibration` error (has a chance level and a test), `ranking` by a score, or
+            `separation` of the scores of right and wrong predictions.
+        unit: "%", "pts" (percentage points), "nats", "× 1000", or nothing.
+        scale: what a value is multiplied by to be shown in that unit.
+        digits: decimals that are shown.
+        short: the name in narrow columns, where it is not the title.
+        tables: table -> place of its column there; in a table that is not named it has no column.
+    """
+
+    word: str
+    title: str
+    meaning: str = "A metric of this evaluation."
+    better: Better = "neither"
+    kind: MetricKind = "mean"
+    unit: str = ""
+    scale: float = 1.0
+    digits: int = 3
+    short: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def unknown(cls, word: str) -> MetricInfo:
+        """What can be told of a word that no metric explains: the word itself, its values as they are."""
+        return cls(word, word.replace("_", " "))
+
+    @property
+    def arrow(self) -> str:
+        """The direction that is good, as an arrow beside the unit; nothing where neither is."""
+        return {"higher": "↑", "lower": "↓", "neither": ""}[self.better]
+
+    @property
+    def heading(self) -> str:
+        """The name of a narrow column, with the unit: `AURC × 1000`."""
+        return f"{self.short or self.title} {self.unit}".strip()
+
+
+@dataclass(frozen=True)
+class DifficultyInfo:
+    """What a reader is told about a difficulty score; `source` is "features" where no prediction of a model is used."""
+
+    word: str
+    meaning: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -74,11 +135,29 @@ class Measurement:
         return self.interval() if self.interval else (math.nan, math.nan)
 
     def with_interval(self) -> Measurement:
-        """The same with its interval computed, so that a file holds it."""
+        """The same with its interval computed, so that a file holds it.
+
+        Returns:
+            A measurement with `bounds`.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.metrics.accuracy(p).with_interval().as_row()["low"] < 0.75
+            True
+        """
         return replace(self, bounds=self._bounds(), interval=None)
 
     def as_row(self) -> dict[str, Any]:
-        """The row as it stands in evaluation.json; an interval that was not computed stays out."""
+        """The row as it stands in evaluation.json; an interval that was not computed stays out.
+
+        Returns:
+            The fields by name, `low` and `high` last.
+
+        Example:
+            >>> row = confide.Measurement("accuracy", 0.9, 10, bounds=(0.6, 0.98)).as_row()
+            >>> row["value"], row["low"], row["high"]
+            (0.9, 0.6, 0.98)
+        """
         row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
@@ -388,10 +467,8 @@ class About:
 class Evaluation:
     """All that a report may show.
 
-    Measurements a report looks for first: `accuracy`, `confidence_gap` (confidence minus
-    accuracy; also by group "predicted=NAME", or "class=NAME" of the label), `nll`, `brier`, `ece` (equal width),
-    `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by
-    score too) and `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
+    Measurements of any metric; a report speaks first of those with a place in its tables (`MetricInfo.tables`), of
+    `confidence_gap` (also by group "predicted=NAME", or "class=NAME" of the label) and of `halving_rejection`.
     """
 
     measurements: tuple[Measurement, ...]
@@ -401,6 +478,71 @@ class Evaluation:
     operating_points: tuple[ModelPoint, ...] = ()
     about: About = field(default_factory=About)
     warnings: tuple[str, ...] = ()
+    metrics: Mapping[str, MetricInfo] = field(default_factory=dict)
+    """What the metrics of the rows are called and mean, by word; those left out are filled in from the registry."""
+    stage_titles: Mapping[str, str] = field(default_factory=dict)
+    """What the stages are called in a sentence, by word; filled in likewise."""
+    difficulty: DifficultyInfo | None = None
+    """What the difficulty score that `about` names means; filled in likewise."""
+
+    def __post_init__(self) -> None:
+        # By name at run time: the record stands below the families, and a report needs nothing but the record.
+        metrics = [word for word in self._metric_words() if word not in self.metrics]
+        if metrics:
+            known = import_module("confide.metrics").explain(metrics)
+            object.__setattr__(self, "metrics", {**self.metrics, **known})
+        stages = dict.fromkeys((*(m.stage for m in self.measurements), *(c.stage for c in self.curves)))
+        if unnamed := [stage for stage in stages if stage != "raw" and stage not in self.stage_titles]:
+            titles = import_module("confide.calibrators").stage_titles(unnamed)
+            object.__setattr__(self, "stage_titles", {**self.stage_titles, **titles})
+        if self.difficulty is None and self.about.difficulty is not None:
+            info = import_module("confide.difficulty").difficulty_info(self.about.difficulty)
+            object.__setattr__(self, "difficulty", info)
+
+    def _metric_words(self) -> tuple[str, ...]:
+        """Words of the measurements and comparisons, and of what a training log names `val_nll`."""
+        logged = (name for c in self.curves if c.kind == "training" for name in c.columns)
+        words = (
+            *(m.metric for m in self.measurements),
+            *(c.metric for c in self.comparisons),
+            *(name.removeprefix("train_").removeprefix("val_") for name in logged),
+        )
+        return tuple(dict.fromkeys(words))
+
+    def info(self, metric: str) -> MetricInfo:
+        """What a reader is told about a metric; of an unknown word, the word.
+
+        Args:
+            metric: its word.
+
+        Returns:
+            Title, unit, scale, digits, direction and meaning.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> info = confide.evaluate(p, "accuracy", intervals=False).info("accuracy")
+            >>> info.title, info.unit, info.better
+            ('Accuracy', '%', 'higher')
+        """
+        return self.metrics.get(metric) or MetricInfo.unknown(metric)
+
+    def columns(self, table: str) -> tuple[MetricInfo, ...]:
+        """The metrics that have a column in that table, in the order of their places.
+
+        Args:
+            table: such as "models", the main table of a report.
+
+        Returns:
+            What a reader is told about each.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, ["nll", "accuracy"], intervals=False)
+            >>> [info.title for info in found.columns("models")]
+            ['Accuracy', 'NLL', 'Brier']
+        """
+        own = [info for info in self.metrics.values() if table in info.tables]
+        return tuple(sorted(own, key=lambda info: info.tables[table]))
 
     def __repr__(self) -> str:
         """One line for a console, of the first model; the whole would be tens of thousands of characters."""
@@ -408,27 +550,79 @@ class Evaluation:
         for m in self.measurements:
             if m.group is None:
                 first.setdefault(m.metric, m)
-        shown = [f"{word} {first[word].value:.4g}" for word in ("accuracy", "nll", "ece", "aurc") if word in first]
+        shown = [f"{c.word} {first[c.word].value:.4g}" for c in self.columns("summary") if c.word in first]
         counts = [f"{len(getattr(self, name))} {name}" for name in ("measurements", "curves", "comparisons")]
         return f"<Evaluation: {', '.join([*shown, *counts])}; write_report and .save keep it>"
 
     def find(self, metric: str, **where: Any) -> Measurement:
-        """The first measurement of that metric whose fields are as given."""
+        """The first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The measurement, with its interval where it has one.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, "accuracy", intervals=False)
+            >>> found.find("accuracy", group="class=1").n
+            3
+        """
         for m in self.measurements:
             if m.metric == metric and all(getattr(m, k) == v for k, v in where.items()):
                 return m
         raise InputError(f"the evaluation has no measurement '{metric}' with {dict(where)}")
 
     def value(self, metric: str, **where: Any) -> float:
-        """The value of that measurement."""
+        """The value of the first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The number.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).value("accuracy", group=None)
+            0.75
+        """
         return float(self.find(metric, **where))
 
     def save(self, path: str | Path) -> None:
-        """Write evaluation.json, atomically."""
+        """Write evaluation.json, atomically.
+
+        Args:
+            path: of the file.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.75
+        """
         formats.write_json(path, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
+        """Plain dictionary, ready for JSON.
+
+        Returns:
+            What stands in evaluation.json.
+
+        Example:
+            >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+            >>> confide.Evaluation(rows).to_dict()["measurements"][0]["value"]
+            0.9
+        """
         return {
             "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
@@ -438,6 +632,9 @@ class Evaluation:
             "operating_points": [p.as_row() for p in self.operating_points],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
+            "metrics": {word: asdict(info) for word, info in self.metrics.items()},
+            "stage_titles": dict(self.stage_titles),
+            "difficulty": None if self.difficulty is None else asdict(self.difficulty),
         }
 
     def _repr_html_(self) -> str:
@@ -447,12 +644,43 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read evaluation.json of this version."""
+        """Read evaluation.json, of this version or one before.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the file is of another format.
+
+        Example:
+            >>> confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.9
+        """
         return cls.from_dict(formats.read_json(path), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
-        """The record of a dictionary made by `to_dict`."""
+        """The evaluation of a dictionary made by `to_dict`.
+
+        Args:
+            data: the dictionary.
+            where: what an error names as its place.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the dictionary is of another format.
+
+        Example:
+            >>> data = confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).to_dict()
+            >>> confide.Evaluation.from_dict(data).value("accuracy")
+            0.9
+        """
         formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
@@ -463,6 +691,9 @@ class Evaluation:
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
+            metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
+            stage_titles=data.get("stage_titles", {}),
+            difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
         )
 
 
@@ -522,7 +753,29 @@ def join(
     operating_points: Iterable[ModelPoint] = (),
     warnings: Iterable[str] = (),
 ) -> Evaluation:
-    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once."""
+    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once.
+
+    Args:
+        evaluations: at least one.
+        comparisons: paired tests between them.
+        about: what is known of the whole; it wins over what they say, and the first of them over the others.
+        samples: further samples to show.
+        operating_points: further operating points.
+        warnings: further warnings.
+
+    Returns:
+        The evaluation of all.
+
+    Raises:
+        InputError: there is none to join.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> parts = [confide.evaluate(p, "accuracy", intervals=False, model=name) for name in ("first", "second")]
+        >>> both = confide.evaluation.join(parts)
+        >>> sorted({m.model for m in both.measurements})
+        ['first', 'second']
+    """
     if not evaluations:
         raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
     known = about or About()
@@ -541,4 +794,7 @@ def join(
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
+        stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
+        difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),
     )

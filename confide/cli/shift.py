@@ -105,8 +105,6 @@ def clean_evaluations(args: argparse.Namespace, test: Split, models: dict[str, T
 
 # What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, foreign sets.
 
-MEAN_METRICS = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
-OOD_METRICS = ("aupr_in", "aupr_out", "fpr95")
 SEVERITY_GROUP = "shift=severity "
 
 
@@ -116,13 +114,14 @@ def shift_tables(found: Evaluation) -> list[str]:
 
 
 def _means_table(found: Evaluation) -> list[str]:
+    words = [info.word for info in found.columns("shift")]
     rows = []
     for m in found.measurements:
         if m.metric == "accuracy" and m.group in (None, "shift=mean"):
             where = {"model": m.model, "stage": m.stage, "group": m.group}
-            values = [_number(found, word, where) for word in MEAN_METRICS]
+            values = [_number(found, word, where) for word in words]
             rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
-    return [text_table(["model", "stage", "images", *MEAN_METRICS], rows)] if rows else []
+    return [text_table(["model", "stage", "images", *words], rows)] if rows else []
 
 
 def _severity_table(found: Evaluation) -> list[str]:
@@ -146,12 +145,13 @@ def _severity_table(found: Evaluation) -> list[str]:
 
 def _ood_table(found: Evaluation) -> list[str]:
     groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    words = [info.word for info in found.columns("ood")]
     rows = [
-        [m.model, str(m.group)[4:], str(m.score), f"{m.value:.4f}"]
-        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in OOD_METRICS]
+        [m.model, str(m.group)[4:], str(m.score)]
+        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in words]
         for m in groups
     ]
-    return ["\n" + text_table(["model", "foreign", "score", "auroc", *OOD_METRICS], rows)] if rows else []
+    return ["\n" + text_table(["model", "foreign", "score", *words], rows)] if rows else []
 
 
 def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:
@@ -325,9 +325,10 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     for source, split in foreign.items():
         evaluations += evaluate_ood(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
-    unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
     names = tuple(dataset.class_names)
-    return join(evaluations, about=About(title=title, unit=unit, class_names=names, commands=(command_of(args),)))
+    return join(
+        evaluations, about=About(title=title, unit=dataset.unit, class_names=names, commands=(command_of(args),))
+    )
 
 
 def command_of(args: argparse.Namespace) -> str:

@@ -1,13 +1,12 @@
 """What every metric shares: the registry with what a metric is called and means, the way from a number of a `View`
-to a
-Measurement with its interval, and `create`, the same metric over batches.
+to a Measurement with its interval, and `create`, the same metric over batches.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -18,9 +17,36 @@ from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whol
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
 from confide.predictions import ClassTable, Facts, Predictions, join_facts
 from confide.registry import Method, MethodSpec, Registry
-from confide.results import Measurement
+from confide.results import Better, Measurement, MetricInfo, MetricKind
 
-# The family's registry and door: a metric is written once, as a number of a `View`, and gains its interval here.
+BINNINGS = ("width", "mass")
+SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
+"""What a value is multiplied by to be shown in a unit; 1 in any other."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another name under which values of a metric stand in a table, with what is told of them there.
+
+    Args:
+        word: the name.
+        options: of the metric that make it this one; None where the name comes from elsewhere, such as `aupr_in`,
+            which is `aupr_success` where "right" means of a known class.
+    """
+
+    word: str
+    options: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    title: str
+    meaning: str
+    short: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    def info(self, metric: MetricInfo) -> MetricInfo:
+        """The metric's facts with those of this name."""
+        return replace(
+            metric, word=self.word, title=self.title, meaning=self.meaning, short=self.short, tables=self.tables
+        )
 
 
 def _not_whole(*record: Any) -> Any:
@@ -31,21 +57,22 @@ def _not_whole(*record: Any) -> Any:
 class MetricSpec(MethodSpec):
     """What a metric is, beside its formula.
 
-    `better`, `kind`, `range` and `meaning` are explained at `metric`; `value` is the formula over a `View`. A `whole`
-    metric needs every class probability and brings its own `null`, `resample` and `permute` draws; `resampled_rows`
-    bounds the rows these look at. `debiased`: its expectation under perfect calibration is 0. `binned`: its null is
-    drawn over bins when there are many samples. `slow` is left out above a number of samples, `costly` from the
-    default table.
+    `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
+    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`,
+    `resample` and `permute` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
+    perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
+    samples, which has an interval at 0 and 1 too. `slow` is left out above a number of samples, `costly` gets fewer
+    resamples.
     """
 
-    better: str
+    info: MetricInfo
     range: tuple[float, float]
-    meaning: str
-    kind: str
     value: Callable[..., float]
+    variants: tuple[Variant, ...] = ()
     whole: bool = False
     binned: bool = False
     debiased: bool = False
+    rate: bool = False
     costly: bool = False
     slow: bool = False
     resampled_rows: int | None = None
@@ -53,26 +80,16 @@ class MetricSpec(MethodSpec):
     resample: Callable[..., Any] = _not_whole
     permute: Callable[..., Any] = _not_whole
 
+    def as_dict(self) -> dict[str, Any]:
+        """Field -> value, for listings: what a reader is told stands among the other facts."""
+        facts = super().as_dict()
+        info = asdict(facts.pop("info"))
+        del info["word"]
+        names = [variant.word for variant in facts.pop("variants", ())]
+        return {**info, **facts, **({"variants": names} if names else {})}
+
 
 METRICS = Registry("metric", MetricSpec)
-
-CORE = (
-    "accuracy",
-    "confidence_gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "classwise_ece",
-    "aurc",
-    "eaurc",
-    "augrc",
-    "auroc",
-    "aupr_success",
-    "aupr_error",
-    "fpr95",
-    "halving_rejection",
-)
 
 
 class Metric(Protocol):
@@ -85,21 +102,44 @@ def metric(
     word: str,
     *,
     paper: str,
-    better: str,
-    range: tuple[float, float],
+    title: str,
     meaning: str,
-    kind: str,
+    kind: MetricKind,
+    better: Better,
+    range: tuple[float, float],
+    unit: str = "",
+    scale: float | None = None,
+    digits: int | None = None,
+    short: str = "",
+    tables: Mapping[str, int] | None = None,
+    variants: tuple[Variant, ...] = (),
     corners: tuple[dict[str, Any], ...] = (),
     **facts: Any,
 ) -> Callable[[Callable[..., float]], Metric]:
     """Decorator: makes `(view, *, options) -> float` the public metric of that word and registers it.
 
     Args:
-        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
-        range: the smallest and largest value it can take.
+        word: the name in measurements, configs and on the command line.
+        paper: author, year and identifier of the source.
+        title: the name in headings; `short` the one in narrow columns.
         meaning: one plain sentence.
         kind: "mean", "calibration" (bias-corrected interval, chance level, test), "ranking" or "separation".
+        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
+        range: the smallest and largest value it can take.
+        unit: in which values are shown: "%", "pts", "× 1000", "nats", ...
+        scale: of a value in that unit. Default: 100 for "%" and "pts", 1000 for "× 1000", else 1.
+        digits: decimals that are shown. Default: 1 of scaled values, else 3.
+        tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
+            and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
+            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `groups`, `ood`.
+        variants: further names of its values, such as `ece_mass`.
+        corners: option values at their limits; conformance tests run them all.
+        facts: further fields of `MetricSpec`.
     """
+    scale = SCALES.get(unit, 1.0) if scale is None else scale
+    digits = (1 if scale > 1 else 3) if digits is None else digits
+    info = MetricInfo(word, title, meaning, better, kind, unit, scale, digits, short, tables or {})
 
     def wrap(function: Callable[..., float]) -> Metric:
         def measured(predictions: Predictions, *rest: Any, **options: Any) -> Measurement:
@@ -116,31 +156,110 @@ def metric(
             parameters=[first, *rest], return_annotation=Measurement
         )
         measured.__name__ = measured.__qualname__ = word
-        measured.__doc__, measured.__module__ = function.__doc__, function.__module__
-        known = {"better": better, "range": range, "meaning": meaning, "kind": kind, "value": function, **facts}
-        METRICS.add(word, paper=paper, corners=corners, **known)(measured)
+        measured.__doc__, measured.__module__ = _help(function, info), function.__module__
+        METRICS.add(
+            word, paper=paper, corners=corners, info=info, range=range, value=function, variants=variants, **facts
+        )(measured)
         return measured
 
     return wrap
 
 
+def _help(function: Callable[..., float], info: MetricInfo) -> str:
+    """The docstring of a metric with what all metrics share: the record it takes, its score, what it returns."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    head, _, example = text.partition("\nExample:\n")
+    head, _, own = head.partition("\nArgs:\n")
+    arguments = ["    predictions: what is measured; from logits, probabilities or the files of `confide predict`."]
+    arguments += [own.rstrip()] if own else []
+    if "score" in inspect.signature(function).parameters:
+        words = "`msp`, `entropy`, `margin`, `max_logit`, `energy`, `trust`"
+        arguments.append(f"    score: what is looked at, high = safe: {words}, or n values.")
+    direction = f"{info.better} is better" if info.better != "neither" else "neither high nor low is better"
+    returns = f"    The value with its 95 % interval (computed when first asked for); {direction}."
+    parts = [head.rstrip(), "\n".join(["Args:", *arguments]), f"Returns:\n{returns}"]
+    return "\n\n".join([*parts, *([f"Example:\n{example.rstrip()}"] if example else [])])
+
+
 def names() -> tuple[str, ...]:
-    """All words of the family."""
+    """All words of the family, sorted.
+
+    Returns:
+        The words that `create`, `evaluate(metrics=...)` and the command line take.
+
+    Example:
+        >>> "ece" in confide.metrics.names()
+        True
+    """
     return METRICS.names()
 
 
 def parse_metric(word: str) -> tuple[Method[MetricSpec], dict[str, Any]]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
-    if word.endswith("_mass") and word not in METRICS and word[: -len("_mass")] in METRICS:
-        return METRICS.get(word[: -len("_mass")]), {"binning": "mass"}
+    if word not in METRICS:
+        for method in METRICS:
+            for variant in method.spec.variants:
+                if variant.word == word and variant.options is not None:
+                    return method, dict(variant.options)
+        base, _, binning = word.rpartition("_")
+        if binning in BINNINGS and base in METRICS and "binning" in METRICS.get(base).options:
+            return METRICS.get(base), {"binning": binning}
     return METRICS.get(word), {}
 
 
 def metric_name(method: Method[MetricSpec], options: dict[str, Any]) -> str:
-    """The name of a measurement: the word, with `_mass` for equal-mass bins where the default is equal width."""
+    """The name of a measurement: the word, with `_mass` or `_width` where the bins are not the default ones."""
     default = method.options.get("binning")
     chosen = options.get("binning", default)
     return f"{method.word}_{chosen}" if chosen != default else method.word
+
+
+def explain(words: Iterable[str]) -> dict[str, MetricInfo]:
+    """What a reader is told about these metrics, by word; words that no metric has are left out.
+
+    Args:
+        words: names of measurements, such as `ece` or `ece_mass`.
+
+    Returns:
+        Word -> title, unit, scale, decimals, direction, meaning and place in tables.
+
+    Example:
+        >>> info = confide.metrics.explain(["ece_mass"])["ece_mass"]
+        >>> info.title, info.unit, info.better
+        ('ECE, equal mass', 'pts', 'lower')
+    """
+    named = {v.word: v.info(m.spec.info) for m in METRICS for v in m.spec.variants}
+    named |= {m.word: m.spec.info for m in METRICS}
+    infos = {}
+    for word in words:
+        base, _, binning = word.rpartition("_")
+        if word in named:
+            infos[word] = named[word]
+        elif binning in BINNINGS and base in named:
+            title = f"{named[base].title}, equal {binning}"
+            infos[word] = replace(named[base], word=word, title=title, short="", tables={})
+    return infos
+
+
+def table_words(table: str) -> tuple[str, ...]:
+    """The metrics that have a column in a table, in the order of their places; of `all`, every one there is.
+
+    Args:
+        table: a key of `MetricInfo.tables`, such as "core", or "all".
+
+    Returns:
+        Words that `evaluate(metrics=...)` takes.
+
+    Example:
+        >>> confide.metrics.table_words("groups")
+        ('accuracy', 'confidence_gap', 'ece_mass')
+    """
+    variants = [variant for method in METRICS for variant in method.spec.variants]
+    if table == "all":
+        return (*METRICS.names(), *(variant.word for variant in variants if variant.options is not None))
+    infos = explain((*METRICS.names(), *(variant.word for variant in variants)))
+    own = [info for info in infos.values() if table in info.tables]
+    return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
 
 
 def value_of(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> float:
@@ -159,7 +278,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
         Word -> value, in the order of the words.
 
     Example:
-        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
+        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [0, 1, 1])
         >>> measured = confide.metrics.measure_many(predictions, ["accuracy", "aurc:entropy"])
         >>> {word: round(value, 3) for word, value in measured.items()}
         {'accuracy': 0.667, 'aurc:entropy': 0.278}
@@ -209,12 +328,26 @@ def calibration_test(
     """What a perfectly calibrated model with these confidences would show, and the p-value of being one.
 
     Args:
+        predictions: what is tested.
         metric: the calibration error to test with.
         resamples: draws of correctness from the confidences; the smallest p-value is 1 / (resamples + 1). Class-wise
             and kernel errors draw labels 200 and 99 times.
+        seed: of the draws.
+        options: of the metric, such as `bins`.
+
+    Returns:
+        Mean and 95 % quantile of the error by chance, the p-value, and the draws.
+
+    Raises:
+        InputError: the metric is no calibration error, or needs probabilities that are not in memory.
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([0] * 50, [0] * 25 + [1] * 25, [0.95] * 50)
+        >>> confide.metrics.calibration_test(predictions, "ece", resamples=99).p_value
+        0.01
     """
     method, extra = parse_metric(metric)
-    if method.spec.kind != "calibration":
+    if method.spec.info.kind != "calibration":
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
@@ -347,7 +480,22 @@ class Accumulator:
 
 
 def create(word: str, **options: Any) -> Accumulator:
-    """An accumulator of that metric: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`."""
+    """An accumulator of that metric: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`.
+
+    Args:
+        word: the metric; `ece_mass` is `ece` in bins of equal mass.
+        options: of the metric, such as `bins`.
+
+    Returns:
+        The accumulator, empty.
+
+    Example:
+        >>> accuracy = confide.metrics.create("accuracy")
+        >>> accuracy.update([[2.0, 0.0], [0.0, 1.0]], [0, 1])
+        >>> accuracy.update([[1.0, 0.0]], [1])
+        >>> round(float(accuracy.compute()), 3)
+        0.667
+    """
     method, extra = parse_metric(word)
     method.check_options(options)
     return Accumulator(method, {**extra, **options})

@@ -10,7 +10,7 @@ from scipy.fft import dct
 from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
+from confide.metrics.base import Variant, metric
 from confide.metrics.view import BinSums, View
 from confide.numerics.binning import bin_of, interpolated_edges, mass_bin_of_rank, order_edges, split_edges, width_edges
 
@@ -51,10 +51,24 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
 @metric(
     "ece",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602; Guo et al., 2017, arXiv:1706.04599",
+    title="ECE, equal width",
+    short="ECE width",
+    meaning="Average gap between confidence and accuracy over bins of equal width.",
+    kind="calibration",
     better="lower",
     range=(0.0, 1.0),
-    meaning="How far confidence is from accuracy, on average over bins of confidence.",
-    kind="calibration",
+    unit="pts",
+    tables={"core": 5, "models": 5, "headline": 4, "summary": 4, "calibrated": 4, "shift": 3},
+    variants=(
+        Variant(
+            "ece_mass",
+            {"binning": "mass"},
+            title="ECE, equal mass",
+            short="ECE mass",
+            meaning="Average gap between confidence and accuracy over bins that hold equally many samples.",
+            tables={"core": 6, "models": 4, "headline": 3, "summary": 5, "calibrated": 5, "groups": 3},
+        ),
+    ),
     binned=True,
     corners=(
         {"bins": 1},
@@ -91,6 +105,11 @@ def ece(
         edges: where equal-mass bins end. `rank` as above; the others, which other packages use, never part ties:
             `interpolated` between neighbours (Mukhoti et al., 2020; leaves out the smallest confidence), `order` at
             samples, [low, high); `midpoint` halfway between the parts (Kumar et al., 2019).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.ece(predictions, bins=2)), 3)
+        0.1
     """
     check_choice(edges, EDGES, "edges")
     if edges == "rank":
@@ -106,10 +125,12 @@ def ece(
 @metric(
     "mce",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
-    better="lower",
-    range=(0.0, 1.0),
+    title="MCE",
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
 )
@@ -120,6 +141,11 @@ def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "ri
         bins: how many. Default: as for the expected calibration error.
         binning: `width` or `mass`.
         closed: the side on which an equal-width bin holds its edge.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.mce(predictions, bins=2)), 3)
+        0.1
     """
     return binned_error(view.bins(binning, bins, closed), "max")
 
@@ -162,10 +188,12 @@ def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
 @metric(
     "debiased_ece",
     paper="Kumar et al., 2019, arXiv:1909.10155",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Debiased ECE",
     meaning="The root mean squared gap between confidence and accuracy, with the part owed to chance taken off.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     corners=({"binning": "width"}, {"norm": 1}, {"of": "classes"}, {"bins": 1}, {"bins": 1000}),
     debiased=True,
 )
@@ -177,6 +205,11 @@ def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int
         binning: `mass` or `width`. Default: the choice of the paper.
         norm: 2 for the formula above; 1 for the mean gap less its noise, by 1,000 fixed normal draws (may be below 0).
         of: `top` for the confidence, `classes` for every class's probability (mean over classes before the root).
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.debiased_ece(predictions, bins=2)), 3)
+        0.403
     """
     check_choice(binning, ("width", "mass"), "binning")
     check_choice(norm, (1, 2), "norm")
@@ -227,10 +260,12 @@ def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
 @metric(
     "sweep_ece",
     paper="Roelofs et al., 2022, arXiv:2012.08668",
-    better="lower",
-    range=(0.0, 1.0),
+    title="ECE sweep",
     meaning="The calibration error with the most bins that still show accuracy rising with confidence.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     corners=({"binning": "width"}, {"norm": 2}),
     costly=True,
 )
@@ -240,6 +275,11 @@ def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> floa
     Args:
         binning: `mass` for bins by rank, `width` for floor(c * bins). Default: the choice of the paper.
         norm: 1, 2 or `max`. Differs from the paper's 2, so that the value compares with other calibration errors.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.sweep_ece(predictions)), 3)
+        0.167
     """
     check_choice(binning, ("width", "mass"), "binning")
     sure, hit = view.top()
@@ -297,16 +337,23 @@ def smooth_error(sure: Floats, residual: Floats) -> float:
 @metric(
     "smooth_ece",
     paper="Blasiok & Nakkiran, 2023, arXiv:2309.12236",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Smooth ECE",
     meaning="The calibration error without bins, smoothed at the scale of the error itself.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     costly=True,
 )
 def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.
 
     K_s is a Gaussian of width s reflected at 0 and 1. Errors below 1e-4 are bounded, not resolved.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.smooth_ece(predictions)), 3)
+        0.171
     """
     sure, wrong, weights = view.weighted_top()
     residual = (sure - ~wrong) * weights / view.n

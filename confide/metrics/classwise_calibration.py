@@ -326,10 +326,14 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
 @metric(
     "classwise_ece",
     paper="Nixon et al., 2019, arXiv:1904.01685; Kull et al., 2019, arXiv:1910.12656",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Class-wise ECE",
     meaning="How far the probability of each class is from how often it is the label, averaged over all classes.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
+    digits=2,
+    tables={"core": 7, "models": 6},
     corners=(
         {"bins": 1},
         {"bins": 100},
@@ -362,6 +366,11 @@ def classwise_ece(
         classes: those of the mean: `all`; only those `present` among the labels (the package CalibWeightedRisk);
             `to_largest` leaves out those above the largest label (Mukhoti et al., 2020).
         edges: of equal-mass bins: `rank`, or `order` for bins [low, high) between samples, which never part ties.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.classwise_ece(predictions, bins=2)), 3)
+        0.367
     """
     check_choice(classes, CLASSES, "classes")
     check_choice(edges, MASS_EDGES if binning == "mass" else ("rank",), "edges (they need equal-mass bins)")

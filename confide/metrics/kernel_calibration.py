@@ -189,10 +189,12 @@ def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
 @metric(
     "kde_ece",
     paper="Popordanoska et al., 2022, arXiv:2210.07810",
-    better="lower",
-    range=(0.0, 2.0),
+    title="ECE by kernels",
     meaning="The distance between all probabilities and what is seen around them, by kernels instead of bins.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 2.0),
+    unit="pts",
     corners=({"of": "top"}, {"of": "classes"}, {"p": 2}, {"bandwidth": 0.5}),
     whole=True,
     slow=True,
@@ -213,6 +215,11 @@ def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all")
         p: power of the gaps.
         of: `all` probabilities at once (canonical), the `top` label's confidence, or every one of the `classes`
             on its own, summed.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.kde_ece(predictions, bandwidth=0.1)), 3)
+        0.901
     """
     check_range(bandwidth, "bandwidth", 0, low_open=True)
     check_range(p, "p", 1)

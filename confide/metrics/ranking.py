@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
+from confide.metrics.base import Variant, metric
 from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
@@ -55,21 +55,28 @@ def trapezoid_area(ranks: Ranks) -> float:
 @metric(
     "aurc",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
+    title="AURC",
+    meaning="Average error rate over all shares of samples one might accept, most trusted first.",
+    kind="ranking",
     better="lower",
     range=(0.0, 1.0),
-    meaning="The error rate among accepted samples, averaged over all shares one might accept.",
-    kind="ranking",
+    unit="× 1000",
+    tables={"core": 8, "models": 7, "summary": 6, "calibrated": 6, "trust": 5, "scores": 2, "shift": 5},
     corners=({"area": "trapezoid"}, {"ties": "given"}, {"ties": "given", "risk": "brier"}, {"risk": "brier"}),
 )
 def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "averaged", risk: str = "error") -> float:
     """Area under the risk-coverage curve, mean over k of (errors among the k safest) / k, ties averaged.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         area: `mean` over all n coverages; `trapezoid` between distinct scores, which leaves out both ends and is
             smaller (released code of Corbiere et al., 2019).
         ties: `averaged` over all orders of equal scores, or in the order `given`, as most released code leaves them.
         risk: what is averaged among the accepted: `error`, or the loss `nll` or `brier` (then the range is its own).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aurc(predictions)), 3)
+        0.278
     """
     check_choice(area, ("mean", "trapezoid"), "area")
     check_choice(ties, ("averaged", "given"), "ties")
@@ -96,19 +103,26 @@ def best_area(n: int, wrong: int, form: str) -> float:
 @metric(
     "eaurc",
     paper="Geifman et al., 2019, arXiv:1805.08206",
+    title="E-AURC",
+    meaning="AURC less that of a perfect ranking of the same errors; 0 if every error ranks last.",
+    kind="ranking",
     better="lower",
     range=(0.0, 1.0),
-    meaning="What the ranking alone adds to the area under the risk-coverage curve; 0 if every error ranks last.",
-    kind="ranking",
+    unit="× 1000",
+    tables={"core": 9, "trust": 6},
     corners=({"form": "finite"},),
 )
 def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
     """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
         area: `mean` or `trapezoid`, as for AURC; by trapezoids the excess of a good ranking may be below 0.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.eaurc(predictions)), 3)
+        0.215
     """
     check_choice(area, ("mean", "trapezoid"), "area")
     ranks = view.ranks(score)
@@ -119,18 +133,23 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
 @metric(
     "augrc",
     paper="Traub et al., 2024, arXiv:2407.01032",
-    better="lower",
-    range=(0.0, 0.5),
+    title="AUGRC",
     meaning="The share of samples accepted and wrong, averaged over all shares one might accept.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 0.5),
+    unit="× 1000",
+    tables={"core": 10},
 )
 def augrc(view: View, *, score: Any = "msp") -> float:
     """Area under (errors accepted) / n over coverage, by trapezoids through (0, 0) and one point per distinct score.
 
     Equals (1 - AUROC) a (1 - a) + (1 - a)^2 / 2 with accuracy a; 0 if all are right, 1/2 if all are wrong.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.augrc(predictions)), 3)
+        0.167
     """
     ranks = view.ranks(score)
     return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
@@ -139,18 +158,23 @@ def augrc(view: View, *, score: Any = "msp") -> float:
 @metric(
     "auroc",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    title="AUROC",
+    meaning="Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
+    kind="ranking",
     better="higher",
     range=(0.0, 1.0),
-    meaning="The chance that a correct sample scores higher than a wrong one; one half is a guess.",
-    kind="ranking",
+    unit="%",
+    tables={"core": 11, "models": 8, "summary": 7, "trust": 1, "scores": 1, "shift": 6, "ood": 1},
 )
 def auroc(view: View, *, score: Any = "msp") -> float:
     """AUROC of correct against wrong, P(score of a correct > score of a wrong) + P(tie) / 2.
 
     Undefined (NaN) where all samples are correct or all wrong.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.auroc(predictions)), 3)
+        0.5
     """
     ranks = view.ranks(score)
     right = ranks.n - ranks.wrong
@@ -163,18 +187,31 @@ def auroc(view: View, *, score: Any = "msp") -> float:
 @metric(
     "aupr_success",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
-    better="higher",
-    range=(0.0, 1.0),
+    title="AUPR, right",
     meaning="How purely the highest scores hold correct samples; a guess gets the accuracy.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 12, "trust": 2},
+    variants=(
+        Variant(
+            "aupr_in",
+            title="AUPR, known",
+            meaning="How purely the highest scores hold samples of known classes; a guess gets their share.",
+            tables={"ood": 2},
+        ),
+    ),
 )
 def aupr_success(view: View, *, score: Any = "msp") -> float:
     """Average precision of correct samples, sum over distinct scores of (recall gained) x precision (steps).
 
     Undefined (NaN) where no sample is correct.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aupr_success(predictions)), 3)
+        0.833
     """
     ranks = view.ranks(score)
     right = ranks.n - ranks.wrong
@@ -190,19 +227,34 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
 @metric(
     "aupr_error",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
-    better="higher",
-    range=(0.0, 1.0),
+    title="AUPR, errors",
     meaning="How purely the lowest scores hold errors; a guess gets the error rate.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 13, "trust": 3},
+    variants=(
+        Variant(
+            "aupr_out",
+            title="AUPR, foreign",
+            meaning="How purely the lowest scores hold samples of unknown classes; a guess gets their share.",
+            tables={"ood": 3},
+        ),
+    ),
     corners=({"form": "released"},),
 )
 def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
     """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         form: `negated`; `released` leaves the score as it is, as the released code of Luo et al., 2021, does, so that
             a better score gives a smaller value. For comparison with its tables only.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aupr_error(predictions)), 3)
+        0.5
     """
     check_choice(form, ("negated", "released"), "form")
     ranks = view.ranks(score) if form == "negated" else steps_of(view, score)[1]
@@ -251,10 +303,14 @@ def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
 @metric(
     "fpr95",
     paper="Liang et al., 2018, arXiv:1706.02690",
-    better="lower",
-    range=(0.0, 1.0),
+    title="FPR at 95 % TPR",
+    short="FPR95",
     meaning="The share of errors still accepted at the threshold that accepts 95 % of the correct samples.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 14, "trust": 4, "scores": 3, "ood": 4},
     corners=({"tpr": 1.0}, {"tpr": 0.0}, {"form": "corner"}),
 )
 def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "reached") -> float:
@@ -263,11 +319,15 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     Undefined (NaN) where all samples are correct or all wrong.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         tpr: the share of correct samples to keep.
         form: `reached`, as above; `corner` takes the corner of the ROC curve whose TPR is nearest, which may keep less
             (released code of Moon et al., 2020); `scan` the first of 10,000 rising thresholds within 0.0005 of it,
             NaN where none is (released code of Corbiere et al., 2019).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.fpr95(predictions)), 3)
+        1.0
     """
     check_range(tpr, "tpr", 0, 1)
     check_choice(form, ("reached", "corner", "scan"), "form")
@@ -285,10 +345,13 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
 @metric(
     "tpr",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, 1.0),
+    title="TPR",
     meaning="The share of correct samples that the threshold accepts.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"decisions": 1},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
 def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
@@ -296,7 +359,11 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 
     Args:
         threshold: from which score on a sample is accepted.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.tpr(predictions, threshold=0.7)), 3)
+        0.5
     """
     accepted, wrong, weights = view.above(score, threshold)
     right = float((weights * ~wrong).sum())
@@ -306,10 +373,13 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 @metric(
     "tnr",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, 1.0),
+    title="TNR",
     meaning="The share of wrong samples that the threshold rejects.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"decisions": 2},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
 def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
@@ -317,7 +387,11 @@ def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 
     Args:
         threshold: below which score a sample is rejected.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.tnr(predictions, threshold=0.85)), 3)
+        1.0
     """
     accepted, wrong, weights = view.above(score, threshold)
     total = float((weights * wrong).sum())
@@ -342,10 +416,12 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
 @metric(
     "coverage_at_risk",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
-    better="higher",
-    range=(0.0, 1.0),
+    title="Coverage at a risk",
     meaning="The largest share of samples one can accept with at most the given error rate; seen here, not promised.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
     corners=({"risk": 0.0}, {"risk": 1.0}),
 )
 def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
@@ -355,7 +431,11 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 
     Args:
         risk: the error rate allowed among accepted samples.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.coverage_at_risk(predictions, risk=0.4)), 3)
+        1.0
     """
     check_range(risk, "risk", 0, 1)
     return largest_coverage(view.ranks(score), risk)
@@ -364,10 +444,12 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 @metric(
     "risk_at_coverage",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Risk at a coverage",
     meaning="The error rate among the given share of samples with the highest scores.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
     corners=({"coverage": 1.0}, {"coverage": 1e-9}),
 )
 def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
@@ -375,7 +457,11 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 
     Args:
         coverage: the share of samples accepted.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.risk_at_coverage(predictions, coverage=0.5)), 3)
+        0.5
     """
     check_range(coverage, "coverage", 0, 1, low_open=True)
     ranks = view.ranks(score)
@@ -388,16 +474,22 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 @metric(
     "halving_rejection",
     paper="Nadeem et al., 2010, PMLR 8 (accuracy-rejection curves)",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Share to set aside to halve the error rate",
+    short="Halving",
     meaning="The share of samples to set aside, least trusted first, so that the error rate of the rest is halved.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 15},
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.halving_rejection(predictions)), 3)
+        0.667
     """
     ranks = view.ranks(score)
     if ranks.wrong == 0:
@@ -408,10 +500,15 @@ def halving_rejection(view: View, *, score: Any = "msp") -> float:
 @metric(
     "separability_kl",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, math.inf),
+    title="Average KL",
+    short="KL",
     meaning="How far apart the scores of correct and of wrong samples lie, if both were normal; 0 if alike.",
     kind="separation",
+    better="higher",
+    range=(0.0, math.inf),
+    unit="nats",
+    digits=2,
+    tables={"decisions": 3},
     corners=({"form": "released"},),
 )
 def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence") -> float:
@@ -420,9 +517,13 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
 
     Args:
-        score: what is looked at, high = safe: a word, `trust`, or n values.
         form: `divergence`; `released` lacks the 1/2 of the quadratic term, as the paper's code does, so that alike
             samples get 0.5. For comparison with its tables only.
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.separability_kl(predictions)), 3)
+        9.0
     """
     check_choice(form, ("divergence", "released"), "form")
     (mean, variance), (other_mean, other_variance) = view.moments(score)
@@ -436,18 +537,23 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
 @metric(
     "separability_bhattacharyya",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, math.inf),
+    title="Bhattacharyya distance",
+    short="Bhattacharyya",
     meaning="How little the scores of correct and of wrong samples overlap, if both were normal; 0 if alike.",
     kind="separation",
+    better="higher",
+    range=(0.0, math.inf),
+    tables={"decisions": 4},
 )
 def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
     """ln((v1 / v2 + v2 / v1 + 2) / 4) / 4 + (m1 - m2)^2 / (4 (v1 + v2)) of Gaussians fitted to both sides.
 
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
 
-    Args:
-        score: what is looked at, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.separability_bhattacharyya(predictions)), 3)
+        2.25
     """
     (mean, variance), (other_mean, other_variance) = view.moments(score)
     if not (variance > 0 and other_variance > 0):

@@ -16,6 +16,7 @@ from confide.metrics.view import BinSums, Floats, MetricSamples, View
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
+from confide.results import LEVEL, TAILS, Z
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -114,7 +115,7 @@ def percentile_interval(value: float, draws: Floats, factor: float = 1.0) -> tup
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(value):
         return math.nan, math.nan
-    low, high = (float(q) for q in np.quantile(known, (0.025, 0.975)))
+    low, high = (float(q) for q in np.quantile(known, TAILS))
     if factor == 1.0:
         return low, high
     centre = float(known.mean())
@@ -123,9 +124,8 @@ def percentile_interval(value: float, draws: Floats, factor: float = 1.0) -> tup
 
 def wilson_interval(rate: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate: what remains where every resample shows the same, all right or all wrong."""
-    z = 1.959963984540054
-    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    centre = (rate + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(rate * (1 - rate) / n + Z * Z / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -142,7 +142,7 @@ def calibration_interval(value: float, draws: Floats, null: Null, factor: float 
         draws = value + (draws - draws.mean()) * factor
     squares = draws**2
     centred = squares - squares.mean() + value**2 - null.mean**2
-    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), (0.025, 0.975))
+    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), TAILS)
     return float(low), float(high)
 
 
@@ -154,7 +154,7 @@ def interval_of(
         return whole_interval(method, predictions, options, value, whole_null(method, predictions, options, value))
     base = MetricSamples(predictions)
     draws, factor = bootstrap(base, [lambda view: method.spec.value(view, **options)])
-    null = nulls(base, [(method, options)])[0] if method.spec.kind == "calibration" else None
+    null = nulls(base, [(method, options)])[0] if method.spec.info.kind == "calibration" else None
     return interval_from(method, value, len(predictions), draws[0], null, factor)
 
 
@@ -165,7 +165,7 @@ def interval_from(
     if null is not None:
         unbiased = Null(0.0, null.high, null.p_value, null.draws) if method.spec.debiased else null
         return calibration_interval(value, draws, unbiased, factor)
-    if method.word == "accuracy" and value in (0.0, 1.0):
+    if method.spec.rate and value in (0.0, 1.0):
         return wilson_interval(value, n)
     return percentile_interval(value, draws, factor)
 
@@ -259,4 +259,4 @@ def large_null(
 def null_from(value: float, draws: Floats) -> Null:
     """Summary of null draws: p = (1 + #{draws >= value}) / (B + 1), with ties by rounding counted as equal."""
     reached = int((draws >= value - 1e-12).sum())
-    return Null(float(draws.mean()), float(np.quantile(draws, 0.95)), (1 + reached) / (len(draws) + 1), draws)
+    return Null(float(draws.mean()), float(np.quantile(draws, 1 - LEVEL)), (1 + reached) / (len(draws) + 1), draws)

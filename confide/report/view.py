@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from confide.checks import InputError
-from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
 PLAIN_SCORES = (None, "msp")
@@ -113,6 +113,20 @@ class EvaluationView:
                 return m
         return None
 
+    def info(self, metric: str) -> MetricInfo:
+        """What a reader is told about a metric."""
+        return self.evaluation.info(metric)
+
+    def columns(self, table: str) -> list[MetricInfo]:
+        """The metrics of a table that some model has at some stage, in their order."""
+        everywhere = [(model, stage) for model in self.models for stage in self.stages]
+        return [c for c in self.evaluation.columns(table) if any(self.find(c.word, *where) for where in everywhere)]
+
+    def calibration_error(self, stage: str, model: str | None = None) -> Measurement | None:
+        """The calibration error that verdict and tiles speak of: the first of the headline that was measured."""
+        words = [c.word for c in self.evaluation.columns("headline") if c.kind == "calibration"]
+        return next((m for word in words if (m := self.find(word, model, stage))), None)
+
     def by_group(self, metric: str, kind: str, model: str, stage: str) -> dict[str, Measurement]:
         """Measurements of groups such as "class=Shirt", by the part after the sign."""
         start = f"{kind}="
@@ -170,6 +184,19 @@ class EvaluationView:
         """The colour number of a model, which it keeps through the page; from the sixth on grey."""
         place = self.models.index(model) + 1 if model in self.models else 6
         return str(place) if place <= 5 else "g"
+
+    def stage_phrase(self, stage: str) -> str:
+        """A stage in plain words: `temperature` is temperature scaling; an unknown word stays itself."""
+        return "as trained" if stage == "raw" else self.evaluation.stage_titles.get(stage, stage)
+
+    def when(self, stage: str) -> str:
+        """At which stage: `as trained`, or `after temperature scaling`."""
+        return self.stage_phrase(stage) if stage == "raw" else f"after {self.stage_phrase(stage)}"
+
+    def stage_title(self, stage: str) -> str:
+        """The heading of the rows of a stage."""
+        words = self.when(stage)
+        return words[0].upper() + words[1:]
 
     def stage_note(self, model: str, stage: str) -> str:
         """A fitted calibrator in short, "T = 1.23"."""

@@ -30,11 +30,12 @@ def test_every_public_word_is_there():
 @pytest.mark.parametrize("method", METRICS, ids=lambda m: m.word)
 def test_facts_are_complete(method):
     assert method.paper
-    assert method.spec.better in ("higher", "lower", "neither")
-    assert method.spec.kind in ("mean", "calibration", "ranking", "separation")
+    assert method.spec.info.better in ("higher", "lower", "neither")
+    assert method.spec.info.kind in ("mean", "calibration", "ranking", "separation")
     low, high = method.spec.range
     assert low < high
-    meaning = method.spec.meaning
+    meaning = method.spec.info.meaning
+    assert method.spec.info.title
     assert meaning.endswith(".")
     assert meaning[0].isupper()
     assert method.summary
@@ -68,7 +69,7 @@ def test_huge_logits_give_numbers(word):
         assert math.isfinite(value)
 
 
-@pytest.mark.parametrize("word", [m.word for m in METRICS if m.spec.kind in ("ranking", "separation")])
+@pytest.mark.parametrize("word", [m.word for m in METRICS if m.spec.info.kind in ("ranking", "separation")])
 def test_any_score_ranks(word):
     record = predictions()
     for score in ("msp", "entropy", "margin", "max_logit", "energy", record.facts.margin, record.facts.margin.numpy()):
