@@ -450,8 +450,9 @@ def metric_samples(predictions: Predictions) -> MetricSamples:
         )
     if not len(predictions):
         raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
-    base: MetricSamples = predictions.__dict__.setdefault("_base", MetricSamples(predictions))
-    return base
+    if predictions.outputs.all_classes:
+        predictions.need_labels("a metric")
+    return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
 
 
 def _moments(values: Floats, weights: Floats) -> tuple[float, float]:

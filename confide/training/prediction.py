@@ -137,14 +137,14 @@ def predict(
     else:
         logits = logits_of(network, feed, where, batch_size)
     trained.model.to("cpu")
-    return Predictions(
+    averaged = bool(passes) and average == "probs"
+    return (Predictions.from_log_probs if averaged else Predictions)(
         logits.cpu(),
         torch.as_tensor(samples.labels),
         ids=samples.ids,
         split=split,
         columns=columns,
         class_names=trained.class_names,
-        from_probabilities=bool(passes) and average == "probs",
     )
 
 
