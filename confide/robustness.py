@@ -128,7 +128,7 @@ def evaluate_shift(
         evaluations += _evaluate_ood(ood_name(name), split, trained, dataset, test, request)
     known = About(
         title=f"{dataset.name} under shift",
-        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        unit=dataset.unit,
         class_names=tuple(dataset.class_names),
     )
     return join(evaluations, about=(about or About()).over(known))
