@@ -28,6 +28,8 @@ INPUT_COLUMNS = (
 DATASET_LABEL_COLUMNS = ("label", "labels", "category", "intent", "class", "fine_label", "y", "target", "targets")
 OUTPUT_COLUMNS = {"logits": ("logits",), "probs": ("probs", "probabilities")}
 PREDICTED_COLUMNS = ("pred_label", "prediction")
+CORRECT_COLUMN = "correct"
+"""Read only where a file names no class: pairs of confidence and correctness."""
 # Of class 1 alone; beside a predicted class they may as well be its confidence, so there they stay unread.
 BINARY_COLUMNS = {"logits": ("logit",), "probs": ("prob", "probability", "p")}
 NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile(r"p(?:rob(?:s|ability)?)?_?(\d+)")}

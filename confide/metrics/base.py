@@ -392,7 +392,7 @@ class Accumulator:
         record = predictions if isinstance(predictions, Predictions) else self._record(predictions, labels, from_probs)
         if not len(record):
             return
-        if self._classes and record.top1 is None and record.num_classes != self._classes:
+        if self._classes and record.outputs.num_classes is not None and record.num_classes != self._classes:
             raise InputError(f"every batch must have {self._classes} classes, got {record.num_classes}")
         self._classes = max(self._classes, record.num_classes)
         self._from_probabilities |= record.from_probabilities
@@ -429,10 +429,10 @@ class Accumulator:
 
     def _joined(self) -> Predictions:
         if self._whole:
-            values = [r.probs if r.probs is not None else r.logits for r in self._whole]
             labels = torch.cat([r.labels for r in self._whole])
-            make = Predictions.from_probs if self._from_probabilities else Predictions
-            return make(torch.cat(values), labels)
+            if self._from_probabilities:
+                return Predictions.from_probs(torch.cat([r.probabilities() for r in self._whole]), labels)
+            return Predictions(torch.cat([r.logits for r in self._whole]), labels)
         labels = torch.cat(self._labels)
         complete = sum(map(len, self._trust)) == len(labels)
         return Predictions.from_facts(
