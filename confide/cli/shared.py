@@ -128,9 +128,11 @@ def probability_doubt(predictions: Predictions, path: str | Path) -> str:
     """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
     import torch
 
-    logits = predictions.logits
-    if predictions.from_probabilities or len(logits) == 0:
+    from confide.predictions import LogitOutputs
+
+    if not isinstance(predictions.outputs, LogitOutputs) or predictions.from_probabilities or len(predictions) == 0:
         return ""
+    logits = predictions.outputs.logits
     if (
         logits.shape[1] == 2
         and bool((logits[:, 0] == 0).all())
