@@ -69,7 +69,7 @@ def compare_forms(n: int, sharpness: float, draws: int, resamples: int) -> dict[
     method, options = parse_metric("ece")
 
     def statistic(view: View) -> float:
-        return float(method.facts["value"](view, **options))
+        return float(method.spec.value(view, **options))
 
     truth = 0.0 if sharpness == 1.0 else statistic(View(MetricSamples(population(400_000, sharpness, 10_000_019))))
     held, length = dict.fromkeys(FORMS, 0.0), dict.fromkeys(FORMS, 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 from confide import calibrators, difficulty, features, losses, trust
 from confide.checks import InputError, OptionError, check_number, check_range, did_you_mean
 from confide.files.formats import read_yaml
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -99,7 +99,7 @@ def from_dict(data: Mapping[str, Any]) -> Config:
         if key not in known:
             raise OptionError(f"config has no field '{key}'; {did_you_mean(key, known)}")
     values = dict(data)
-    families: dict[str, Registry] = {
+    families: dict[str, Registry[MethodSpec]] = {
         "features": features.EXTRACTORS,
         "difficulty": difficulty.DIFFICULTY,
         "losses": losses.LOSSES,
@@ -130,7 +130,7 @@ def from_dict(data: Mapping[str, Any]) -> Config:
     return Config(**values)
 
 
-def _method_choice(value: Any, family: str, registry: Registry) -> MethodChoice:
+def _method_choice(value: Any, family: str, registry: Registry[MethodSpec]) -> MethodChoice:
     if isinstance(value, MethodChoice):
         choice = value
     elif isinstance(value, str):

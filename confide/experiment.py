@@ -17,7 +17,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from confide import calibrators, data, difficulty, evaluation, features, report, training, trust
+from confide import calibrators, data, difficulty, evaluation, features, metrics, report, training, trust
 from confide.calibrators import DIFFICULTY
 from confide.config import Config, MethodChoice, load_config
 from confide.files import formats
@@ -32,8 +32,6 @@ THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
 
 GROUP_FILES = {"bands": "groups", "label_bands": "label_groups"}
-
-COMPARED_METRICS = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "auroc")
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def conclude(
             [*(one.evaluation for one in judged.values()), Evaluation((), curves)],
             comparisons=evaluation.compare(
                 {name: one.predictions for name, one in judged.items()},
-                metrics=COMPARED_METRICS,
+                metrics=metrics.table_words("summary"),
                 pairs=pairs_to_compare(list(judged)),
                 seed=plan.seed,
             ),

@@ -1,106 +1,91 @@
-"""Penalties: functions of (logits, labels) that return one scalar for the batch, to be added to any loss."""
+"""Penalties: functions of (logits, labels) that return one scalar for the batch, to be added to any loss.
+
+The loss of the same word in `confide.losses` is cross-entropy plus a weight times the penalty: paper, options and their
+limits are taken from there.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from confide.checks import InputError, tensor_with_graph
-from confide.numerics.kernels import (
-    class_mean_gap,
-    kde_calibration_error,
-    mmce_of,
-    mmce_weighted_of,
-)
-from confide.registry import Method, Registry
+from confide.losses.base import LOSSES, check_batch, shared_help
+from confide.numerics.kernels import class_mean_gap, kde_calibration_error, mmce_of, mmce_weighted_of
+from confide.registry import Method, OptionSpec, Registry
 from confide.simplex.statistics import log_p_and_class_means, simplex_statistics
 from confide.types import Labels, Logits, Scalar
 
-# The family of penalties: (logits, labels) -> scalar, terms over a whole batch that are added to a loss.
+__all__ = ["PENALTIES", "kde_xe", "mbls", "mdca", "mmce", "mmce_weighted", "names"]
 
-PENALTIES = Registry("penalty")
+PENALTIES = Registry("penalty", OptionSpec)
 Penalty = Callable[..., Scalar]
-DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-
-
-def penalty(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-) -> Callable[[Penalty], Penalty]:
-    """Register a penalty and put the family's door before it."""
-
-    def register(function: Penalty) -> Penalty:
-        PENALTIES.add(word, paper=paper, corners=corners, ranges=ranges or {}, choices=choices or {})(function)
-        return _with_checks(PENALTIES.get(word))
-
-    return register
 
 
 def names() -> tuple[str, ...]:
-    """All words of the family."""
+    """All words of the family, sorted.
+
+    Returns:
+        Words of `confide list penalties`.
+
+    Example:
+        >>> confide.penalties.names()
+        ('kde_xe', 'mbls', 'mdca', 'mmce', 'mmce_weighted')
+    """
     return PENALTIES.names()
 
 
-def _with_checks(method: Method) -> Penalty:
+def penalty(function: Penalty) -> Penalty:
+    """Register a penalty under its name, with what the loss of that name says of its options, and check its batches."""
+    word = function.__name__
+    loss = LOSSES.get(word)
+    own = inspect.signature(function).parameters
+    PENALTIES.add(
+        word,
+        paper=loss.paper,
+        corners=tuple(corner for corner in loss.corners if corner.keys() <= own.keys()),
+        ranges={name: limits for name, limits in loss.spec.ranges.items() if name in own},
+        choices={name: words for name, words in loss.spec.choices.items() if name in own},
+    )(function)
+    return _with_checks(PENALTIES.get(word))
+
+
+def _with_checks(method: Method[OptionSpec]) -> Penalty:
     @functools.wraps(method.function)
     def checked(logits: Logits, labels: Labels, *positional: Any, **options: Any) -> Scalar:
         options = method.checked(method.named(positional, options) if positional else options)
-        value: Tensor = method.function(*_check_batch(logits, labels), **options)
+        value: Tensor = method.function(*check_batch(method, logits, labels, soft=False), **options)
         return value
 
+    checked.__doc__ = shared_help(
+        inspect.getdoc(method.function) or "",
+        before="logits: n x c, the model's raw outputs.\nlabels: n class indices.",
+        returns="One number for the batch, with its gradient.",
+    )
     return checked
 
 
-def _check_batch(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
-    if logits.ndim != 2 or logits.shape[1] < 2 or logits.dtype not in DTYPES:
-        raise InputError(
-            f"logits must be floating point of 16, 32 or 64 bits, n x c with at least two classes, got {logits.dtype} "
-            f"of shape {tuple(logits.shape)}; pass the model's raw outputs"
-        )
-    if labels.shape != logits.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise InputError(
-            f"labels must be {len(logits)} integer class indices, one per row of logits, got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}; penalties take no soft labels"
-        )
-    if labels.device != logits.device:
-        raise InputError(f"labels must be on the device of the logits, {logits.device}, got {labels.device}; move them")
-    return logits, labels.to(torch.int64)
-
-
-@penalty(
-    "mmce",
-    paper="Kumar et al., 2018, Trainable Calibration Measures, ICML",
-    corners=({"kernel_width": 0.01}, {"sqrt": True}),
-    ranges={"kernel_width": (1e-4, 1e6)},
-)
+@penalty
 def mmce(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, sqrt: bool = False) -> Scalar:
     """MMCE, (1/n^2) sum_ij (o_i - c_i)(o_j - c_j) exp(-|c_i - c_j| / width), exact in O(n log n).
 
     Args:
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
         sqrt: take the root of the definition; off in the released code, since the root has an infinite slope at 0.
+
+    Example:
+        >>> confide.penalties.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor(0.1072)
     """
     statistics = simplex_statistics(logits, labels, "p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
     return mmce_of(statistics.p_max, correct, kernel_width, sqrt)
 
 
-@penalty(
-    "mmce_weighted",
-    paper="Kumar et al., 2018, Trainable Calibration Measures, ICML",
-    corners=({"kernel_width": 0.01}, {"form": "released"}),
-    ranges={"kernel_width": (1e-4, 1e6)},
-    choices={"form": ("paper", "released")},
-)
+@penalty
 def mmce_weighted(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, form: str = "paper") -> Scalar:
     """Weighted MMCE, sqrt(A/m^2 + B/m'^2 - 2D/(m m') + 1e-10) over correct and wrong samples; 0 if one kind is absent.
 
@@ -108,19 +93,17 @@ def mmce_weighted(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, 
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
         form: `released` divides every term by its number of pairs twice, as the public code does: far smaller, and
             the smaller the larger the batch. A weight tuned for one form means nothing for the other.
+
+    Example:
+        >>> confide.penalties.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor(0.6548)
     """
     statistics = simplex_statistics(logits, labels, "p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
     return mmce_weighted_of(statistics.p_max, correct, kernel_width, form)
 
 
-@penalty(
-    "kde_xe",
-    paper="Popordanoska et al., 2022, arXiv:2210.07810",
-    corners=({"bandwidth": 0.02}, {"bandwidth": 1.0}, {"power": 2.0}, {"form": "released"}),
-    ranges={"bandwidth": (1e-6, 1e3), "power": (1.0, 10.0)},
-    choices={"form": ("paper", "original", "released")},
-)
+@penalty
 def kde_xe(
     logits: Logits, labels: Labels, *, bandwidth: float | None = None, power: float = 1.0, form: str = "paper"
 ) -> Scalar:
@@ -131,28 +114,36 @@ def kde_xe(
         power: of the gap; no root is taken. Default: the paper's 1.
         form: `original` divides the likelihood by the bandwidth once more when choosing it, as the authors' code does;
             `released` gives no gradient, as one public reimplementation does.
+
+    Example:
+        >>> confide.penalties.kde_xe([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 0], bandwidth=0.1)
+        tensor(0.7461)
     """
     simplex_statistics(logits.detach(), labels, "log_sum_exp")
     return kde_calibration_error(logits, labels, bandwidth, power, form)
 
 
-@penalty("mdca", paper="Hebbalaguppe et al., 2022, A Stitch in Time Saves Nine, arXiv:2203.13834")
+@penalty
 def mdca(logits: Logits, labels: Labels) -> Scalar:
-    """MDCA, (1/c) sum_k |mean_i p_ik - mean_i 1[y_i = k]| over the batch."""
+    """MDCA, (1/c) sum_k |mean_i p_ik - mean_i 1[y_i = k]| over the batch.
+
+    Example:
+        >>> confide.penalties.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor(0.4251)
+    """
     return class_mean_gap(log_p_and_class_means(logits, labels)[1], labels)
 
 
-@penalty(
-    "mbls",
-    paper="Liu et al., 2022, The Devil is in the Margin, arXiv:2111.15430",
-    corners=({"margin": 0.0}, {"margin": 2.0}),
-    ranges={"margin": (0.0, 1e6)},
-)
+@penalty
 def mbls(logits: Logits, labels: Labels, *, margin: float = 10.0) -> Scalar:
     """Margin penalty, mean over samples and classes of max(0, max_j z_j - z_k - margin).
 
     Args:
         margin: how far below the largest a logit may lie for free. Default: released code.
+
+    Example:
+        >>> confide.penalties.mbls([[2.0, 0.0], [0.0, 1.0]], [0, 0], margin=1.0)
+        tensor(0.2500)
     """
     excess = simplex_statistics(logits, labels, "excess", margin=margin).excess
     return excess.mean() if len(excess) else excess.sum()

@@ -555,7 +555,7 @@ class Predictions:
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
-        metadata = {"confide": "predictions/1", "from_probabilities": str(self.from_probabilities)}
+        metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self.split:
             metadata["split"] = self.split
         if self.class_names:

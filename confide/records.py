@@ -124,7 +124,7 @@ class Features:
         """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
         if Path(path).suffix not in (".npz", ".parquet"):
             raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
-        about = {"confide": "features/1", "extractor": self.extractor, "split": self.split or ""}
+        about = {"confide": formats.FEATURES.tag, "extractor": self.extractor, "split": self.split or ""}
         about |= {"options": json.dumps(formats.plain(self.options))} if self.options else {}
         formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values[:])}, about)
 
@@ -214,7 +214,7 @@ class Scores:
         columns["score"] = self.values
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
         about = {"method": self.method, "options": json.dumps(formats.plain(dict(self.options)))}
-        formats.write_table(path, columns, {"confide": "scores/1", **about, "notes": json.dumps(self.notes)})
+        formats.write_table(path, columns, {"confide": formats.SCORES.tag, **about, "notes": json.dumps(self.notes)})
 
     @classmethod
     def load(cls, path: str | Path) -> Scores:
@@ -256,7 +256,6 @@ def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.in
 # Feature rows in a folder of memory-mapped shards: written one by one, read like one array, resumable.
 
 SHARDS_MANIFEST = "manifest.json"
-SHARDS_FORMAT = "features/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +328,7 @@ def write_shard(path: Path, rows: NDArray[Any]) -> None:
 def write_manifest(folder: Path, facts: Mapping[str, Any], labels: NDArray[Any], ids: NDArray[Any]) -> None:
     """Labels, ids and the facts of the extraction, written once all shards are there."""
     formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
-    formats.write_json(folder / SHARDS_MANIFEST, {"format": SHARDS_FORMAT, **facts})
+    formats.write_json(folder / SHARDS_MANIFEST, {"format": formats.FEATURES.tag, **facts})
 
 
 def open_features(folder: str | Path) -> Features:
@@ -340,8 +339,7 @@ def open_features(folder: str | Path) -> Features:
             f"{folder} must be a finished folder of features, but {SHARDS_MANIFEST} is missing; extract again"
         )
     facts = formats.read_json(folder / SHARDS_MANIFEST)
-    if facts.get("format") != SHARDS_FORMAT:
-        raise InputError(f"{folder / SHARDS_MANIFEST} must be of format '{SHARDS_FORMAT}', got {facts.get('format')!r}")
+    formats.FEATURES.check(facts.get("format"), folder / SHARDS_MANIFEST)
     columns, _ = formats.read_table(folder / "samples.parquet")
     ids = columns["id"].astype(np.str_) if columns["id"].dtype == object else columns["id"]
     n, size = len(ids), int(facts["shard_rows"])

@@ -8,25 +8,58 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from confide.checks import InputError, OptionError, check_choice, check_number, check_options, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodSpec:
+    """What a family says about each of its methods beside the signature; a family with such facts subclasses it.
+
+    A keyword of the decorator that is no field is refused when the method is registered. Fields that hold a function
+    are left out of listings.
+    """
+
+    def as_dict(self) -> dict[str, Any]:
+        """Field -> value, for listings: no functions, and optional fields only where they differ from the default."""
+        told = {}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            required = entry.default is MISSING and entry.default_factory is MISSING
+            default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
+            if not callable(value) and (required or value != default):
+                told[entry.name] = value
+        return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionSpec(MethodSpec):
+    """A method whose options have limits that the registry checks: see `Method.checked`."""
+
+    ranges: Mapping[str, tuple[float, float]]
+    choices: Mapping[str, tuple[Any, ...]]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Another spelling of an option -> the option."""
+
+
+S = TypeVar("S", bound=MethodSpec, covariant=True)
+
+
 @dataclass(frozen=True)
-class Method:
-    """One registered method of a family."""
+class Method(Generic[S]):
+    """One registered method of a family; `spec` holds what the family says about it."""
 
     word: str
     family: str
     function: Callable[..., Any]
     paper: str
+    spec: S
     corners: tuple[Mapping[str, Any], ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -64,12 +97,11 @@ class Method:
                 raise OptionError(f"{self.family} '{self.word}' got its option '{name}' twice; give it by name only")
         return {**placed, **options}
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self: Method[OptionSpec], given: Mapping[str, Any]) -> dict[str, Any]:
         """Options as plain Python values; refuses unknown names and values outside `ranges` and `choices`."""
-        aliases = self.facts.get("aliases", {})
+        aliases, ranges, choices = self.spec.aliases, self.spec.ranges, self.spec.choices
         options = {aliases.get(name, name): value for name, value in given.items()} if aliases else dict(given)
         self.check_options(options)
-        ranges, choices = self.facts.get("ranges", {}), self.facts.get("choices", {})
         for name, value in options.items():
             where = f"{name} of {self.family} '{self.word}'"
             if name in ranges:
@@ -86,33 +118,34 @@ class Method:
         check_options(self.word, self.family, given, (*self.options, *self.needs))
 
 
-class Registry:
+class Registry(Generic[S]):
     """The methods of one family, sorted by word: which file registers first makes no difference."""
 
-    def __init__(self, family: str) -> None:
-        self.family = family
-        self._methods: dict[str, Method] = {}
+    def __init__(self, family: str, spec: type[S]) -> None:
+        self.family, self.spec = family, spec
+        self._methods: dict[str, Method[S]] = {}
 
     def add(
-        self, word: str, *, paper: str, corners: tuple[Mapping[str, Any], ...] = (), **facts: Any
+        self, word: str, *, paper: str, corners: tuple[Mapping[str, Any], ...] = (), **spec: Any
     ) -> Callable[[F], F]:
         """Decorator that registers a function (or a class with state) under a word.
 
         Args:
             paper: author, year and identifier of the source.
             corners: option values at their limits; conformance tests run them all.
-            facts: what else the family tells about its methods, such as `better="lower"`.
+            spec: fields of the family's spec, such as `better="lower"`; others are refused.
         """
+        known = self.spec(**spec)
 
         def register(function: F) -> F:
             if word in self._methods:
                 raise ValueError(f"{self.family} '{word}' is registered twice")
-            self._methods[word] = Method(word, self.family, function, paper, corners, facts)
+            self._methods[word] = Method(word, self.family, function, paper, known, corners)
             return function
 
         return register
 
-    def get(self, word: str) -> Method:
+    def get(self, word: str) -> Method[S]:
         """The method of that word, or an error with the nearest one."""
         if word not in self._methods:
             raise InputError(f"no {self.family} named '{word}'; {did_you_mean(word, self._methods)}")
@@ -122,7 +155,7 @@ class Registry:
         """All words, sorted."""
         return tuple(sorted(self._methods))
 
-    def __iter__(self) -> Iterator[Method]:
+    def __iter__(self) -> Iterator[Method[S]]:
         return iter([self._methods[word] for word in self.names()])
 
     def __len__(self) -> int:

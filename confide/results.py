@@ -1,5 +1,5 @@
-"""What an evaluation holds and a report may show: Measurement, Curve, Comparison, OperatingPoint, Sample, About, and
-Evaluation, which holds them all; `join` makes one of several.
+"""What an evaluation holds and a report may show: MetricInfo, Measurement, Curve, Comparison, OperatingPoint, Sample,
+About, and Evaluation, which holds them all; `join` makes one of several.
 
 Plain numbers and words only, so that an Evaluation is a JSON file and the report needs nothing else.
 """
@@ -11,15 +11,66 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted, save_fitted
 
-EVALUATION_FORMAT = "evaluation/1"
-OPERATING_POINT_FORMAT = "operating-point/1"
 LEVEL = 0.05
-"""Of every test: of calibration, and of paired tests after Holm's correction."""
+"""Below this p a test is believed; intervals hold 1 - LEVEL."""
+TAILS = (LEVEL / 2, 1 - LEVEL / 2)
+"""The quantiles at the ends of an interval."""
+Z = 1.959963984540054
+"""The same ends of a standard normal, in standard deviations."""
+
+Better = Literal["higher", "lower", "neither"]
+MetricKind = Literal["mean", "calibration", "ranking", "separation"]
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """What a reader is told about a metric; stands at its definition and travels inside an Evaluation.
+
+    Args:
+        word: the name in measurements, such as `ece_mass`.
+        title: the name in headings, such as "ECE, equal mass".
+        meaning: one plain sentence.
+        better: which direction is good; `neither` where a value alone is neither good nor bad.
+        kind: `mean` over samples, `calibration` error (has a chance level and a test), `ranking` by a score, or
+            `separation` of the scores of right and wrong predictions.
+        unit: "%", "pts" (percentage points), "nats", "× 1000", or nothing.
+        scale: what a value is multiplied by to be shown in that unit.
+        digits: decimals that are shown.
+        short: the name in narrow columns, where it is not the title.
+        tables: table -> place of its column there; in a table that is not named it has no column.
+    """
+
+    word: str
+    title: str
+    meaning: str = "A metric of this evaluation."
+    better: Better = "neither"
+    kind: MetricKind = "mean"
+    unit: str = ""
+    scale: float = 1.0
+    digits: int = 3
+    short: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def unknown(cls, word: str) -> MetricInfo:
+        """What can be told of a word that no metric explains: the word itself, its values as they are."""
+        return cls(word, word.replace("_", " "))
+
+    @property
+    def arrow(self) -> str:
+        """The direction that is good, as an arrow beside the unit; nothing where neither is."""
+        return {"higher": "↑", "lower": "↓", "neither": ""}[self.better]
+
+    @property
+    def heading(self) -> str:
+        """The name of a narrow column, with the unit: `AURC × 1000`."""
+        return f"{self.short or self.title} {self.unit}".strip()
 
 
 @dataclass(frozen=True)
@@ -250,7 +301,7 @@ class OperatingPoint:
     class_names: tuple[str, ...] | None = None
     classes: Mapping[str, ClassThreshold] = field(default_factory=dict)
     note: str = ""
-    format: str = OPERATING_POINT_FORMAT
+    format: str = formats.OPERATING_POINT.tag
 
     @property
     def certified(self) -> bool:
@@ -277,18 +328,12 @@ class OperatingPoint:
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, atomically."""
-        formats.write_json(path, self.to_dict())
+        save_fitted(path, formats.OPERATING_POINT, FittedState(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | Path) -> OperatingPoint:
         """Read what `save` wrote."""
-        data = formats.read_json(path)
-        version = data.get("format") if isinstance(data, dict) else None
-        if version != OPERATING_POINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{OPERATING_POINT_FORMAT}', got {version!r}; make it again with this version"
-            )
-        return cls.from_dict(data)
+        return load_fitted(path, formats.OPERATING_POINT, lambda state: cls.from_dict(state.record))
 
 
 @dataclass(frozen=True)
@@ -395,10 +440,8 @@ class About:
 class Evaluation:
     """All that a report may show.
 
-    Measurements a report looks for first: `accuracy`, `confidence_gap` (confidence minus
-    accuracy; also by group "predicted=NAME", or "class=NAME" of the label), `nll`, `brier`, `ece` (equal width),
-    `ece_mass` (equal mass; both with chance, chance_high, p_value), `classwise_ece`, `aurc`, `auroc`, `fpr95` (these by
-    score too) and `halving_rejection` (the share to reject that halves the error rate, from the risk-coverage curve).
+    Measurements of any metric; a report speaks first of those with a place in its tables (`MetricInfo.tables`), of
+    `confidence_gap` (also by group "predicted=NAME", or "class=NAME" of the label) and of `halving_rejection`.
     """
 
     measurements: tuple[Measurement, ...]
@@ -408,6 +451,34 @@ class Evaluation:
     operating_points: tuple[ModelPoint, ...] = ()
     about: About = field(default_factory=About)
     warnings: tuple[str, ...] = ()
+    metrics: Mapping[str, MetricInfo] = field(default_factory=dict)
+    """What the metrics of the rows are called and mean, by word; those left out are filled in from the registry."""
+
+    def __post_init__(self) -> None:
+        unexplained = [word for word in self._metric_words() if word not in self.metrics]
+        if unexplained:
+            # By name at run time: the record stands below the metrics, and a report needs nothing but the record.
+            known = import_module("confide.metrics").explain(unexplained)
+            object.__setattr__(self, "metrics", {**self.metrics, **known})
+
+    def _metric_words(self) -> tuple[str, ...]:
+        """Words of the measurements and comparisons, and of what a training log names `val_nll`."""
+        logged = (name for c in self.curves if c.kind == "training" for name in c.columns)
+        words = (
+            *(m.metric for m in self.measurements),
+            *(c.metric for c in self.comparisons),
+            *(name.removeprefix("train_").removeprefix("val_") for name in logged),
+        )
+        return tuple(dict.fromkeys(words))
+
+    def info(self, metric: str) -> MetricInfo:
+        """What a reader is told about a metric; of an unknown word, the word."""
+        return self.metrics.get(metric) or MetricInfo.unknown(metric)
+
+    def columns(self, table: str) -> tuple[MetricInfo, ...]:
+        """The metrics that have a column in that table, in the order of their places."""
+        own = [info for info in self.metrics.values() if table in info.tables]
+        return tuple(sorted(own, key=lambda info: info.tables[table]))
 
     def __repr__(self) -> str:
         """One line for a console, of the first model; the whole would be tens of thousands of characters."""
@@ -415,7 +486,7 @@ class Evaluation:
         for m in self.measurements:
             if m.group is None:
                 first.setdefault(m.metric, m)
-        shown = [f"{word} {first[word].value:.4g}" for word in ("accuracy", "nll", "ece", "aurc") if word in first]
+        shown = [f"{c.word} {first[c.word].value:.4g}" for c in self.columns("summary") if c.word in first]
         counts = [f"{len(getattr(self, name))} {name}" for name in ("measurements", "curves", "comparisons")]
         return f"<Evaluation: {', '.join([*shown, *counts])}; write_report and .save keep it>"
 
@@ -437,7 +508,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON."""
         return {
-            "format": EVALUATION_FORMAT,
+            "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
             "curves": [asdict(c) for c in self.curves],
             "comparisons": [c.as_row() for c in self.comparisons],
@@ -445,6 +516,7 @@ class Evaluation:
             "operating_points": [p.as_row() for p in self.operating_points],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
+            "metrics": {word: asdict(info) for word, info in self.metrics.items()},
         }
 
     def _repr_html_(self) -> str:
@@ -454,17 +526,13 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read evaluation.json of this version."""
+        """Read evaluation.json of this version or of an earlier one."""
         return cls.from_dict(formats.read_json(path), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
         """The record of a dictionary made by `to_dict`."""
-        version = data.get("format") if isinstance(data, dict) else None
-        if version != EVALUATION_FORMAT:
-            raise InputError(
-                f"{where} must be of format '{EVALUATION_FORMAT}', got {version!r}; make it again with this version"
-            )
+        formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
             measurements=measurements,
@@ -474,6 +542,7 @@ class Evaluation:
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
+            metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
         )
 
 
@@ -552,4 +621,5 @@ def join(
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
     )

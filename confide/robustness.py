@@ -98,7 +98,7 @@ def reference_features(runner: ModelOnDevice, dataset: Dataset, batch_size: int)
 
 def make_subject(runner: ModelOnDevice, dataset: Dataset, wishes: CleanFits, identity: str) -> Subject:
     """The model with its calibrators and trust predictors, fitted on the clean validation split."""
-    words = [word for word in wishes.trust if trust.TRUST.get(word).facts["trained"]]
+    words = [word for word in wishes.trust if trust.TRUST.get(word).spec.trained]
     needs_val = bool(wishes.calibrators or words)
     if needs_val and ("val" not in dataset.splits or not len(dataset.val)):
         raise InputError(
@@ -137,7 +137,7 @@ class FixedTrust:
 def fit_trust_predictor(word: str, val: Predictions | None, features: Features | None, seed: int) -> Any:
     """A trust predictor as a function of (predictions, features), fitted on validation data if it learns."""
     method = trust.TRUST.get(word)
-    if not method.facts["trained"]:
+    if not method.spec.trained:
         return FixedTrust(trust.fit(word))
     options = {"seed": seed} if "seed" in method.options else {}
     return trust.fit(word, val, features, **options)

@@ -520,7 +520,11 @@ def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArra
 def _score_file(path: Path, target: Path, model: GaussianDifficulty, job: FolderScoring) -> None:
     values, labels, ids = _read_rows(path)
     scored = model.values_of(values, labels if job.labels == "given" else job.labels)
-    about = {"confide": "scores/1", "method": job.method, "options": json.dumps(formats.plain(dict(job.options)))}
+    about = {
+        "confide": formats.SCORES.tag,
+        "method": job.method,
+        "options": json.dumps(formats.plain(dict(job.options))),
+    }
     formats.write_table(
         target, {"id": ids, "label": labels, "score": scored}, {**about, "notes": json.dumps(model.notes)}
     )

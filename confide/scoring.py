@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from confide import data, difficulty, features
 from confide.checks import InputError, OptionError, did_you_mean
+from confide.difficulty.base import DifficultySpec
 from confide.difficulty.explain import ClassWords
 from confide.difficulty.label_errors import VERDICTS, Verdicts
 from confide.difficulty.weights import Agreement
@@ -238,7 +239,7 @@ def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDi
     by_method, fitted = [], None
     for method in methods:
         options = _options_for(method, methods, request.options)
-        if method.facts["source"] == "log":
+        if method.spec.source == "log":
             by_method.append(difficulty.score(method.word, samples.log(), **options))
             continue
         rows, fit_rows = samples.rows()
@@ -252,7 +253,9 @@ def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDi
     return by_method, fitted
 
 
-def _options_for(method: Method, methods: list[Method], options: Mapping[str, Any]) -> dict[str, Any]:
+def _options_for(
+    method: Method[DifficultySpec], methods: list[Method[DifficultySpec]], options: Mapping[str, Any]
+) -> dict[str, Any]:
     """Of the options those this method has; one that none of the methods has is an error."""
     known = {name for each in methods for name in each.options}
     for name in options:
@@ -522,7 +525,7 @@ def _check_labels(
 
 
 def _uses_labels(fitted: difficulty.FittedDifficulty) -> bool:
-    return bool(difficulty.DIFFICULTY.get(fitted.method).facts.get("labels", True))
+    return bool(difficulty.DIFFICULTY.get(fitted.method).spec.labels)
 
 
 def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:

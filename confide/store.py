@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import time
@@ -22,14 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-from confide import __version__
 from confide.checks import InputError
 from confide.files import formats
 from confide.records import Dataset
 
-RUN_FORMAT = "run/2"
 KEY_FORMAT = "run/1"
-"""Part of every stage's key; older than RUN_FORMAT, so that the stages of older run folders count as done."""
+"""Part of every stage's key; older than the format, so that the stages of older run folders count as done."""
 PACKAGES = ("confide", "torch", "numpy", "scipy", "pyarrow", "safetensors", "pillow")
 
 R = TypeVar("R")
@@ -240,18 +237,8 @@ def read_manifest(folder: Path) -> Manifest:
     """
     row = formats.read_json(RunPaths(folder).manifest)
     written = row.get("format") if isinstance(row, dict) else None
-    number = re.fullmatch(r"run/(\d+)", str(written))
     versions = dict(row.get("versions", {})) if isinstance(row, dict) else {}
-    if number and int(number[1]) > int(RUN_FORMAT.partition("/")[2]):
-        raise InputError(
-            f"{folder} was written by confide {versions.get('confide', 'of a newer version')} in format '{written}', "
-            f"newer than '{RUN_FORMAT}' of this confide {__version__}; upgrade with: pip install -U confide"
-        )
-    if not number:
-        raise InputError(
-            f"{folder} must be a run folder of format '{RUN_FORMAT}', got {written!r}; "
-            "choose another folder, or use the version of confide that made it"
-        )
+    formats.RUN.check(written, folder, versions.get("confide", "of a newer version"))
     stages = {
         name: StageRecord(s["key"], s["uses"], tuple(s["after"]), s["files"], s["seconds"])
         for name, s in row["stages"].items()
@@ -382,7 +369,7 @@ class RunFolder:
         formats.write_json(
             self.paths.manifest,
             {
-                "format": RUN_FORMAT,
+                "format": formats.RUN.tag,
                 "config": self.config,
                 "seed": self.seed,
                 "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),

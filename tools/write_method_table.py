@@ -10,12 +10,12 @@ from pathlib import Path
 
 from confide.cli.list import FAMILIES, registry_of
 from confide.files.formats import write_text
-from confide.registry import Method
+from confide.registry import Method, MethodSpec
 
 START, END = "<!-- methods: made by tools/write_method_table.py -->", "<!-- /methods -->"
 
 
-def by_word(method: Method) -> str:
+def by_word(method: Method[MethodSpec]) -> str:
     """Alphabetical: the order of registration depends on who was imported first."""
     return method.word
 

@@ -197,7 +197,7 @@ def resampled(n: int = 50_000, resamples: int = 1000) -> None:
     asked = []
     for word in ONE_SCORE:
         method, options = parse_metric(word)
-        asked.append(partial(method.facts["value"], **options))
+        asked.append(partial(method.spec.value, **options))
     for one in asked:
         one(View(base))
     wall, cpu = time.perf_counter(), time.process_time()

@@ -7,7 +7,6 @@ file. `fitting.fit` joins them into a `Calibrator`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,67 +19,10 @@ from torch import Tensor, nn
 
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 from confide.types import Logits
-
-# A calibrator on disk: one .json with every number in it, or one .safetensors with the words in its metadata.
-
-CALIBRATOR_FORMAT = "calibrator/1"
-CalibratorState = tuple[dict[str, Any], dict[str, Tensor]]
-DTYPES = {"float64": torch.float64, "int64": torch.int64}
-
-
-def write_calibrator(path: str | Path, state: CalibratorState) -> None:
-    """Write the state in the format that the suffix names."""
-    plain, tensors = state
-    if Path(path).suffix == ".json":
-        formats.write_json(
-            path, {"format": CALIBRATOR_FORMAT, **plain, "values": {k: _as_plain(v) for k, v in tensors.items()}}
-        )
-    elif Path(path).suffix == ".safetensors":
-        formats.write_tensors(
-            path, tensors, {"format": CALIBRATOR_FORMAT, "calibrator": json.dumps(formats.plain(plain))}
-        )
-    else:
-        raise InputError(f"{path} must end in .json or .safetensors, got '{Path(path).suffix}'; choose one")
-
-
-def read_calibrator(path: str | Path) -> CalibratorState:
-    """Read what `save` wrote; anything else gets one clear line."""
-    if not Path(path).exists():
-        raise InputError(f"{path} must be a saved calibrator, but it does not exist; check the path")
-    if Path(path).suffix == ".safetensors":
-        tensors, metadata = formats.read_tensors(path), _metadata(path)
-        _check_format(path, metadata.get("format"))
-        return json.loads(metadata["calibrator"]), tensors
-    data = formats.read_json(path)
-    _check_format(path, data.get("format") if isinstance(data, dict) else None)
-    return data, {k: _as_tensor(v) for k, v in data.pop("values").items()}
-
-
-def _check_format(path: str | Path, found: Any) -> None:
-    if found != CALIBRATOR_FORMAT:
-        raise InputError(
-            f"{path} must be of format '{CALIBRATOR_FORMAT}', got {found!r}; save it again with this version"
-        )
-
-
-def _metadata(path: str | Path) -> dict[str, str]:
-    from safetensors import safe_open
-
-    with safe_open(str(path), framework="pt") as opened:
-        return dict(opened.metadata() or {})
-
-
-def _as_plain(value: Tensor) -> dict[str, Any]:
-    name = "int64" if value.dtype == torch.int64 else "float64"
-    return {"dtype": name, "shape": list(value.shape), "data": value.cpu().to(DTYPES[name]).flatten().tolist()}
-
-
-def _as_tensor(value: dict[str, Any]) -> Tensor:
-    return torch.tensor(value["data"], dtype=DTYPES[value["dtype"]]).reshape(value["shape"])
-
 
 # Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
 
@@ -111,7 +53,22 @@ def allowed_threads() -> int:
 # `(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
 # file. The door (`family.py`) joins them into a `Calibrator`.
 
-CALIBRATORS = Registry("calibrator")
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratorSpec(MethodSpec):
+    """What is said of a calibrator: `keeps_argmax` always, never, or only with (option, value); `yields` logits or
+    probabilities; how many `parameters` it fits (alone, per class, per pair of classes); whether its map is `linear`
+    in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`.
+    """
+
+    keeps_argmax: bool | tuple[str, str]
+    yields: str
+    parameters: tuple[int, int, int]
+    linear: bool = False
+    finds_nan: bool = False
+
+
+CALIBRATORS = Registry("calibrator", CalibratorSpec)
 Values = Mapping[str, Tensor]
 Transform = Callable[[Values, Logits], Logits]
 TRANSFORMS: dict[str, Transform] = {}
@@ -201,18 +158,18 @@ class Calibrator:
 
     def save(self, path: str | Path) -> None:
         """Write as .json (numbers a person can read) or .safetensors, atomically."""
-        write_calibrator(path, self.state())
+        save_fitted(path, formats.CALIBRATOR, self.state())
 
-    def state(self) -> CalibratorState:
+    def state(self) -> FittedState:
         """Everything as plain data and tensors, for a file."""
-        plain = {
+        record = {
             "word": self.word,
             "num_classes": self.num_classes,
             "n": self.n,
             "options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options.items()},
             "notes": list(self.notes),
         }
-        return plain, dict(self.values)
+        return FittedState(record, self.values)
 
 
 class CalibratorModule(nn.Module):
@@ -254,7 +211,7 @@ def log_sums(logits: Logits) -> Tensor:
 
 def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
     """Whether the method, with these options, never changes the predicted class."""
-    fact = CALIBRATORS.get(word).facts["keeps_argmax"]
+    fact = CALIBRATORS.get(word).spec.keeps_argmax
     if isinstance(fact, bool):
         return fact
     option, wanted = fact
@@ -263,7 +220,7 @@ def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
 
 def gives_probabilities(word: str) -> bool:
     """Whether the method's logits are logarithms of calibrated probabilities."""
-    return bool(CALIBRATORS.get(word).facts["yields"] == "probabilities")
+    return bool(CALIBRATORS.get(word).spec.yields == "probabilities")
 
 
 def check_classes(word: str, fitted: int, came: int) -> None:

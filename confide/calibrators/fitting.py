@@ -14,13 +14,22 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators import base
-from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, one_thread, predicted_classes
-from confide.calibrators.groups import fit_groups, group_calibrator_from_state, grouping, label_folds
+from confide.calibrators.base import (
+    BLOCK_ELEMENTS,
+    CALIBRATORS,
+    Calibrator,
+    CalibratorSpec,
+    one_thread,
+    predicted_classes,
+)
+from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.registry import Method
+from confide.results import LEVEL
 
 # The family's door: fit a calibrator on held-out predictions, load one, name them all.
 
@@ -59,7 +68,7 @@ def fit(
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
 
 
-def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
+def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
     with one_thread():
@@ -75,18 +84,12 @@ def fit_one(method: Method, predictions: Predictions, options: Mapping[str, Any]
 
 def load(path: str | Path) -> Calibrator:
     """The calibrator that `save` wrote."""
-    plain, tensors = base.read_calibrator(path)
-    return (
-        group_calibrator_from_state(plain, tensors, calibrator_from_state)
-        if "groups" in plain
-        else calibrator_from_state(plain, tensors)
-    )
+    return load_fitted(path, formats.CALIBRATOR, _restored)
 
 
-def calibrator_from_state(plain: dict[str, Any], values: dict[str, Tensor]) -> Calibrator:
-    """The calibrator of a saved state without groups."""
-    word = CALIBRATORS.get(plain["word"]).word
-    return Calibrator(word, values, plain["num_classes"], plain["n"], plain["options"], tuple(plain["notes"]))
+def _restored(state: FittedState) -> Calibrator:
+    # A safetensors file of version 1 has the whole record under one name.
+    return calibrator_from_state(FittedState(state.record.get("calibrator", state.record), state.tensors))
 
 
 def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
@@ -102,7 +105,7 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
         raise InputError(f"calibrator '{word}' needs at least one prediction, got none; pass those on 'val'")
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    if not CALIBRATORS.get(word).facts.get("finds_nan", False):
+    if not CALIBRATORS.get(word).spec.finds_nan:
         check_all_finite(logits)
     return logits.cpu(), predictions.labels.cpu()
 
@@ -115,7 +118,7 @@ def check_all_finite(logits: Tensor) -> None:
             check_finite(logits, "logits")
 
 
-def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
+def set_notes(method: Method[CalibratorSpec], predictions: Predictions) -> tuple[str, ...]:
     """What a person should know about the predictions before trusting this fit."""
     n, num_classes = len(predictions), predictions.num_classes
     notes = []
@@ -144,9 +147,9 @@ def set_notes(method: Method, predictions: Predictions) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def number_of_parameters(method: Method, num_classes: int) -> int:
+def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> int:
     """How many numbers the method fits: its fact `parameters` holds (alone, per class, per pair of classes)."""
-    alone, per_class, per_pair = method.facts["parameters"]
+    alone, per_class, per_pair = method.spec.parameters
     return int(alone + per_class * num_classes + per_pair * num_classes**2)
 
 
@@ -184,7 +187,6 @@ def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibr
 
 DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichlet", "beta", "isotonic", "spline")
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
-SIGNIFICANCE = 0.05
 Vector = NDArray[np.float64]
 
 
@@ -302,7 +304,7 @@ class HeldOutScores:
         mean, n = float(difference.mean()), len(difference)
         error = float(difference.std(ddof=1)) / np.sqrt(n)
         p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, n - 1))
-        width = float(stats.t.ppf(1 - SIGNIFICANCE / 2, n - 1)) * error
+        width = float(stats.t.ppf(1 - LEVEL / 2, n - 1)) * error
         changed = self.first != plain.first
         reordered = int(((self.order != plain.order) & ~changed).sum())
         accuracy = float(self.correct.mean())
@@ -349,7 +351,7 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
     if best.word == "none":
         return (f"no calibrator improves the held-out {score}: the predictions stay as they are",)
     n, warnings = len(predictions), []
-    if best.p_value >= SIGNIFICANCE or best.difference >= 0:
+    if best.p_value >= LEVEL or best.difference >= 0:
         warnings.append(
             f"calibration does not help for certain: '{best.word}' changes the held-out {score} by "
             f"{best.difference:+.4g} (95 % {best.low:+.4g} to {best.high:+.4g}, p = {best.p_value:.2g})"

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from confide import random
-from confide.calibrators import base
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
 from confide.checks import InputError, check_number, did_you_mean
+from confide.files.fitted import FittedState
 from confide.predictions import Predictions
 from confide.types import Logits
 
@@ -89,20 +89,19 @@ class GroupCalibrator(Calibrator):
             return self.overall.module()
         return _BlendModule(self.word, self.groups[group].module(), self.overall.module(), self.weights[group])
 
-    def state(self) -> base.CalibratorState:
+    def state(self) -> FittedState:
         """Everything as plain data and tensors, for a file."""
-        plain, values = self.overall.state()
-        tensors = {f"overall/{name}": value for name, value in values.items()}
+        tensors = {f"overall/{name}": value for name, value in self.overall.values.items()}
         groups = []
         for k, (name, calibrator) in enumerate(self.groups.items()):
-            own, values = calibrator.state()
-            groups.append({"group": name, "weight": self.weights[name], "calibrator": own})
-            tensors |= {f"{k}/{part}": value for part, value in values.items()}
+            groups.append({"group": name, "weight": self.weights[name], "calibrator": calibrator.state().record})
+            tensors |= {f"{k}/{part}": value for part, value in calibrator.values.items()}
         shrinkage = None if math.isinf(self.shrinkage) else self.shrinkage
-        plain = {**plain, "notes": list(self.notes), "by": self.by, "shrinkage": shrinkage, "groups": groups}
+        record = {**self.overall.state().record, "notes": list(self.notes)}
+        record |= {"by": self.by, "shrinkage": shrinkage, "groups": groups}
         if self.edges is not None:
-            plain["edges"] = list(self.edges)
-        return plain, tensors
+            record["edges"] = list(self.edges)
+        return FittedState(record, tensors)
 
 
 class _BlendModule(nn.Module):
@@ -118,7 +117,7 @@ def blended(word: str, own: Logits, overall: Logits, weight: float) -> Logits:
     """weight * own + (1 - weight) * overall, of logits where the method is linear in them, else of probabilities."""
     if weight >= 1.0:
         return own
-    if CALIBRATORS.get(word).facts.get("linear", False):
+    if CALIBRATORS.get(word).spec.linear:
         return torch.lerp(overall, own, weight)
     parts = [torch.log_softmax(own, dim=1) + math.log(weight), torch.log_softmax(overall, dim=1) + math.log1p(-weight)]
     return torch.logaddexp(*parts)
@@ -259,27 +258,36 @@ def _saved_edges(values: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def group_calibrator_from_state(
-    plain: dict[str, Any], tensors: dict[str, Tensor], one: Callable[..., Calibrator]
-) -> GroupCalibrator:
-    """The record of a saved state; `one` makes a plain calibrator of its own state."""
+def calibrator_from_state(state: FittedState) -> Calibrator:
+    """The calibrator of a saved state, with groups or without."""
+    record = state.record
+    if "groups" in record:
+        return _group_calibrator_from_state(state)
+    word = CALIBRATORS.get(record["word"]).word
+    return Calibrator(
+        word, state.tensors, record["num_classes"], record["n"], record["options"], tuple(record["notes"])
+    )
 
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
 
-    overall = one({**plain, "notes": []}, part("overall"))
-    rows = plain["groups"]
+def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:
+    def part(record: Mapping[str, Any], prefix: str) -> Calibrator:
+        tensors = {k.split("/", 1)[1]: v for k, v in state.tensors.items() if k.startswith(f"{prefix}/")}
+        return calibrator_from_state(FittedState(record, tensors))
+
+    record = dict(state.record)
+    rows = record.pop("groups")
+    overall = part({**record, "notes": []}, "overall")
     return GroupCalibrator(
         overall.word,
         overall.values,
         overall.num_classes,
         overall.n,
         overall.options,
-        tuple(plain["notes"]),
-        by=plain["by"],
-        edges=_saved_edges(plain["edges"]) if "edges" in plain else None,
+        tuple(record["notes"]),
+        by=record["by"],
+        edges=_saved_edges(record["edges"]) if "edges" in record else None,
         overall=overall,
-        groups={row["group"]: one(row["calibrator"], part(str(k))) for k, row in enumerate(rows)},
+        groups={row["group"]: part(row["calibrator"], str(k)) for k, row in enumerate(rows)},
         weights={row["group"]: row["weight"] for row in rows},
-        shrinkage=math.inf if plain["shrinkage"] is None else plain["shrinkage"],
+        shrinkage=math.inf if record["shrinkage"] is None else record["shrinkage"],
     )

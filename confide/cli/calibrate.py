@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.evaluate import p_value
-from confide.cli.shared import load_predictions, print_json, text_table
+from confide.cli.shared import load_predictions, p_value, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -21,7 +20,6 @@ EXAMPLE = (
     "  confide calibrate --fit val.npz --apply test.npz --methods temperature --save t.json --out b.parquet\n"
     "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json"
 )
-METRICS = ("accuracy", "nll", "brier", "ece", "ece_mass", "aurc")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,12 +101,14 @@ def calibration_effect(
     """Before and after on the applied predictions, with intervals, the paired test and warnings."""
     from confide.evaluation.compare import compare
     from confide.evaluation.evaluate import evaluate
+    from confide.metrics import table_words
 
+    words = table_words("calibrated")
     warnings = [*choice.warnings, *shared_samples(fitted_on, applied_to)]
-    before = evaluate(applied_to, METRICS, seed=seed)
+    before = evaluate(applied_to, words, seed=seed)
     if after is None:
         return CalibrationEffect(before, None, (), tuple(warnings))
-    found = compare(applied_to, after, names=("raw", choice.word), metrics=METRICS, seed=seed)
+    found = compare(applied_to, after, names=("raw", choice.word), metrics=words, seed=seed)
     test = next(c for c in found if c.metric == choice.score)
     if test.better != "b":
         outcome = "makes it worse" if test.better == "a" else "does not help for certain"
@@ -122,7 +122,7 @@ def calibration_effect(
         warnings.append(
             f"the predicted class changes on {changed} of {len(after)} applied samples, accuracy by {gain:+.4f}"
         )
-    return CalibrationEffect(before, evaluate(after, METRICS, stage=choice.word, seed=seed), found, tuple(warnings))
+    return CalibrationEffect(before, evaluate(after, words, stage=choice.word, seed=seed), found, tuple(warnings))
 
 
 def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
@@ -191,7 +191,7 @@ def as_json(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> d
         "chosen": choice.word,
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
-        "calibrator": None if calibrator is None else calibrator.state()[0],
+        "calibrator": None if calibrator is None else calibrator.state().record,
         "before": [m.as_row() for m in verdict.before.measurements if m.group is None],
         "after": [] if verdict.after is None else [m.as_row() for m in verdict.after.measurements if m.group is None],
         "comparisons": [asdict(c) for c in verdict.comparisons],

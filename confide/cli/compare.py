@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from confide.checks import InputError
     from confide.evaluation.compare import compare
+    from confide.results import LEVEL
 
     names = args.names or unique_names(args.files)
     if len(names) != len(args.files):
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             text_table([f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"], rows)
         )
         print()
-    print(f"{len(next(iter(records.values()))):,} samples; better only where the Holm-corrected p is below 0.05")
+    print(f"{len(next(iter(records.values()))):,} samples; better only where the Holm-corrected p is below {LEVEL}")
     return 0
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import print_json, probability_doubt, text_table
+from confide.cli.shared import interval, number, p_value, print_json, probability_doubt, text_table
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Measurement
@@ -135,7 +134,7 @@ def groups_of(evaluation: Evaluation) -> str:
         kinds.setdefault(group.split("=", 1)[0], []).append(group)
     parts = []
     for kind, groups in kinds.items():
-        words = ("accuracy", "confidence_gap", "ece_mass")
+        words = [info.word for info in evaluation.columns("groups")]
         shown = [w for w in words if any(w in found[g] for g in groups)]
         rows = []
         for group in groups[:20]:
@@ -151,19 +150,3 @@ def name_of(measurement: Measurement) -> str:
     """The metric's word with its score where that is not the plain confidence."""
     plain = measurement.score in (None, "msp")
     return measurement.metric if plain else f"{measurement.metric} ({measurement.score})"
-
-
-def number(value: float | None) -> str:
-    """Four significant digits, a dash for what is not defined."""
-    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
-
-
-def interval(measurement: Measurement) -> str:
-    """`0.0123 to 0.0456`, or nothing."""
-    low, high = measurement.bounds or (math.nan, math.nan)
-    return "" if math.isnan(low) or math.isnan(high) else f"{low:.4f} to {high:.4f}"
-
-
-def p_value(value: float | None) -> str:
-    """A p-value as it is read."""
-    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from confide.cli.shared import print_json
 
 if TYPE_CHECKING:
-    from confide.registry import Method, Registry
+    from confide.registry import Method, MethodSpec, Registry
 
 
 EXAMPLE = "  confide list\n  confide list losses\n  confide list metrics --json"
@@ -30,7 +30,7 @@ FAMILIES = {
 }
 
 
-def registry_of(family: str) -> Registry:
+def registry_of(family: str) -> Registry[MethodSpec]:
     """The registry of a family, filled by importing its room."""
     from confide.checks import InputError, did_you_mean
     from confide.registry import Registry
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_row(method: Method) -> dict[str, Any]:
+def as_row(method: Method[MethodSpec]) -> dict[str, Any]:
     """What is told of a method, in the terminal and in the README."""
     return {
         "word": method.word,
@@ -73,5 +73,5 @@ def as_row(method: Method) -> dict[str, Any]:
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in method.options.items()
         },
         "needs": list(method.needs),
-        **({"facts": told} if (told := {k: v for k, v in method.facts.items() if not callable(v)}) else {}),
+        **({"facts": told} if (told := method.spec.as_dict()) else {}),
     }

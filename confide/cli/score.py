@@ -131,7 +131,7 @@ def _check_flags(args: argparse.Namespace) -> None:
         words = list(dict.fromkeys(args.method or ["rmd"]))
         if len(words) > 1:
             raise InputError(f"--save-fit keeps the fit of one method, got {', '.join(words)}; give one --method")
-        if difficulty.DIFFICULTY.get(words[0]).facts["source"] != "features":
+        if difficulty.DIFFICULTY.get(words[0]).spec.source != "features":
             raise InputError(f"--save-fit keeps a fit on features, but '{words[0]}' reads a training; leave it out")
         difficulty.check_ending(args.save_fit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
+    from confide.results import Measurement, MetricInfo
 
 
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
@@ -69,6 +71,35 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip()
 
     return "\n".join([line(header), line(["-" * w for w in widths]), *(line(row) for row in rows)])
+
+
+# Numbers for people; a metric's unit, scale and decimals are its own.
+
+
+def number(value: float | None) -> str:
+    """Four decimals, a dash for what is not defined."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def interval(measurement: Measurement) -> str:
+    """`0.0123 to 0.0456`, or nothing."""
+    low, high = measurement.bounds or (math.nan, math.nan)
+    return "" if math.isnan(low) or math.isnan(high) else f"{low:.4f} to {high:.4f}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value as it is read."""
+    return "" if value is None or math.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def metric_cell(info: MetricInfo, measurement: Measurement | None, more_digits: int = 0) -> str:
+    """A metric in its unit, with half its 95 % interval where that is known: `3.0 ±0.8`."""
+    if measurement is None or math.isnan(measurement.value):
+        return ""
+    digits = info.digits + more_digits
+    text = f"{info.scale * measurement.value:.{digits}f}"
+    low, high = measurement.bounds or (math.nan, math.nan)
+    return text if math.isnan(high - low) else f"{text} ±{info.scale * (high - low) / 2:.{digits}f}"
 
 
 def print_json(value: Any) -> None:

@@ -71,7 +71,7 @@ def _trust_predictors(args: argparse.Namespace, trained: Trained, dataset: Datas
     from confide.robustness import fit_trust_predictor
     from confide.training import penultimate, predict
 
-    if not any(trust.TRUST.get(word).facts["trained"] for word in args.trust):
+    if not any(trust.TRUST.get(word).spec.trained for word in args.trust):
         return {word: fit_trust_predictor(word, None, None, args.seed) for word in args.trust}
     val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
     features = penultimate(trained, dataset, "val", batch_size=args.batch_size)
@@ -105,8 +105,6 @@ def clean_evaluations(args: argparse.Namespace, test: Split, models: dict[str, T
 
 # What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, foreign sets.
 
-MEAN_METRICS = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
-OOD_METRICS = ("aupr_in", "aupr_out", "fpr95")
 SEVERITY_GROUP = "shift=severity "
 
 
@@ -116,13 +114,14 @@ def shift_tables(found: Evaluation) -> list[str]:
 
 
 def _means_table(found: Evaluation) -> list[str]:
+    words = [info.word for info in found.columns("shift")]
     rows = []
     for m in found.measurements:
         if m.metric == "accuracy" and m.group in (None, "shift=mean"):
             where = {"model": m.model, "stage": m.stage, "group": m.group}
-            values = [_number(found, word, where) for word in MEAN_METRICS]
+            values = [_number(found, word, where) for word in words]
             rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
-    return [text_table(["model", "stage", "images", *MEAN_METRICS], rows)] if rows else []
+    return [text_table(["model", "stage", "images", *words], rows)] if rows else []
 
 
 def _severity_table(found: Evaluation) -> list[str]:
@@ -146,12 +145,13 @@ def _severity_table(found: Evaluation) -> list[str]:
 
 def _ood_table(found: Evaluation) -> list[str]:
     groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    words = [info.word for info in found.columns("ood")]
     rows = [
-        [m.model, str(m.group)[4:], str(m.score), f"{m.value:.4f}"]
-        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in OOD_METRICS]
+        [m.model, str(m.group)[4:], str(m.score)]
+        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in words]
         for m in groups
     ]
-    return ["\n" + text_table(["model", "foreign", "score", "auroc", *OOD_METRICS], rows)] if rows else []
+    return ["\n" + text_table(["model", "foreign", "score", *words], rows)] if rows else []
 
 
 def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:

@@ -143,7 +143,7 @@ def fit_one(word: str, seed: int, evidence: TrustEvidence, options: dict[str, An
 
     method = room.TRUST.get(word)
     given: dict[str, Any] = {"seed": seed} if "seed" in method.options else {}
-    if not method.facts["trained"]:
+    if not method.spec.trained:
         return room.fit(word, **options)
     if word == "combined" and evidence.reference is not None and evidence.features:
         given["reference"] = evidence.reference

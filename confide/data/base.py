@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from confide import random
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_range, did_you_mean
 from confide.records import Dataset, Ids, Split
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 
 # What a source hands over before the door has checked it: parts as they were found, and what was left out.
 
@@ -381,7 +381,15 @@ def _fingerprint(splits: Mapping[str, Split], names: tuple[str, ...]) -> str:
 
 # The door of the data room: a word or a path -> the source that reads it -> a checked Dataset.
 
-DATASETS = Registry("dataset")
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec(MethodSpec):
+    """What is said of a source: it `takes` its word alone, a path, a name, or arrays in memory."""
+
+    takes: str
+
+
+DATASETS = Registry("dataset", DataSpec)
 """Sources: `(path | data folder | arrays, *, options) -> Found`. The fact `takes` says which of the three."""
 
 _RECOGNISERS: dict[str, Callable[[Path], bool]] = {}
@@ -448,13 +456,13 @@ def load_dataset(
     needs = {"data_folder": home} if "data_folder" in method.needs else {}
     found = method.function(where, **options, **needs)
     origin = {"source": method.word, "options": options}
-    if method.facts["takes"] in ("path", "name"):
+    if method.spec.takes in ("path", "name"):
         origin["where"] = str(where)
     plan = SplitPlan(seed, val_fraction, test_fraction, rename)
     return assemble(replace(found, facts={**origin, **found.facts}), name, plan, class_names)
 
 
-def _find(source: Any, folder: Path) -> tuple[Method, Any]:
+def _find(source: Any, folder: Path) -> tuple[Method[DataSpec], Any]:
     if not isinstance(source, (str, Path)):
         return DATASETS.get("arrays"), source
     word, _, rest = str(source).partition(":")
@@ -478,8 +486,8 @@ def _find(source: Any, folder: Path) -> tuple[Method, Any]:
     )
 
 
-def _by_word(method: Method, rest: str, folder: Path) -> tuple[Method, Any]:
-    takes = method.facts["takes"]
+def _by_word(method: Method[DataSpec], rest: str, folder: Path) -> tuple[Method[DataSpec], Any]:
+    takes = method.spec.takes
     if takes == "memory":
         raise InputError(f"dataset '{method.word}' is made of arrays; pass them: load_dataset((inputs, labels))")
     if takes == "word" and not rest:

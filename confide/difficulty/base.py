@@ -7,8 +7,7 @@ checks what it is given. A method over a training log is a function `(log, *, op
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,36 +19,19 @@ from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import TrainingLog, as_log
-from confide.files import formats
-from confide.files.formats import tensor_metadata
+from confide.files import fitted, formats
+from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 
-# A fitted difficulty on disk: one .safetensors file, numbers as tensors, words as JSON in its header.
-
-FORMAT = "difficulty/1"
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
 """What a model is made of: plain numbers and words, and arrays."""
 
 
-def write_fitted(path: str | Path, words: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write words and arrays as one file, atomically, with a digest of everything in it."""
-    check_ending(path)
-    try:
-        text = {name: json.dumps(formats.plain(value), allow_nan=False) for name, value in words.items()}
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"options and source of a difficulty must be plain JSON values to be saved, but: {error}"
-        ) from None
-    tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in arrays.items()}
-    formats.write_checkpoint(path, tensors, {"format": FORMAT, **text})
-
-
 def check_ending(path: str | Path) -> None:
     """Only one format is written; whoever wants another should know before the fit."""
-    if Path(path).suffix != ".safetensors":
-        raise InputError(f"{path} must end in .safetensors to hold a fitted difficulty, got '{Path(path).suffix}'")
+    fitted.check_ending(path, formats.DIFFICULTY)
 
 
 def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
@@ -89,7 +71,19 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-DIFFICULTY = Registry("difficulty")
+
+@dataclass(frozen=True, kw_only=True)
+class DifficultySpec(MethodSpec):
+    """What is said of a score: its `source` is features or a training log; whether it uses `labels`; `restore`
+    (numbers, arrays, notes) -> the fitted model, where it can be saved.
+    """
+
+    source: str
+    labels: bool = True
+    restore: Callable[..., DifficultyModel] | None = None
+
+
+DIFFICULTY = Registry("difficulty", DifficultySpec)
 
 
 class DifficultyModel(Protocol):
@@ -116,7 +110,7 @@ class FittedDifficulty:
 
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
-        uses_labels = DIFFICULTY.get(self.method).facts.get("labels", True)
+        uses_labels = DIFFICULTY.get(self.method).spec.labels
         rows = check_features(features, labels, ids, need_labels=uses_labels)
         if uses_labels and isinstance(rows.labels, np.ndarray) and int(rows.labels.max()) >= self.num_classes:
             bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
@@ -131,7 +125,7 @@ class FittedDifficulty:
     def save(self, path: str | Path) -> None:
         """Write it as one .safetensors file; `difficulty.load` gives it back, to the last digit."""
         check_ending(path)
-        restore, state = DIFFICULTY.get(self.method).facts.get("restore"), getattr(self.model, "state", None)
+        restore, state = DIFFICULTY.get(self.method).spec.restore, getattr(self.model, "state", None)
         if restore is None or state is None:
             raise InputError(
                 f"difficulty '{self.method}' cannot be saved: it has no state to write; fit it where it is used"
@@ -141,9 +135,10 @@ class FittedDifficulty:
             restore(numbers, arrays, self.model.notes)  # what could not be read again is not written
         except ValueError as error:
             raise InputError(f"difficulty '{self.method}' cannot be saved: {error}; fit it on other features") from None
-        names = ("method", "options", "num_classes", "source")
-        words = {name: getattr(self, name) for name in names}
-        write_fitted(path, {**words, "notes": self.model.notes, "numbers": numbers}, arrays)
+        record = {name: getattr(self, name) for name in ("method", "options", "num_classes", "source")}
+        record |= {"notes": self.model.notes, "numbers": numbers}
+        tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in arrays.items()}
+        fitted.save_fitted(path, formats.DIFFICULTY, FittedState(record, tensors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +193,9 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
     """Fit a difficulty over features on one split; the result scores this or any other."""
     method = DIFFICULTY.get(word)
     method.check_options(options)
-    if method.facts["source"] != "features":
+    if method.spec.source != "features":
         raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
-    rows = check_features(features, labels, need_labels=method.facts.get("labels", True))
+    rows = check_features(features, labels, need_labels=method.spec.labels)
     if isinstance(rows.labels, str):
         raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
     model = method.function(rows.values, rows.labels, **options)
@@ -224,7 +219,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
     """
     method = DIFFICULTY.get(word)
     method.check_options(options)
-    if method.facts["source"] == "log":
+    if method.spec.source == "log":
         log = as_log(features, labels, ids)
         return _score_log(word, log, options)
     return fit(word, features, labels, **options).score(features, labels, ids=ids)
@@ -250,55 +245,28 @@ def names() -> tuple[str, ...]:
 
 # Fitted difficulties from their files, checked: what comes from outside is one clear line or a model that scores.
 
-HEADER_TYPES = {"method": str, "options": dict, "num_classes": int, "notes": list, "source": dict, "numbers": dict}
-"""Of what kind the words in the header are."""
+FIELD_KINDS = {"method": str, "options": dict, "num_classes": int, "notes": list, "source": dict, "numbers": dict}
+"""Of what kind the fields of a saved one are."""
 
 
 def load(path: str | Path) -> FittedDifficulty:
-    """Read what `Fitted.save` wrote; it scores as the difficulty that was saved, to the last digit on a CPU."""
-    header = tensor_metadata(path)
-    _check_format(path, header.get("format"))
-    tensors, _ = formats.read_checkpoint(path)
-    try:
-        return _restored(_words(header), tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        raise InputError(f"{path} must be what `save` wrote, but it is not ({what}); fit and save again") from None
+    """Read what `FittedDifficulty.save` wrote; it scores as the one that was saved, to the last digit on a CPU."""
+    return fitted.load_fitted(path, formats.DIFFICULTY, _restored)
 
 
-def _check_format(path: str | Path, found: str | None) -> None:
-    if found == FORMAT:
-        return
-    is_other_version = found is not None and found.startswith("difficulty/")
-    mend = "use the version of confide that wrote it" if is_other_version else "give a fitted difficulty that was saved"
-    raise InputError(f"{path} must be of format '{FORMAT}', got {_short(found)}; {mend}, or fit again")
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:60]
-
-
-def _words(header: Mapping[str, str]) -> dict[str, Any]:
-    if "digest" not in header:
-        raise ValueError("it has no digest")
-    words = {name: json.loads(header[name]) for name in HEADER_TYPES}
-    for name, kind in HEADER_TYPES.items():
-        if not isinstance(words[name], kind) or isinstance(words[name], bool):
-            raise TypeError(f"{name} is {_short(words[name])}")
-    if not all(isinstance(note, str) for note in words["notes"]):
+def _restored(state: FittedState) -> FittedDifficulty:
+    record = state.record
+    fitted.need_fields(record, FIELD_KINDS)
+    if not all(isinstance(note, str) for note in record["notes"]):
         raise TypeError("notes must be lines of text")
-    return words
-
-
-def _restored(words: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> FittedDifficulty:
-    word = words["method"]
-    restore = DIFFICULTY.get(word).facts.get("restore") if word in DIFFICULTY else None
+    word = record["method"]
+    restore = DIFFICULTY.get(word).spec.restore if word in DIFFICULTY else None
     if restore is None:
-        raise ValueError(f"it was fitted by {_short(word)}, which cannot be loaded by this version")
+        raise ValueError(f"it was fitted by {repr(word)[:60]}, which cannot be loaded by this version")
     # Copies: the file may go, and a difficulty that was loaded must not change with it.
-    arrays = {name: np.array(tensor.numpy()) for name, tensor in tensors.items()}
-    model = restore(words["numbers"], arrays, tuple(words["notes"]))
-    classes = getattr(model, "num_classes", max(words["num_classes"], 0))
-    if classes != words["num_classes"]:
-        raise ValueError(f"num_classes must be {classes}, got {words['num_classes']}")
-    return FittedDifficulty(word, words["options"], model, words["num_classes"], words["source"])
+    arrays = {name: np.array(tensor.numpy()) for name, tensor in state.tensors.items()}
+    model = restore(record["numbers"], arrays, tuple(record["notes"]))
+    classes = getattr(model, "num_classes", max(record["num_classes"], 0))
+    if classes != record["num_classes"]:
+        raise ValueError(f"num_classes must be {classes}, got {record['num_classes']}")
+    return FittedDifficulty(word, record["options"], model, record["num_classes"], record["source"])

@@ -31,6 +31,19 @@ from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, 
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 PARTS = ("origin", "matrix", "centres", "inverse_total")
+GAUSSIAN_WORDS = ("rmd", "md")
+"""Methods whose fitted model is a `GaussianDifficulty`."""
+
+
+@dataclass(frozen=True)
+class DistanceParts:
+    """The distances that make up one sample's RMD or MD: to its own class, to all data, and to the nearest class."""
+
+    own: float
+    all_data: float
+    nearest_class: int
+    nearest: float
+    is_relative: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +79,15 @@ class GaussianDifficulty:
         found = class_fit(self.gaussians, values)
         distance = found.likeliest_distance if labels == "predicted" else found.nearest_distance
         return distance - found.agnostic if self.is_relative else distance
+
+    def parts(self, row: Float64, label: int) -> DistanceParts:
+        """What the difficulty of one sample `d` with this label is made of."""
+        values = row[None, :]
+        fit = class_fit(self.gaussians, values)
+        own = own_distances(self.gaussians, values, np.array([label]), relative=False)
+        return DistanceParts(
+            float(own[0]), float(fit.agnostic[0]), int(fit.nearest[0]), float(fit.nearest_distance[0]), self.is_relative
+        )
 
     def _check_present(self, labels: Labels) -> None:
         absent = self.gaussians.counts[labels] == 0

@@ -32,7 +32,9 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
     values = hard.scores.values[hard.rows]
     if out.suffix == ".parquet":
         columns = {"id": part.ids[rows], "label": part.labels[rows], "score": values, **_contents(part, rows)}
-        formats.write_table(out, columns, {"confide": "hard/1", "class_names": json.dumps(list(dataset.class_names))})
+        formats.write_table(
+            out, columns, {"confide": formats.HARD.tag, "class_names": json.dumps(list(dataset.class_names))}
+        )
         formats.write_text(out.with_suffix(".md"), card)
         return
     if out.suffix:

@@ -268,8 +268,6 @@ def _log_labels(labels: Any, n: int, classes: int | None) -> Labels:
 
 # Records the predictions of a fixed evaluation set while any loop trains: shards per epoch, or running statistics.
 
-FORMAT = "probabilities/1"
-
 
 class Recorder:
     """`recorder.record(epoch, ids, logits)` after every batch of an evaluation pass; `recorder.log()` at the end.
@@ -440,7 +438,7 @@ def _check_folder(folder: Path, recorder: Recorder) -> None:
         if recorder.labels is not None:
             columns["label"] = recorder.labels
         formats.write_table(folder / "samples.parquet", columns)
-        formats.write_json(folder / "manifest.json", {"format": FORMAT})
+        formats.write_json(folder / "manifest.json", {"format": formats.PROBABILITIES.tag})
         return
     ids, _ = _samples(folder)
     if len(ids) != len(recorder.ids) or not (ids.astype(np.str_) == recorder.ids.astype(np.str_)).all():
@@ -457,8 +455,8 @@ def _samples(folder: Path) -> tuple[Ids, NDArray[np.int64] | None]:
 def open_log(folder: str | Path) -> ProbabilityLog:
     """The log of a recorder's folder; only epochs that every member has."""
     folder = Path(folder)
-    if not (folder / "manifest.json").exists() or formats.read_json(folder / "manifest.json").get("format") != FORMAT:
-        raise InputError(f"{folder} must be a recorder's folder, but it has no manifest of format '{FORMAT}'")
+    manifest = folder / "manifest.json"
+    formats.PROBABILITIES.check(formats.read_json(manifest).get("format") if manifest.exists() else None, folder)
     ids, labels = _samples(folder)
     members = sorted(p for p in folder.glob("member-*") if p.is_dir())
     epochs = [{int(p.stem.split("-")[1]) for p in member.glob("epoch-*.npy")} for member in members]

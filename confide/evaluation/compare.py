@@ -14,13 +14,13 @@ from scipy.stats import rankdata
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
-from confide.metrics.base import metric_name, parse_metric
+from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.predictions import Facts, Predictions, join_facts
 from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
 
 LARGEST = 200_000
 """Above so many samples the permutation test works on a random part of this size."""
@@ -78,8 +78,7 @@ def paired_draws(
         drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
     return [
-        one.method.facts["resample"](predictions, one.options, seed) if one.whole else (next(rows), factor)
-        for one in asked
+        one.method.spec.resample(predictions, one.options, seed) if one.whole else (next(rows), factor) for one in asked
     ]
 
 
@@ -126,7 +125,7 @@ def comparable_requests(
     chosen = []
     for word in dict.fromkeys(metric_words(metrics)):
         method, options = parse_metric(word)
-        if method.facts["better"] == "neither" or any(cannot_be_paired(method, record) for record in records):
+        if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
                 raise InputError(f"metric '{word}' cannot be compared on these predictions")
             continue
@@ -137,11 +136,9 @@ def comparable_requests(
     return chosen
 
 
-def cannot_be_paired(method: Method, predictions: Predictions) -> bool:
+def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(why_unavailable(method, predictions)) or bool(
-        method.facts.get("whole") and predictions.given is not None
-    )
+    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and predictions.given is not None)
 
 
 def permutation_p_values(
@@ -149,7 +146,7 @@ def permutation_p_values(
 ) -> list[float]:
     """Share of random swaps with a difference at least as large."""
     light = iter(permutation_tests(a, b, [one for one in asked if not one.whole], resamples, seed))
-    whole = {id(one): tail_p_value(*one.method.facts["permute"](a, b, one.options, seed)) for one in asked if one.whole}
+    whole = {id(one): tail_p_value(*one.method.spec.permute(a, b, one.options, seed)) for one in asked if one.whole}
     return [whole[id(one)] if one.whole else next(light) for one in asked]
 
 
@@ -202,7 +199,7 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     changed = []
     for one in asked:
         score = one.options.get("score")
-        if one.method.facts["kind"] != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
+        if one.method.spec.info.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
             changed.append(one)
             continue
         if score not in ranks:
@@ -236,12 +233,12 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(difference):
         return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), (0.025, 0.975)) * factor
+    low, high = np.quantile(known - known.mean(), TAILS) * factor
     return difference + float(low), difference + float(high)
 
 
 def holm_corrected(
-    rows: Sequence[tuple[Method, str, str, float, float, float, float]], asked: Sequence[MetricRequest]
+    rows: Sequence[tuple[Method[MetricSpec], str, str, float, float, float, float]], asked: Sequence[MetricRequest]
 ) -> tuple[Comparison, ...]:
     """Comparisons with p-values corrected over all metrics and pairs (Holm, 1979)."""
     corrected = holm([row[-1] for row in rows])
@@ -249,7 +246,7 @@ def holm_corrected(
     for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
         better = None
         if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.facts["better"] == "higher") else "a"
+            better = "b" if (difference > 0) == (method.spec.info.better == "higher") else "a"
         label = metric_name(method, asked[k % len(asked)].options)
         sides = ComparedRow.of(left), ComparedRow.of(right)
         found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))
@@ -264,3 +261,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - place) * p_values[k]))
         corrected[k] = largest
     return corrected
+
+
+def mcnemar(only_first: int, only_second: int) -> float | None:
+    """Exact McNemar test of two classifiers: the two-sided binomial p-value of k successes in n = b + c fair draws.
+
+    Args:
+        only_first: b, the samples that only the first has right.
+        only_second: c, those that only the second has right.
+
+    Returns:
+        The p-value; None where the two are right on the same samples.
+
+    Example:
+        >>> mcnemar(1, 4)
+        0.375
+    """
+    n, k = only_first + only_second, min(only_first, only_second)
+    if n == 0:
+        return None
+    if n > 10_000:  # beyond this the normal approximation with continuity correction is exact to all digits shown
+        return math.erfc(max(abs(only_first - only_second) - 1, 0) / math.sqrt(2 * n))
+    log_half = n * math.log(0.5)
+    tail = sum(
+        math.exp(math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + log_half) for i in range(k + 1)
+    )
+    return min(1.0, 2 * tail)

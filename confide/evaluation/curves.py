@@ -12,7 +12,7 @@ from confide.metrics.resampling import wilson_interval
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
 from confide.random import generator
-from confide.results import Curve
+from confide.results import TAILS, Curve, Z
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
@@ -74,9 +74,9 @@ def _bands(base: MetricSamples, starts: NDArray[np.intp], seed: int) -> tuple[Fl
             continue
         spread = float(np.sqrt((sure * (1 - sure)).sum()))
         if spread > 10 or len(sure) > 5000:  # a sum of so many draws is normal
-            ends = np.clip(sure.mean() + np.array([-1.959964, 1.959964]) * spread / len(sure), 0, 1)
+            ends = np.clip(sure.mean() + np.array([-Z, Z]) * spread / len(sure), 0, 1)
         else:
-            ends = np.quantile((rng.random((1000, len(sure))) < sure).mean(axis=1), (0.025, 0.975))
+            ends = np.quantile((rng.random((1000, len(sure))) < sure).mean(axis=1), TAILS)
         low[k], high[k] = ends
     return low, high
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
-from confide.metrics.base import CORE, METRICS, metric_name, note_of, parse_metric, value_of
+from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.resampling import (
     RESAMPLES,
     Null,
@@ -148,23 +148,23 @@ COSTLY_RESAMPLES = 200  # of sweep and smooth ECE, which are searches themselves
 class MetricRequest:
     """One number to compute: a metric with its options, and the name of its score."""
 
-    method: Method
+    method: Method[MetricSpec]
     options: dict[str, Any]
     score: str | None = None
 
     @property
     def calibration(self) -> bool:
-        return bool(self.method.facts["kind"] == "calibration")
+        return self.method.spec.info.kind == "calibration"
 
     @property
     def whole(self) -> bool:
         """Needs all probabilities again for every resample, so it has no bootstrap here."""
-        return bool(self.method.facts.get("whole"))
+        return bool(self.method.spec.whole)
 
     @property
     def costly(self) -> bool:
         """Takes far longer than a sorted score's metrics, so it gets fewer resamples."""
-        return bool(self.method.facts.get("costly"))
+        return bool(self.method.spec.costly)
 
     def __call__(self, view: View) -> float:
         return value_of(self.method, view, self.options)
@@ -179,16 +179,16 @@ class ModelStage:
     split: str | None
 
 
-def why_unavailable(method: Method, predictions: Predictions) -> str:
+def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str:
     """Why a metric cannot be computed from these predictions; empty where it can."""
     if method.word in ("nll", "brier") and predictions.facts.nll is None:
         return "needs all probabilities"
-    if method.facts.get("whole") and predictions.top1 is not None:
+    if method.spec.whole and predictions.top1 is not None:
         return "needs all probabilities"
     table = method.word == "classwise_ece" and predictions.given_table is not None
-    if method.facts.get("whole") and predictions.given is not None and not table:
+    if method.spec.whole and predictions.given is not None and not table:
         return "needs all probabilities in memory"
-    if method.facts.get("slow") and len(predictions) > MOST_FOR_SLOW:
+    if method.spec.slow and len(predictions) > MOST_FOR_SLOW:
         return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
     return ""
 
@@ -461,7 +461,7 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
     """Words of a set of metrics."""
     if not isinstance(metrics, str):
         return metrics
-    return {"core": CORE, "all": (*METRICS.names(), "ece_mass")}.get(metrics, (metrics,))
+    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:

@@ -29,11 +29,8 @@ from confide.results import About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity, measured at every stage, kept in a file.
 
-MEASURED = ("accuracy", "confidence_gap", "ece", "nll", "aurc", "auroc")
-RANKED = ("aurc", "auroc")
 CHANCES = ("confidence_gap", "ece")
 """Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
-FORMAT = "shift-cell/2"
 
 Outputs = tuple[Tensor, Tensor | None]
 ShiftValue = dict[str, Any]
@@ -93,7 +90,11 @@ class CellStore:
         if path is None or not path.exists():
             return None
         found = formats.read_json(path)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("key") != self._key(subject, cell):
+        if (
+            not isinstance(found, dict)
+            or not formats.SHIFT_CELL.fits(found.get("format"))
+            or found.get("key") != self._key(subject, cell)
+        ):
             return None
         return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in found["rows"]]
 
@@ -101,7 +102,7 @@ class CellStore:
         """Keep the rows of a cell, atomically."""
         path = self._path(model, cell)
         if path is not None:
-            formats.write_json(path, {"format": FORMAT, "key": self._key(subject, cell), "rows": rows})
+            formats.write_json(path, {"format": formats.SHIFT_CELL.tag, "key": self._key(subject, cell), "rows": rows})
 
     def _path(self, model: str, cell: ShiftCell) -> Path | None:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
@@ -130,13 +131,15 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
 
 def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:
     """Rows of a cell: every metric as trained and after every calibrator, ranking by every trust predictor, RMD."""
-    rows = [_row("raw", "msp", word, _metric_value(word, predictions)) for word in MEASURED]
+    measured = metrics.explain(metrics.table_words("shift"))
+    ranked = [word for word, info in measured.items() if info.kind == "ranking"]
+    rows = [_row("raw", "msp", word, _metric_value(word, predictions)) for word in measured]
     for stage, apply in subject.stages.items():
         calibrated = apply(predictions)
-        rows += [_row(stage, "msp", word, _metric_value(word, calibrated)) for word in MEASURED]
+        rows += [_row(stage, "msp", word, _metric_value(word, calibrated)) for word in measured]
     for name, predictor in subject.trust.items():
         values = np.asarray(predictor(predictions, features), dtype=np.float64)
-        rows += [_row("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in RANKED]
+        rows += [_row("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in ranked]
         if getattr(predictor, "scale", "score") in ("probability", "logit"):
             claimed = _trust_as_confidence(predictions, values, predictor)
             rows += [_row("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
@@ -278,7 +281,7 @@ def cell_curves(measured: GridValues, model: str, stage: str) -> list[Curve]:
                     for cell in measured.cells
                     if cell.word == word or not cell.severity
                 ]
-                for metric in MEASURED
+                for metric in metrics.table_words("shift")
             },
             model=model,
             stage=stage,
@@ -435,7 +438,7 @@ def shift_words(words: str | Sequence[str], subjects: Mapping[str, Subject], cha
     if given == "all" and any(subject.attacked is None for subject in subjects.values()):
         attacks = ()
     found = (*(() if given == "attacks" else shift.names(given)), *attacks)
-    colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.facts.get("colour")}
+    colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.spec.colour}
     return tuple(word for word in found if channels == 3 or word not in colour)
 
 

@@ -14,16 +14,13 @@ from scipy.stats import binomtest, rankdata
 from confide.checks import InputError
 from confide.evaluation.compare import compare, holm
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
-from confide.metrics import tnr, tpr
+from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
-from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 
-RANKING = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
-SEPARATION = ("separability_kl", "separability_bhattacharyya")
-TESTED = ("auroc", "aupr_success", "aupr_error", "fpr95", "aurc", "eaurc")
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
 
@@ -85,8 +82,9 @@ def compare_trust(
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
     names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: one.ranking for name, one in scores.items()}
-    found = evaluate(predictions, [*RANKING, "accuracy"], intervals, score=ranking, seed=seed, about=about)
-    apart, _ = metric_requests(SEPARATION, predictions, {names[name]: one.values for name, one in scores.items()})
+    found = evaluate(predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, about=about)
+    values = {names[name]: one.values for name, one in scores.items()}
+    apart, _ = metric_requests(separation_words(), predictions, values)
     tag = ModelStage("model", "raw", predictions.split)
     separation = measurements(metric_samples(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
     decisions = [
@@ -107,6 +105,11 @@ def compare_trust(
     )
 
 
+def separation_words() -> list[str]:
+    """The metrics of how far the scores of right and wrong predictions lie apart."""
+    return [word for word, info in explain(table_words("decisions")).items() if info.kind == "separation"]
+
+
 def paired_tests(
     predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
 ) -> tuple[Comparison, ...]:
@@ -117,10 +120,10 @@ def paired_tests(
     # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
     ranked = {name: replace(predictions, trust=_ranks(one.ranking)) for name, one in scores.items()}
     pairs = [(baseline, name) for name in others]
-    found = list(compare(ranked, metrics=TESTED, score="trust", pairs=pairs, seed=seed))
+    found = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
     # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
     stretched = {name: replace(predictions, trust=standardised(one.values)) for name, one in scores.items()}
-    found += compare(stretched, metrics=SEPARATION, score="trust", pairs=pairs, seed=seed)
+    found += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
@@ -143,7 +146,7 @@ def standardised(values: Floats) -> torch.Tensor:
 
 
 def _with_holm(one: Comparison, corrected: float) -> Comparison:
-    higher = METRICS.get(one.metric).facts["better"] == "higher"
+    higher = METRICS.get(one.metric).spec.info.better == "higher"
     better = None
     if corrected < LEVEL and one.difference != 0:
         better = "b" if (one.difference > 0) == higher else "a"
@@ -166,7 +169,7 @@ def decision_tests(
         gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
         p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
         difference = (gained - lost) / n
-        spread = 1.959964 * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
+        spread = Z * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
         sides = ComparedRow.of(names[0]), ComparedRow.of(names[1])
         tests.append(Comparison(metric, *sides, difference, difference - spread, difference + spread, p_value, p_value))
     return tests
@@ -218,10 +221,11 @@ def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> s
         return f"Nothing was compared with {plain}."
     if all(math.isnan(one.p_value) for one in comparisons if one.metric == "auroc"):
         return f"Nothing can be told of {plain} and others: the test predictions are all right, or all wrong."
+    how = f"paired tests, Holm, p < {LEVEL}"
     if not better:
-        return f"No predictor beats {plain}: no AUROC or AURC is significantly better (paired tests, Holm, p < 0.05)."
-    found = f"Better than {plain} by AUROC or AURC (paired tests, Holm, p < 0.05): {_listed(better)}."
-    return found + (f" Worse: {_listed(worse)}." if worse else "")
+        return f"No predictor beats {plain}: no AUROC or AURC is significantly better ({how})."
+    sentence = f"Better than {plain} by AUROC or AURC ({how}): {_listed(better)}."
+    return sentence + (f" Worse: {_listed(worse)}." if worse else "")
 
 
 def _listed(names: Sequence[str]) -> str:

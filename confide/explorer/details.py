@@ -1,13 +1,12 @@
-"""One sample: its row in words, top classes before and after calibration, picture or text, neighbours, score parts
-and
-history over epochs.
+"""One sample, as a cell of the grid and as the drawer beside it shows it: its row in words, the top classes before and
+after calibration, its picture or text, its neighbours, the parts of its difficulty, its history over epochs.
 """
 
 from __future__ import annotations
 
 import io
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,221 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from confide.checks import InputError, MissingExtra, OptionError
+from confide.difficulty.from_features import GAUSSIAN_WORDS, DistanceParts, GaussianDifficulty
 from confide.explorer.layout import RAW, Layout, Missing
-from confide.explorer.queries import Question, SampleDatabase
-from confide.explorer.samples import Column, LogitsReader, SampleTable, align, load_calibrator
+from confide.explorer.queries import Query, SampleDatabase
+from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, load_calibrator
+from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
-from confide.predictions import Predictions
+from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.records import Dataset, Features, Split, load_features
 
-# Pictures and texts of samples, from the dataset the run was made of; loaded in the background.
+# A row in words.
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class RowCell:
+    """What a cell of the grid shows of a sample; `value` is that of the column it is sorted by."""
+
+    row: int
+    id: str
+    split: str
+    label: str | None
+    difficulty: float | None
+    prediction: str | None
+    confidence: float | None
+    right: bool | None
+    tag: str | None
+    value: float | None
+
+
+@dataclass(frozen=True)
+class TopClass:
+    """A class, whether it is the label, and its probability as trained and calibrated."""
+
+    label: int
+    name: str | None
+    own: bool
+    before: float
+    after: float | None
+
+
+@dataclass(frozen=True)
+class TopClasses:
+    """The most probable classes, and the stage that calibrates them where there is one."""
+
+    stage: str | None
+    classes: tuple[TopClass, ...]
+
+
+@dataclass(frozen=True)
+class ColumnValue:
+    """A sample's value of a column; `rank` is the share of samples that are at least as hard, of difficulty only."""
+
+    key: str
+    title: str
+    kind: str
+    value: Any
+    word: str | None
+    rank: float | None = None
+
+
+@dataclass(frozen=True)
+class NamedClass:
+    """A class by index and name."""
+
+    label: int
+    name: str | None
+
+
+@dataclass(frozen=True)
+class TagState:
+    """A tag as it is on disk, in the words of the page."""
+
+    tag: str | None
+    kind: str | None
+    new_label: str | None
+    new_value: int | None
+    note: str
+    changed: str
+
+    @classmethod
+    def of(cls, tag: SampleTag, samples: SampleTable) -> TagState:
+        """The state of a tag."""
+        name = samples.name_of(tag.new_label)
+        return cls(tag.action, tag.kind, name, tag.new_label, tag.note, tag.changed)
+
+
+@dataclass(frozen=True)
+class SampleDetails:
+    """Everything of one sample that is known at once."""
+
+    cell: RowCell
+    top: TopClasses | Missing
+    values: tuple[ColumnValue, ...]
+    suggested: NamedClass | None
+    tag: TagState
+
+
+def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> list[RowCell]:
+    """The cells of some rows, in their order."""
+    if not rows:
+        return []
+    model = query.model_stage
+    label = "label" if "label" in query.columns else "NULL"
+    difficulty = "difficulty" if "difficulty" in query.columns else "NULL"
+    predicted = (
+        f"{model.table}.prediction, {model.table}.confidence, {model.table}.hit" if model else "NULL, NULL, NULL"
+    )
+    # The sorted-by value is shown where it is neither difficulty nor confidence.
+    value = query.columns[query.sort].sql if query.sort in query.columns else "NULL"
+    source = f"{database.source(model)} LEFT JOIN marks USING (row)"
+    places = ", ".join(str(int(row)) for row in rows)
+    records = database.fetch(
+        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, action, {value} FROM {source} "
+        f"WHERE row IN ({places})"
+    )
+    name, splits = database.samples.name_of, database.samples.columns["split"].values
+    cells = {
+        row: RowCell(
+            row,
+            sample,
+            splits[split],
+            name(truth),
+            hard,
+            name(prediction),
+            confidence,
+            right,
+            None if action is None else TAG_KINDS[action],
+            shown,
+        )
+        for row, sample, split, truth, hard, prediction, confidence, right, action, shown in records
+    }
+    return [cells[row] for row in rows]
+
+
+def describe(database: SampleDatabase, query: Query, row: int, logits: LogitsReader) -> SampleDetails:
+    """Everything of one sample that is known at once."""
+    cell = describe_rows(database, query, [row])[0]
+    tag = database.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
+    return SampleDetails(
+        cell,
+        _top_classes(database, query, row, logits),
+        _values(database, query, row),
+        _suggested(database.samples, row),
+        TagState.of(tag, database.samples),
+    )
+
+
+def _values(database: SampleDatabase, query: Query, row: int) -> tuple[ColumnValue, ...]:
+    """The value of every column that is not shown elsewhere."""
+    columns = [c for c in query.columns.values() if c.key not in ("split", "label", "prediction", "outcome")]
+    if not columns:
+        return ()
+    source = database.source(query.model_stage)
+    values = database.fetch(f"SELECT {', '.join(c.sql for c in columns)} FROM {source} WHERE row = ?", [row])[0]
+    described = (
+        ColumnValue(c.key, c.title, c.kind, value, _word(database.samples, c, value))
+        for c, value in zip(columns, values, strict=True)
+    )
+    return tuple(
+        replace(v, rank=_rank(database, v.value)) if v.key == "difficulty" and v.value is not None else v
+        for v in described
+    )
+
+
+def _word(samples: SampleTable, column: Column, value: Any) -> str | None:
+    if value is None:
+        return None
+    if column.kind == "class":
+        return samples.name_of(int(value))
+    return column.values[int(value)] if column.kind == "category" else None
+
+
+def _rank(database: SampleDatabase, difficulty: float) -> float:
+    """Share of all samples that are at least as hard."""
+    sql = "SELECT count(*) FILTER (difficulty >= ?), count(difficulty) FROM samples"
+    at_least, scored = database.fetch(sql, [difficulty])[0]
+    return float(at_least) / float(max(scored, 1))
+
+
+def _suggested(samples: SampleTable, row: int) -> NamedClass | None:
+    if "suggested" not in samples.table.column_names:
+        return None
+    label = samples.table.column("suggested")[row].as_py()
+    return None if label is None else NamedClass(label, samples.name_of(label))
+
+
+def _top_classes(database: SampleDatabase, query: Query, row: int, logits: LogitsReader) -> TopClasses | Missing:
+    """The most probable classes, as trained and calibrated; the label is always among them."""
+    model, layout = query.model_stage, database.layout
+    predictions = None if model is None else logits.read(model.model, row)
+    if model is None or predictions is None:
+        why = "There are no predictions here." if model is None else "All probabilities of this sample are not known."
+        return Missing("Top classes", why, layout.rerun or "confide predict --help")
+    stage = model.stage if model.stage != RAW else layout.stages(model.model)[-1]
+    calibrator = load_calibrator(layout, model.model, stage)
+    before = predictions.probabilities()[0].double()
+    after = before if calibrator is None else calibrator(predictions).probabilities()[0].double()
+    leading = after if model.stage != RAW else before
+    top = torch.topk(leading, min(TOP, len(leading))).indices.tolist()
+    label = int(predictions.labels[0])
+    if 0 <= label < len(leading) and label not in top:
+        top[-1] = label
+    name = database.samples.name_of
+    classes = (
+        TopClass(k, name(k), k == label, float(before[k]), None if calibrator is None else float(after[k])) for k in top
+    )
+    return TopClasses(None if calibrator is None else stage, tuple(classes))
+
+
+# Pictures and texts, from the dataset the run was made of.
 
 LONGEST_SIDE = 512
 SHORT_TEXT = 220
@@ -42,7 +245,7 @@ class Content:
 
 
 class Pictures:
-    """Loads the dataset once, when first asked; a dataset that cannot be loaded is one line, and the rows stay."""
+    """Pictures and texts by row; a dataset that cannot be loaded is a reason to show, and the rows stay."""
 
     def __init__(self, layout: Layout, samples: SampleTable) -> None:
         self.layout, self.samples = layout, samples
@@ -56,7 +259,7 @@ class Pictures:
         return f"Pictures are not shown: {what}; open with: confide explore {self.layout.path} --data DATASET"
 
     def load(self) -> None:
-        """Load the dataset; its room takes its time, so this is called from a thread of its own."""
+        """Load the dataset, once; it may take long, so this is called from a thread of its own."""
         source = self.layout.data
         with self._lock:
             if self.loaded or source is None:
@@ -84,8 +287,8 @@ class Pictures:
             return Content(reason=self.reason)
         split = self.samples.split_of(row)
         position = row - self.samples.starts[split]
-        found = ((part, position if at is None else at[position].as_py()) for part, at in self._parts(split))
-        part, place = next(((part, place) for part, place in found if place is not None), (None, None))
+        places = ((part, position if at is None else at[position].as_py()) for part, at in self._parts(split))
+        part, place = next(((part, place) for part, place in places if place is not None), (None, None))
         if part is None or place is None:
             return Content(reason="it is not in the dataset")
         try:
@@ -94,14 +297,14 @@ class Pictures:
             return Content(reason=str(error))
         if isinstance(value, str):
             return Content(text=value)
-        return _encoded(np.asarray(value), longest_side)
+        return _encoded_picture(np.asarray(value), longest_side)
 
     def texts(self, rows: list[int]) -> list[str | None] | None:
         """The beginnings of the texts of some rows; None where the samples are no texts."""
         if not self.loaded or self.kind != "text":
             return None
-        found = [self.content(row).text for row in rows]
-        return [None if t is None else t[:SHORT_TEXT] for t in found]
+        texts = [self.content(row).text for row in rows]
+        return [None if text is None else text[:SHORT_TEXT] for text in texts]
 
     def _parts(self, split: str) -> list[tuple[Split, Any]]:
         """The dataset's splits that hold the samples of a split here, and where: places, or None for the same order."""
@@ -112,16 +315,16 @@ class Pictures:
 
     def _search(self, split: str) -> list[tuple[Split, Any]]:
         assert self._dataset is not None
-        wanted = self.samples.ids[split]
+        ids = self.samples.ids[split]
         # A run sets a part of val apart under a name of its own: any split may hold it, the like-named one first.
         names = sorted(self._dataset.splits, key=lambda name: (name != split, name != "val"))
         holding: list[tuple[Split, Any]] = []
         for name in names:
             part = self._dataset.splits[name]
             known = pa.array(part.ids).cast(pa.string())
-            if known.equals(wanted):
+            if known.equals(ids):
                 return [(part, None)]
-            places = pc.index_in(wanted, value_set=known)
+            places = pc.index_in(ids, value_set=known)
             if places.null_count == 0:
                 return [(part, places)]
             if places.null_count < len(places):
@@ -129,7 +332,7 @@ class Pictures:
         return holding
 
 
-def _encoded(pixels: Any, longest_side: int) -> Content:
+def _encoded_picture(pixels: Any, longest_side: int) -> Content:
     """A uint8 image `c h w` as PNG when small, else JPEG; anything else is no picture."""
     if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
         return Content(reason="it is no picture")
@@ -142,7 +345,7 @@ def _encoded(pixels: Any, longest_side: int) -> Content:
     return Content(buffer.getvalue(), f"image/{kind}")
 
 
-# What the drawer shows of one sample beyond its row: neighbours, score parts, history over epochs.
+# Neighbours and score parts, from the features.
 
 NEIGHBOURS = 6
 
@@ -157,39 +360,47 @@ class Neighbour:
     distance: float
 
 
+@dataclass(frozen=True, eq=False)
+class SplitFeatures:
+    """Features of a split, and where the samples shown lie in them: places, or None for the same order."""
+
+    features: Features
+    places: Any
+
+
 class FeatureRows:
     """Features by split, read when first asked for."""
 
     def __init__(self, layout: Layout, samples: SampleTable) -> None:
         self.layout, self.samples = layout, samples
         self._lock = threading.Lock()
-        self._read: dict[str, tuple[Features, Any]] = {}
-        self._gaussians: Any = None
+        self._splits: dict[str, SplitFeatures] = {}
+        self._fitted: GaussianDifficulty | None = None
 
-    def of(self, split: str) -> tuple[Features, Any] | None:
-        """The features of a split, and where its samples' rows lie in them (None: in the same order)."""
+    def read(self, split: str) -> SplitFeatures | None:
+        """The features of a split; None without them."""
         path = self.layout.features.get(split)
         if path is None:
             return None
         with self._lock:
-            if split not in self._read:
-                found = load_features(path)
-                ids = pa.array(found.ids).cast(pa.string())
+            if split not in self._splits:
+                features = load_features(path)
+                ids = pa.array(features.ids).cast(pa.string())
                 places = align(self.samples.ids[split], ids) if split in self.samples.ids else None
-                self._read[split] = found, places
-            return self._read[split]
+                self._splits[split] = SplitFeatures(features, places)
+            return self._splits[split]
 
-    def row(self, row: int) -> Any | None:
-        """The feature vector of one sample, as double; None without features."""
+    def row(self, row: int) -> NDArray[np.float64] | None:
+        """The feature vector of one sample; None without features."""
         split = self.samples.split_of(row)
-        found = self.of(split)
-        if found is None:
+        source = self.read(split)
+        if source is None:
             return None
-        features, places = found
         position = row - self.samples.starts[split]
-        place = position if places is None else places[position].as_py()
-        return None if place is None else np.asarray(features.values[int(place)], dtype=np.float64)
+        place = position if source.places is None else source.places[position].as_py()
+        return None if place is None else np.asarray(source.features.values[int(place)], dtype=np.float64)
 
+    @property
     def reference(self) -> str | None:
         """The split neighbours are looked for in and Gaussians are fitted on: train, else the only one there is."""
         if "train" in self.layout.features:
@@ -198,18 +409,17 @@ class FeatureRows:
 
     def nearest(self, row: int) -> list[Neighbour] | Missing:
         """The nearest samples of the training split, by Euclidean distance in feature space."""
-        vector, name = self.row(row), self.reference()
-        if vector is None or name is None:
+        vector, split = self.row(row), self.reference
+        source = None if split is None else self.read(split)
+        if vector is None or split is None or source is None:
             return self._absent("Neighbours")
-        found = self.of(name)
-        assert found is not None
-        features, places = found
-        same = name == self.samples.split_of(row)
+        features = source.features
+        same_split = split == self.samples.split_of(row)
         distance = _distances(features.values, vector)
-        order = np.argsort(distance, kind="stable")[: NEIGHBOURS + int(same)]
+        order = np.argsort(distance, kind="stable")[: NEIGHBOURS + int(same_split)]
         own = self.samples.table.column("id")[row].as_py()
-        near = [int(k) for k in order if not (same and str(features.ids[k]) == own)][:NEIGHBOURS]
-        rows = self._rows_here(name, places, [str(features.ids[k]) for k in near], near)
+        near = [int(k) for k in order if not (same_split and str(features.ids[k]) == own)][:NEIGHBOURS]
+        rows = self._rows_here(split, source.places, [str(features.ids[k]) for k in near], near)
         return [
             Neighbour(here, str(features.ids[k]), int(features.labels[k]), float(distance[k]))
             for here, k in zip(rows, near, strict=True)
@@ -221,50 +431,33 @@ class FeatureRows:
         start = self.samples.starts[split]
         if places is None:
             return [start + k for k in near]
-        import pyarrow.compute as pc
+        here = pc.index_in(pa.array(ids), value_set=self.samples.ids[split]).to_pylist()
+        return [None if k is None else start + k for k in here]
 
-        found = pc.index_in(pa.array(ids), value_set=self.samples.ids[split]).to_pylist()
-        return [None if k is None else start + k for k in found]
-
-    def parts(self, row: int) -> dict[str, Any] | Missing:
+    def parts(self, row: int) -> DistanceParts | Missing:
         """The distances that make up RMD or MD: to the own class, to all data, and the closest class."""
-        method, label = self.samples.method, self._label(row)
-        if method not in ("rmd", "md") or label is None or label < 0:
+        method, label = self.samples.method, self.samples.label_of(row)
+        if method not in GAUSSIAN_WORDS or label is None or label < 0:
             return Missing("Parts", f"Difficulty '{method or 'unknown'}' is not made of distances.", "")
-        vector, name = self.row(row), self.reference()
-        if vector is None or name is None:
+        vector = self.row(row)
+        source = None if self.reference is None else self.read(self.reference)
+        if vector is None or source is None:
             return self._absent("Score parts")
-        fitted = self._fitted(name)
-        from confide.numerics.gaussians import class_fit, own_distances
+        return self._gaussians(source.features).parts(vector, label)
 
-        values = vector[None, :]
-        fit = class_fit(fitted, values)
-        own = float(own_distances(fitted, values, np.array([label]), relative=False)[0])
-        return {
-            "own": own,
-            "all": float(fit.agnostic[0]),
-            "closest": int(fit.nearest[0]),
-            "closest_distance": float(fit.nearest_distance[0]),
-            "relative": method == "rmd",
-        }
-
-    def _fitted(self, name: str) -> Any:
-        found = self.of(name)
-        assert found is not None
+    def _gaussians(self, features: Features) -> GaussianDifficulty:
+        """The run's own fit where it kept one."""
         with self._lock:
-            if self._gaussians is None:
+            if self._fitted is None:
                 from confide import difficulty
 
-                options = {k: v for k, v in self.samples.options.items() if k == "shrinkage"}
-                model: Any = difficulty.fit(self.samples.method, found[0], **options).model
-                self._gaussians = model.gaussians
-            return self._gaussians
-
-    def _label(self, row: int) -> int | None:
-        if "label" not in self.samples.table.column_names:
-            return None
-        value: int | None = self.samples.table.column("label")[row].as_py()
-        return value
+                fitted = None if self.layout.difficulty is None else difficulty.load(self.layout.difficulty)
+                if fitted is None or fitted.method != self.samples.method:
+                    options = {k: v for k, v in self.samples.options.items() if k == "shrinkage"}
+                    fitted = difficulty.fit(self.samples.method, features, **options)
+                assert isinstance(fitted.model, GaussianDifficulty)
+                self._fitted = fitted.model
+            return self._fitted
 
     def _absent(self, what: str) -> Missing:
         if self.layout.rerun:
@@ -275,15 +468,27 @@ class FeatureRows:
         )
 
 
-def _distances(values: Any, vector: Any) -> Any:
+def _distances(values: Any, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distances of all rows to one vector, in blocks of bounded memory."""
     n = int(values.shape[0])
-    found = np.empty(n)
-    step = max(1, (1 << 22) // max(int(values.shape[1]), 1))
+    distances = np.empty(n)
+    step = max(1, BLOCK_ELEMENTS // max(int(values.shape[1]), 1))
     for start in range(0, n, step):
         gap = np.asarray(values[start : start + step], dtype=np.float32) - vector.astype(np.float32)
-        found[start : start + step] = np.sqrt(np.einsum("nd,nd->n", gap, gap))
-    return found
+        distances[start : start + step] = np.sqrt(np.einsum("nd,nd->n", gap, gap))
+    return distances
+
+
+# History over epochs, from what the training recorded.
+
+
+@dataclass(frozen=True)
+class EpochHistory:
+    """Epochs with the probability of the label and the predicted class after each."""
+
+    epoch: tuple[int, ...]
+    probability: tuple[float, ...]
+    prediction: tuple[int, ...]
 
 
 class History:
@@ -297,8 +502,8 @@ class History:
         self._splits: dict[str, str] = {}
         self._places: dict[tuple[str, str], Any] = {}
 
-    def of(self, model: str, row: int) -> dict[str, list[Any]] | Missing:
-        """Epochs, probability of the label, predicted class."""
+    def read(self, model: str, row: int) -> EpochHistory | Missing:
+        """The history of one sample."""
         folder = self.layout.history.get(model)
         if folder is None:
             return Missing("History", "The training of this model kept none.", self.layout.rerun or "confide run")
@@ -312,12 +517,13 @@ class History:
         place = self._place(model, split, row)
         cursor = self._connection.cursor()
         rows = [cursor.execute(sql, [str(path), place]).fetchone() for path in files]
-        kept = [(int(path.stem.split("-")[-1]), *found) for path, found in zip(files, rows, strict=True) if found]
-        return {
-            "epoch": [epoch for epoch, _, _ in kept],
-            "probability": [float(p) for _, p, _ in kept],
-            "prediction": [int(k) for _, _, k in kept],
-        }
+        epochs = [int(path.stem.split("-")[-1]) for path in files]
+        kept = [(epoch, *values) for epoch, values in zip(epochs, rows, strict=True) if values]
+        return EpochHistory(
+            tuple(epoch for epoch, _, _ in kept),
+            tuple(float(probability) for _, probability, _ in kept),
+            tuple(int(prediction) for _, _, prediction in kept),
+        )
 
     def close(self) -> None:
         """Let go of the database."""
@@ -332,146 +538,8 @@ class History:
     def _place(self, model: str, split: str, row: int) -> int:
         """Epochs are kept in the order of the split, which is that of its predictions."""
         if (model, split) not in self._places:
-            table, _ = formats.read_arrow(self.layout.predictions[model][split])
-            ids = table.column("id").combine_chunks().cast(pa.string())
+            ids = PredictionsFile(self.layout.predictions[model][split], split).read_ids()
             self._places[model, split] = align(self.samples.ids[split], ids)
         places = self._places[model, split]
         position = row - self.samples.starts[split]
         return position if places is None else int(places[position].as_py())
-
-
-# One sample: its row in words, the top classes before and after calibration, and what its scores say.
-
-TOP = 5
-
-
-def describe_rows(table: SampleDatabase, question: Question, rows: list[int]) -> list[dict[str, Any]]:
-    """What a cell of the grid shows, in the order of the rows."""
-    if not rows:
-        return []
-    voice = question.voice
-    label = "label" if "label" in question.columns else "NULL"
-    hard = "difficulty" if "difficulty" in question.columns else "NULL"
-    said = f"{voice.table}.prediction, {voice.table}.confidence, {voice.table}.hit" if voice else "NULL, NULL, NULL"
-    source = f"{table.source((voice,))} LEFT JOIN marks USING (row)"
-    # The sorted-by value is shown where it is neither difficulty nor confidence.
-    shown = question.columns[question.sort].sql if question.sort in question.columns else "NULL"
-    places = ", ".join(str(int(row)) for row in rows)
-    found = table.fetch(
-        f"SELECT row, id, split, {label}, {hard}, {said}, action, {shown} FROM {source} WHERE row IN ({places})"
-    )
-    by_row = {r[0]: r for r in found}
-    from confide.explorer.queries import TAG_KINDS
-
-    name, splits = table.samples.name_of, table.samples.columns["split"].values
-    cells = []
-    for row in rows:
-        _, sample, split, truth, difficulty, prediction, confidence, hit, action, value = by_row[row]
-        cells.append(
-            {
-                "row": row,
-                "id": sample,
-                "split": splits[split],
-                "label": name(truth),
-                "difficulty": difficulty,
-                "prediction": name(prediction),
-                "confidence": confidence,
-                "right": hit,
-                "tag": None if action is None else TAG_KINDS[action],
-                "value": value,
-            }
-        )
-    return cells
-
-
-def describe(table: SampleDatabase, question: Question, row: int, logits: LogitsReader) -> dict[str, Any]:
-    """Everything of one sample that is known at once."""
-    cell = describe_rows(table, question, [row])[0]
-    tag = table.tags.get(cell["split"], cell["id"])
-    new = None if tag is None or tag.new_label is None else table.samples.name_of(tag.new_label)
-    values = _values(table, question, row)
-    return {
-        **cell,
-        "top": _top(table, question, row, logits),
-        "values": values,
-        "suggested": _suggested(table, row),
-        "tag": None if tag is None else tag.action,
-        "new_label": new,
-        "new_value": None if tag is None else tag.new_label,
-        "note": "" if tag is None else tag.note,
-        "changed": "" if tag is None else tag.changed,
-    }
-
-
-def _values(table: SampleDatabase, question: Question, row: int) -> list[dict[str, Any]]:
-    """The value of every column, and the share of samples that have a smaller one where that tells something."""
-    columns = [c for c in question.columns.values() if c.key not in ("split", "label", "prediction", "outcome")]
-    if not columns:
-        return []
-    source = table.source((question.voice,))
-    found = table.fetch(f"SELECT {', '.join(c.sql for c in columns)} FROM {source} WHERE row = ?", [row])[0]
-    return [
-        {"key": c.key, "title": c.title, "kind": c.kind, "value": value, "word": _word(table, c, value)}
-        | ({"rank": _rank(table, question, c, value)} if c.key == "difficulty" and value is not None else {})
-        for c, value in zip(columns, found, strict=True)
-    ]
-
-
-def _word(table: SampleDatabase, column: Column, value: Any) -> str | None:
-    if value is None:
-        return None
-    if column.kind == "class":
-        return table.samples.name_of(int(value))
-    return column.values[int(value)] if column.kind == "category" else None
-
-
-def _rank(table: SampleDatabase, question: Question, column: Column, value: float) -> float:
-    """Share of all samples that are at least as hard."""
-    source = table.source((question.voice,))
-    at_least, all_of_them = table.fetch(
-        f"SELECT count(*) FILTER ({column.sql} >= ?), count({column.sql}) FROM {source}", [value]
-    )[0]
-    return float(at_least) / float(max(all_of_them, 1))
-
-
-def _suggested(table: SampleDatabase, row: int) -> dict[str, Any] | None:
-    names = table.samples.table.column_names
-    if "suggested" not in names:
-        return None
-    value = table.samples.table.column("suggested")[row].as_py()
-    return None if value is None else {"label": value, "name": table.samples.name_of(value)}
-
-
-def _top(table: SampleDatabase, question: Question, row: int, logits: LogitsReader) -> dict[str, Any]:
-    """The most probable classes, as trained and calibrated; the label is always among them."""
-    voice = question.voice
-    spoken = None if voice is None else logits.read(voice.model, row)
-    if voice is None or spoken is None:
-        why = "There are no predictions here." if voice is None else "All probabilities of this sample are not known."
-        return {"missing": Missing("Top classes", why, table.layout.rerun or "confide predict --help").__dict__}
-    stage = voice.stage if voice.stage != RAW else table.layout.stages(voice.model)[-1]
-    before = spoken.probabilities()[0].double()
-    calibrator = load_calibrator(table.layout, voice.model, stage)
-    after = before if calibrator is None else _probabilities(calibrator(spoken))
-    leading = after if voice.stage != RAW else before
-    top = torch.topk(leading, min(TOP, len(leading))).indices.tolist()
-    label = int(spoken.labels[0])
-    if 0 <= label < len(leading) and label not in top:
-        top[-1] = label
-    return {
-        "stage": None if calibrator is None else stage,
-        "classes": [
-            {
-                "label": k,
-                "name": table.samples.name_of(k),
-                "own": k == label,
-                "before": float(before[k]),
-                "after": None if calibrator is None else float(after[k]),
-            }
-            for k in top
-        ],
-    }
-
-
-def _probabilities(predictions: Predictions) -> torch.Tensor:
-    return predictions.probabilities()[0].double()

@@ -1,16 +1,16 @@
-"""What lies where: the files of a run folder, or of scores or predictions alone, that the explorer shows."""
+"""Which files the explorer shows: those of a run folder, or one file of scores or predictions alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide import store
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.columns import column_roles
+from confide.store import DataNote, Manifest, RunPaths, read_manifest
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
@@ -37,7 +37,17 @@ class DataSource:
 
 @dataclass(frozen=True)
 class Layout:
-    """Files by what they hold; `path` is what was opened, `tags` where tags are kept."""
+    """Files by what they hold; `path` is what was opened, `tags` where tags are kept.
+
+    Example:
+        >>> from pathlib import Path
+        >>> layout = Layout(path=Path("run"), title="run", tags=Path("run/tags.sqlite"),
+        ...     scores={"train": Path("a.parquet")}, predictions={"focal": {"test": Path("b.parquet")}})
+        >>> layout.splits
+        ('test', 'train')
+        >>> layout.stages("focal")
+        ('raw',)
+    """
 
     path: Path
     title: str
@@ -48,6 +58,7 @@ class Layout:
     trust: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)  # model -> split -> file
     trust_name: str = ""
     features: Mapping[str, Path] = field(default_factory=dict)
+    difficulty: Path | None = None  # fitted on the training split
     history: Mapping[str, Path] = field(default_factory=dict)  # model -> folder
     columns: Path | None = None
     class_names: tuple[str, ...] = ()
@@ -57,10 +68,10 @@ class Layout:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """All splits that a file speaks of, those with predictions first."""
-        found = {s for by_split in self.predictions.values() for s in by_split} | set(self.scores)
-        known = [s for s in SPLIT_ORDER if s in found]
-        return (*known, *sorted(found - set(known)))
+        """All splits that a file is of, what a model is judged on first."""
+        names = {split for by_split in self.predictions.values() for split in by_split} | set(self.scores)
+        known = [split for split in SPLIT_ORDER if split in names]
+        return (*known, *sorted(names - set(known)))
 
     def stages(self, model: str) -> tuple[str, ...]:
         """`raw`, then the calibrators of a model."""
@@ -70,146 +81,159 @@ class Layout:
 def open_layout(
     path: str | Path, *, data: str | None = None, features: str | None = None, columns: str | None = None
 ) -> Layout:
-    """Look at a run folder, or at a file of scores or predictions.
+    """The files to show of a run folder, or of a file of scores or predictions.
 
     Args:
+        path: a run folder, finished or not, or a file; a folder of parquet files is read as one file of scores.
         data: dataset word or path to take pictures and texts from, instead of the one the run names.
         features: of a file alone, its features; of a run folder, those of the training split.
         columns: a table with `id` and further columns to filter by.
+
+    Returns:
+        The layout, for `serve` and `export_tags`; nothing is read but names.
+
+    Raises:
+        InputError: where the path holds neither scores nor predictions.
+
+    Example:
+        >>> import torch
+        >>> from confide.explorer import open_layout
+        >>> confide.Predictions(torch.eye(3), torch.arange(3)).save("val.parquet")
+        >>> open_layout("val.parquet").predictions["val"]["samples"].name
+        'val.parquet'
     """
-    place = Path(path)
-    if not place.exists():
-        raise InputError(f"{place} must be a run folder or a file of scores or predictions, but it does not exist")
-    found = _folder(place) if place.is_dir() and not _is_scores_folder(place) else _file(place)
-    changes: dict[str, Any] = {}
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} must be a run folder or a file of scores or predictions, but it does not exist")
+    layout = _folder_layout(path) if path.is_dir() and not _is_scores_folder(path) else _file_layout(path)
     if data is not None:
-        old = found.data
-        changes["data"] = DataSource(data, old.options if old and old.source == data else {}, old.seed if old else 0)
+        run = layout.data
+        options = run.options if run and run.source == data else {}
+        layout = replace(layout, data=DataSource(data, options, run.seed if run else 0))
     if features is not None:
-        changes["features"] = {**found.features, "train" if place.is_dir() else found.splits[0]: Path(features)}
-    if columns is not None:
-        changes["columns"] = Path(columns)
-    return Layout(**{**found.__dict__, **changes})
+        split = "train" if path.is_dir() else layout.splits[0]
+        layout = replace(layout, features={**layout.features, split: Path(features)})
+    return layout if columns is None else replace(layout, columns=Path(columns))
 
 
-def _is_scores_folder(place: Path) -> bool:
-    return not (place / "manifest.json").exists() and any(place.glob("*.parquet"))
+# A file alone.
 
 
-def _file(place: Path) -> Layout:
+def _is_scores_folder(path: Path) -> bool:
+    return not RunPaths(path).manifest.exists() and any(path.glob("*.parquet"))
+
+
+def _file_layout(path: Path) -> Layout:
     """Scores (a file, or a folder of parquet files) or predictions alone."""
-    names = formats.column_names(place)
-    tags = place.with_name(place.name + ".tags.sqlite")
-    common = {"path": place, "title": place.name, "tags": tags}
+    names = formats.column_names(path)
+    layout = Layout(path=path, title=path.name, tags=path.with_name(path.name + ".tags.sqlite"))
     if "score" in names:
         method = "confide score DATA --method rmd -o scores.parquet"
         absent = Missing("Predictions", "A file of scores holds no predictions; open a run folder.", "confide run")
         verdicts = Missing("Verdicts", "These scores were made without a look at the labels.", method)
         missing = (absent,) if "verdict" in names else (absent, verdicts)
-        return Layout(**common, scores={"samples": place}, missing=missing)  # type: ignore[arg-type]
-    if column_roles(names, str(place)).are_predictions:
+        return replace(layout, scores={"samples": path}, missing=missing)
+    if column_roles(names, str(path)).are_predictions:
         absent = Missing("Difficulty", "A file of predictions holds no difficulty.", "confide score DATA")
-        model = place.name.split(".")[0]
-        return Layout(**common, predictions={model: {"samples": place}}, missing=(absent,))  # type: ignore[arg-type]
+        model = path.name.split(".")[0]
+        return replace(layout, predictions={model: {"samples": path}}, missing=(absent,))
     raise InputError(
-        f"{place} must hold scores (column 'score') or predictions ('logits', 'probs', or 'pred_label' and "
+        f"{path} must hold scores (column 'score') or predictions ('logits', 'probs', or 'pred_label' and "
         f"'confidence'), got {', '.join(names[:8]) or 'no column'}; rename the column, or rewrite predictions with "
-        f"confide.Predictions.load({place.name!r}).save('{place.stem}.parquet')"
+        f"confide.Predictions.load({path.name!r}).save('{path.stem}.parquet')"
     )
 
 
-def _folder(place: Path) -> Layout:
-    """A run folder, finished or not."""
-    manifest = _manifest(place)
-    config: dict[str, Any] = dict(manifest.config)
-    note = formats.read_json(place / "data.json") if (place / "data.json").exists() else {}
-    models = [c["name"] for c in config.get("losses", [])]
-    said = {p.stem: p for p in sorted((place / "predictions").glob("*.parquet"))}
-    predictions = _by_model(said, models)
-    scores = {p.stem: p for p in sorted((place / "scores").glob("*.parquet"))}
+# A run folder, finished or not.
+
+
+def _folder_layout(folder: Path) -> Layout:
+    paths, config = RunPaths(folder), _manifest(folder).config
+    note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
+    models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+    predictions = _predictions(paths, models)
+    scores = paths.scored_splits()
     if not predictions and not scores:
         raise InputError(
-            f"run folder {place} must hold predictions/ or scores/, but neither is there yet; "
-            f"finish it with: {_rerun(place)}"
+            f"run folder {folder} must hold predictions/ or scores/, but neither is there yet; "
+            f"finish it with: {_rerun(paths)}"
         )
-    trusts = [c["name"] for c in config.get("trust", [])]
-    histories = {m: place / "models" / m / "history" for m in predictions}
+    histories = {model: paths.history(model) for model in predictions}
     return Layout(
-        path=place,
-        title=config.get("title") or note.get("name") or place.name,
-        tags=place / "tags.sqlite",
+        path=folder,
+        title=config.get("title") or note.name or folder.name,
+        tags=paths.tags,
         scores=scores,
         predictions=predictions,
-        calibrators={m: _calibrators(place, m, config) for m in predictions},
-        trust={m: _trust(place, m, trusts[:1]) for m in predictions},
-        trust_name=trusts[0] if trusts else "",
-        features={p.stem: p for p in sorted((place / "features").glob("*.npz"))},
-        history={m: p for m, p in histories.items() if any(p.glob("*.parquet"))},
-        class_names=tuple(str(name) for name in note.get("class_names", ())),
+        calibrators={
+            model: {name: path for name in calibrators if (path := paths.calibrator(model, name)).exists()}
+            for model in predictions
+        },
+        trust={
+            model: {split: path for split in by_split if (path := paths.trust_values(model, trust[0], split)).exists()}
+            for model, by_split in predictions.items()
+        }
+        if trust
+        else {},
+        trust_name=trust[0] if trust else "",
+        features={path.stem: path for path in sorted(paths.features("*").parent.glob("*.npz"))},
+        difficulty=paths.difficulty if paths.difficulty.exists() else None,
+        history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
+        class_names=note.class_names,
         data=_data(config, note),
-        rerun=_rerun(place),
-        missing=_missing(place, predictions, scores, models),
+        rerun=_rerun(paths),
+        missing=_missing(paths, predictions, scores, models),
     )
 
 
-def _manifest(place: Path) -> store.Manifest:
+def _manifest(folder: Path) -> Manifest:
     """The manifest of a run folder; an empty one where there is none, but files that a run leaves."""
-    if not store.RunPaths(place).manifest.exists():
-        if (place / "predictions").is_dir() or (place / "scores").is_dir():
-            return store.Manifest()
+    if not RunPaths(folder).manifest.exists():
+        if (folder / "predictions").is_dir() or (folder / "scores").is_dir():
+            return Manifest()
         raise InputError(
-            f"{place} must be a run folder, but it has no manifest.json; make one with: confide demo --out {place}"
+            f"{folder} must be a run folder, but it has no manifest.json; make one with: confide demo --out {folder}"
         )
-    return store.read_manifest(place)
+    return read_manifest(folder)
 
 
-def _by_model(said: Mapping[str, Path], models: list[str]) -> dict[str, dict[str, Path]]:
-    """`model-split` by model and split; the config knows the models, else the last hyphen divides."""
-    found: dict[str, dict[str, Path]] = {}
-    for stem, path in said.items():
-        owners = [m for m in models if stem.startswith(m + "-")]
-        model = max(owners, key=len) if owners else stem.rpartition("-")[0] or stem
-        found.setdefault(model, {})[stem[len(model) + 1 :] or "samples"] = path
-    order = [m for m in models if m in found] + [m for m in found if m not in models]
-    return {m: found[m] for m in order}
+def _names(config: Mapping[str, Any], family: str) -> list[str]:
+    return [choice["name"] for choice in config.get(family, [])]
 
 
-def _calibrators(place: Path, model: str, config: Mapping[str, Any]) -> dict[str, Path]:
-    names = [c["name"] for c in config.get("calibrators", [])]
-    paths = {name: place / "calibrators" / f"{model}-{name}.json" for name in names}
-    return {name: path for name, path in paths.items() if path.exists()}
+def _predictions(paths: RunPaths, models: list[str]) -> dict[str, dict[str, Path]]:
+    """Files by model and split; the config knows the models, without one the last hyphen of a name divides."""
+    by_model: dict[str, dict[str, Path]] = {}
+    for path in sorted(paths.predictions("*", "*").parent.glob("*.parquet")):
+        owners = [model for model in models if path.stem.startswith(model + "-")]
+        model = max(owners, key=len) if owners else path.stem.rpartition("-")[0] or path.stem
+        by_model.setdefault(model, {})[path.stem[len(model) + 1 :] or "samples"] = path
+    order = [model for model in models if model in by_model] + [model for model in by_model if model not in models]
+    return {model: by_model[model] for model in order}
 
 
-def _trust(place: Path, model: str, names: list[str]) -> dict[str, Path]:
-    if not names:
-        return {}
-    prefix = f"{model}-{names[0]}-"
-    return {p.stem[len(prefix) :]: p for p in sorted((place / "trust").glob("*.parquet")) if p.stem.startswith(prefix)}
-
-
-def _data(config: Mapping[str, Any], note: Mapping[str, Any]) -> DataSource | None:
+def _data(config: Mapping[str, Any], note: DataNote) -> DataSource | None:
     if not config.get("data"):
         return None
     # Where the run found it, should the word have been a path relative to another folder.
-    where = note.get("provenance", {}).get("where")
-    source = config["data"]
+    source, where = config["data"], note.provenance.get("where")
     if where and not Path(source).exists() and Path(str(where)).exists():
         source = str(where)
     return DataSource(source, dict(config.get("data_options") or {}), int(config.get("seed", 0)))
 
 
-def _rerun(place: Path) -> str:
-    return f"confide run {place / 'config.yaml'} --out {place}"
+def _rerun(paths: RunPaths) -> str:
+    return f"confide run {paths.config} --out {paths.folder}"
 
 
 def _missing(
-    place: Path, predictions: Mapping[str, Any], scores: Mapping[str, Path], models: list[str]
+    paths: RunPaths, predictions: Mapping[str, Any], scores: Mapping[str, Path], models: list[str]
 ) -> tuple[Missing, ...]:
     missing = []
     if not predictions:
-        missing.append(Missing("Predictions", "No model of this run has predicted yet.", _rerun(place)))
-    elif absent := [m for m in models if m not in predictions]:
-        missing.append(Missing("Models", f"The run stopped before {', '.join(absent)}.", _rerun(place)))
+        missing.append(Missing("Predictions", "No model of this run has predicted yet.", _rerun(paths)))
+    elif absent := [model for model in models if model not in predictions]:
+        missing.append(Missing("Models", f"The run stopped before {', '.join(absent)}.", _rerun(paths)))
     if not scores:
-        missing.append(Missing("Difficulty", "The run stopped before its samples were scored.", _rerun(place)))
+        missing.append(Missing("Difficulty", "The run stopped before its samples were scored.", _rerun(paths)))
     return tuple(missing)

@@ -1,12 +1,14 @@
-"""The web server: the routes and the page's files, behind the guard. Nothing of a request becomes a path or SQL."""
+"""The server: the routes and the page's files, behind access control; nothing of a request becomes a path or SQL."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -14,14 +16,14 @@ from fastapi.concurrency import run_in_threadpool
 
 from confide.checks import InputError, MissingExtra
 from confide.explorer import session
-from confide.explorer.details import describe, describe_rows
-from confide.explorer.launch import Guard
-from confide.explorer.layout import Layout, Missing
-from confide.explorer.queries import Question, compare_models, parse_question
+from confide.explorer.details import TopClasses, describe, describe_rows
+from confide.explorer.launch import AccessControl
+from confide.explorer.layout import Missing
+from confide.explorer.queries import Query, compare_models, parse_query
 from confide.explorer.session import Explorer
 from confide.files import formats
 
-# The routes of the server: each turns a request into a question, and an answer into JSON, a picture or a file.
+# The routes: each turns a request into a query, and its result into JSON, a picture or a file.
 
 MOST_ROWS = 500
 LARGEST_BODY = 1 << 17
@@ -59,12 +61,10 @@ class Routes:
             "PUT /api/view": self.save_view,
         }
 
-    def question(self, request: Request, left_out: tuple[str, ...] = ()) -> Question:
-        """What the query string asks, without the parameters of the route itself."""
+    def query(self, request: Request) -> Query:
+        """The query of a query string, without the parameters of the route itself."""
         pairs = request.query_params.multi_items()
-        return parse_question(
-            self.explorer.table, [(k, v) for k, v in pairs if k not in ROUTE_PARAMETERS and k not in left_out]
-        )
+        return parse_query(self.explorer.database, [(k, v) for k, v in pairs if k not in ROUTE_PARAMETERS])
 
     def row(self, request: Request) -> int:
         """The row a route is about."""
@@ -79,58 +79,76 @@ class Routes:
 
     def find(self, request: Request) -> Response:
         opened = tuple(request.query_params.getlist("open"))
-        return json_response(self.explorer.answers.find(self.question(request), opened))
+        summary = self.explorer.queries.summarise(self.query(request), opened)
+        return json_response({**asdict(summary), "columns": [column.public() for column in summary.columns]})
 
     def rows(self, request: Request) -> Response:
-        question = self.question(request)
+        query = self.query(request)
         start, count = whole_number(request, "from", 0, 1 << 31), whole_number(request, "count", 1, MOST_ROWS)
-        order = self.explorer.answers.order(question)
-        wanted = order[start : start + count].tolist()
-        cells = describe_rows(self.explorer.table, question, wanted)
-        for cell, text in zip(cells, self.explorer.pictures.texts(wanted) or [], strict=False):
+        order = self.explorer.queries.order(query)
+        rows = order[start : start + count].tolist()
+        cells = [asdict(cell) for cell in describe_rows(self.explorer.database, query, rows)]
+        for cell, text in zip(cells, self.explorer.pictures.texts(rows) or [], strict=False):
             cell["text"] = text
         return json_response({"from": start, "total": len(order), "cells": cells})
 
     def locate(self, request: Request, split: str, id: str) -> Response:
-        """Where a sample stands in the order of the question; its own split filter comes as `in`.
+        """Where a sample stands in the order of the query; its own split filter comes as `in`.
 
         `before` counts the samples that fit and stand before it, also for one that does not fit (any more).
         """
         row = self.explorer.row_of(split, id)
         pairs = [(k, v) for k, v in request.query_params.multi_items() if k not in ROUTE_PARAMETERS and k != "split"]
         pairs += [("split", v) for v in request.query_params.getlist("in")]
-        position, before = self.explorer.answers.place(parse_question(self.explorer.table, pairs), row)
+        position, before = self.explorer.queries.place(parse_query(self.explorer.database, pairs), row)
         return json_response({"row": row, "position": position, "before": before})
 
     def sample(self, request: Request) -> Response:
-        row, shown = self.row(request), self.explorer.pictures
-        told = describe(self.explorer.table, self.question(request), row, self.explorer.logits)
-        text = shown.content(row).text if shown.loaded and shown.kind == "text" else None
-        return json_response({**told, "text": text})
+        row, pictures = self.row(request), self.explorer.pictures
+        details = describe(self.explorer.database, self.query(request), row, self.explorer.logits)
+        text = pictures.content(row).text if pictures.loaded and pictures.kind == "text" else None
+        return json_response(
+            {
+                **asdict(details.cell),
+                "top": _or_missing(details.top),
+                "values": [asdict(value) for value in details.values],
+                "suggested": None if details.suggested is None else asdict(details.suggested),
+                **asdict(details.tag),
+                "text": text,
+            }
+        )
 
     def neighbours(self, request: Request) -> Response:
-        found = self.explorer.features.nearest(self.row(request))
-        if isinstance(found, Missing):
-            return json_response({"missing": found.__dict__})
-        name = self.explorer.samples.name_of
-        return json_response({"neighbours": [{**n.__dict__, "name": name(n.label)} for n in found]})
+        near, name = self.explorer.features.nearest(self.row(request)), self.explorer.samples.name_of
+        if isinstance(near, Missing):
+            return json_response(_or_missing(near))
+        return json_response({"neighbours": [{**asdict(n), "name": name(n.label)} for n in near]})
 
     def parts(self, request: Request) -> Response:
-        found = self.explorer.features.parts(self.row(request))
-        if isinstance(found, Missing):
-            return json_response({"missing": found.__dict__})
-        return json_response({**found, "closest_name": self.explorer.samples.name_of(found["closest"])})
+        parts = self.explorer.features.parts(self.row(request))
+        if isinstance(parts, Missing):
+            return json_response(_or_missing(parts))
+        return json_response(
+            {
+                "own": parts.own,
+                "all": parts.all_data,
+                "closest": parts.nearest_class,
+                "closest_name": self.explorer.samples.name_of(parts.nearest_class),
+                "closest_distance": parts.nearest,
+                "relative": parts.is_relative,
+            }
+        )
 
     def history(self, request: Request) -> Response:
-        row, voice, samples = self.row(request), self.question(request).voice, self.explorer.samples
-        if voice is None:
-            return json_response({"missing": Missing("History", "There is no model.", "confide run").__dict__})
-        found = self.explorer.history.of(voice.model, row)
-        if isinstance(found, Missing):
-            return json_response({"missing": found.__dict__})
-        label, said = samples.table.column("label")[row].as_py(), found["prediction"]
-        names = [samples.name_of(k) for k in said]
-        return json_response({**found, "names": names, "right": [k == label for k in said]})
+        row, model, samples = self.row(request), self.query(request).model_stage, self.explorer.samples
+        if model is None:
+            return json_response(_or_missing(Missing("History", "There is no model.", "confide run")))
+        history = self.explorer.history.read(model.model, row)
+        if isinstance(history, Missing):
+            return json_response(_or_missing(history))
+        names = [samples.name_of(k) for k in history.prediction]
+        right = [k == samples.label_of(row) for k in history.prediction]
+        return json_response({**asdict(history), "names": names, "right": right})
 
     def picture(self, request: Request) -> Response:
         side = 96 if request.query_params.get("small") else 512
@@ -141,43 +159,42 @@ class Routes:
 
     def compare(self, request: Request) -> Response:
         cells = tuple(request.query_params.getlist("cell"))
-        return json_response(compare_models(self.explorer.table, self.question(request), cells))
+        return json_response(asdict(compare_models(self.explorer.database, self.query(request), cells)))
 
     def classes(self, text: str = "") -> Response:
-        return json_response({"classes": self.explorer.classes(text)})
+        return json_response({"classes": [asdict(named) for named in self.explorer.classes(text)]})
 
     def export(self, request: Request) -> Response:
-        question = self.question(request)
+        query = self.query(request)
         what, kind = request.query_params.get("what", "selection"), request.query_params.get("format", "csv")
-        rows = self.explorer.chosen(question, what)
-        content = session.as_bytes(session.export_table(self.explorer.table, question, rows), kind)
+        rows = self.explorer.rows_to_export(query, what)
+        content = session.as_bytes(session.export_table(self.explorer.database, query, rows), kind)
         name = f'attachment; filename="{self.explorer.name}-{what}.{kind}"'
         return Response(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
 
     def fiftyone(self, request: Request) -> Response:
-        question = self.question(request)
-        rows = self.explorer.chosen(question, request.query_params.get("what", "selection"))
+        query = self.query(request)
+        rows = self.explorer.rows_to_export(query, request.query_params.get("what", "selection"))
         name = f"confide-{self.explorer.name}-{datetime.now():%Y%m%d-%H%M%S}"
-        found = session.export_table(self.explorer.table, question, rows)
+        table = session.export_table(self.explorer.database, query, rows)
         folder = self.explorer.layout.tags.with_name("fiftyone")
-        made = session.to_fiftyone(found, rows, self.explorer.pictures, folder, name)
-        return json_response({"name": name, "samples": len(made)})
+        dataset = session.to_fiftyone(table, rows, self.explorer.pictures, folder, name)
+        return json_response({"name": name, "samples": len(dataset)})
 
-    # Writing waits for the disk, and where another program writes too for that one: not where all others are answered.
+    # Writing waits for the disk, and for another program that writes too: in a thread, so that no other request waits.
     async def tag(self, request: Request) -> Response:
-        return json_response(
-            await run_in_threadpool(self.explorer.put_tag, self.row(request), await json_body(request))
-        )
+        body = await json_body(request)
+        return json_response(asdict(await run_in_threadpool(self.explorer.put_tag, self.row(request), body)))
 
     async def change_tag(self, request: Request) -> Response:
-        return json_response(await run_in_threadpool(self.explorer.change_tag, await json_body(request)))
+        return json_response(asdict(await run_in_threadpool(self.explorer.change_tag, await json_body(request))))
 
     def views(self) -> Response:
         return json_response({"views": self.explorer.tags.views()})
 
     async def save_view(self, request: Request) -> Response:
-        given = await json_body(request)
-        name, query = str(given.get("name", "")), str(given.get("query", ""))
+        body = await json_body(request)
+        name, query = str(body.get("name", "")), str(body.get("query", ""))
         await run_in_threadpool(self.explorer.tags.save_view, name, query)
         return json_response({"views": self.explorer.tags.views()})
 
@@ -186,12 +203,12 @@ async def json_body(request: Request) -> dict[str, Any]:
     """A small JSON object."""
     content = await request.body()
     try:
-        found = json.loads(content) if len(content) <= LARGEST_BODY else None
+        body = json.loads(content) if len(content) <= LARGEST_BODY else None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        body = None
+    if not isinstance(body, dict):
         raise InputError("the request must be a JSON object of at most 128 kB")
-    return found
+    return body
 
 
 def whole_number(request: Request, name: str, low: int, high: int) -> int:
@@ -208,24 +225,28 @@ def json_response(value: Any) -> Response:
     return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-# The web server: the page's files and the routes, behind the guard. Nothing of a request becomes a path or SQL.
+def _or_missing(answer: TopClasses | Missing) -> dict[str, Any]:
+    """As JSON; what is missing stands under a key of its own."""
+    return {"missing": asdict(answer)} if isinstance(answer, Missing) else asdict(answer)
 
-SCRIPTS = ("app", "compare", "dialogs", "dom", "drawer", "grid", "net", "outbox", "rail", "state", "tagging")
+
+# The app: the routes and the page's files, behind access control.
+
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 ASSETS = {
-    "index.html": "text/html; charset=utf-8",
-    "explorer.css": "text/css; charset=utf-8",
-    **{f"{name}.js": "text/javascript; charset=utf-8" for name in SCRIPTS},
+    file.name: f"{MEDIA_TYPES[Path(file.name).suffix]}; charset=utf-8"
+    for file in resources.files("confide.explorer").joinpath("assets").iterdir()
+    if Path(file.name).suffix in MEDIA_TYPES
 }
 
 
-def create_app(layout: Layout, host: str = "127.0.0.1", token: str | None = None) -> Guard:
-    """The guarded ASGI app of a layout; `.explorer` is what answers.
+def create_app(explorer: Explorer, host: str = "127.0.0.1", token: str | None = None) -> AccessControl:
+    """The ASGI app of an explorer.
 
     Args:
         host: the address it will listen on; a request must name it, or an address of this machine.
         token: what a browser must show where the address is not this machine's own.
     """
-    explorer = Explorer(layout)
     app = FastAPI(title="Confide explorer", docs_url=None, redoc_url=None, openapi_url=None)
     for path, handler in Routes(explorer).table().items():
         method, _, where = path.partition(" ")
@@ -235,7 +256,7 @@ def create_app(layout: Layout, host: str = "127.0.0.1", token: str | None = None
     app.add_exception_handler(InputError, error_response)
     app.add_exception_handler(MissingExtra, error_response)
     app.add_exception_handler(sqlite3.Error, error_response)
-    return Guard(app, host, token, explorer)
+    return AccessControl(app, host, token)
 
 
 def error_response(request: Request, error: Exception) -> Response:

@@ -1,19 +1,21 @@
-"""Tags and saved views in SQLite beside the run: every change is on disk before it is answered."""
+"""Tags and saved views of samples, in a SQLite file beside the run; every change is on disk before it is confirmed."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from confide.checks import InputError
 
 TAG_ACTIONS = ("relabel", "drop", "keep")
+TAG_KINDS = (*TAG_ACTIONS, "note")
+"""What a sample can be filtered by: its action, or that it has only a note."""
 LONGEST_NOTE = 10_000
 FIELDS = "split, id, action, new_label, note, changed"
 SCHEMA = """
@@ -22,6 +24,14 @@ CREATE TABLE IF NOT EXISTS tags (
     changed TEXT NOT NULL, PRIMARY KEY (split, id));
 CREATE TABLE IF NOT EXISTS views (name TEXT PRIMARY KEY, query TEXT NOT NULL, changed TEXT NOT NULL);
 """
+
+
+class TagChange(TypedDict, total=False):
+    """What of a tag is changed; keys that are not there stay as they are on disk."""
+
+    action: str | None
+    new_label: int | None
+    note: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class SampleTag:
 
 
 class TagFile:
-    """The file of tags; it is made with the first tag, and a folder that cannot be written is said so then."""
+    """The file of tags; it is made with the first tag, and a folder that cannot be written is an error only then."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,7 +67,7 @@ class TagFile:
         try:
             connection = sqlite3.connect(self.path, check_same_thread=False, timeout=10)
             connection.execute("PRAGMA journal_mode = DELETE")
-            # On disk before the answer: a crash of the program or of the machine loses nothing that was answered.
+            # On disk before the response: a crash of the program or of the machine loses nothing that was confirmed.
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(SCHEMA)
         except sqlite3.Error as error:
@@ -68,14 +78,14 @@ class TagFile:
         self._connection = connection
         return connection
 
-    def _known(self) -> sqlite3.Connection | None:
+    def _existing(self) -> sqlite3.Connection | None:
         """The connection, if there is a file by now: another explorer may have made it."""
         if self._connection is None and not self.path.exists():
             return None
         try:
             return self._open()
         except InputError:
-            return None  # what came there since the start can be no tags file: said to who writes, the rest is shown
+            return None  # what came there since the start may be no tags file: an error when a tag is written
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -94,7 +104,7 @@ class TagFile:
     def all(self) -> list[SampleTag]:
         """Every tag, oldest first."""
         with self._lock:
-            connection = self._known()
+            connection = self._existing()
             if connection is None:
                 return []
             rows = connection.execute(f"SELECT {FIELDS} FROM tags ORDER BY changed, split, id").fetchall()
@@ -103,7 +113,7 @@ class TagFile:
     def get(self, split: str, sample: str) -> SampleTag | None:
         """The tag of a sample."""
         with self._lock:
-            connection = self._known()
+            connection = self._existing()
             return None if connection is None else _read(connection, split, sample)
 
     def put(self, tag: SampleTag) -> SampleTag:
@@ -111,19 +121,18 @@ class TagFile:
         with self._writing() as connection:
             return _write(connection, tag)
 
-    def change(self, split: str, sample: str, given: Mapping[str, Any]) -> SampleTag:
-        """Write only what is given of action, new_label and note, beside what is kept; another's note stays."""
+    def change(self, split: str, sample: str, change: TagChange) -> SampleTag:
+        """Write only what is changed of action, new_label and note; the rest stays, also where another wrote it."""
         with self._writing() as connection:
-            kept = _read(connection, split, sample) or SampleTag(split, sample)
-            tag = replace(kept, **given)
-            if "new_label" not in given and tag.action != "relabel":
+            tag = replace(_read(connection, split, sample) or SampleTag(split, sample), **change)
+            if "new_label" not in change and tag.action != "relabel":
                 tag = replace(tag, new_label=None)
             return _write(connection, tag)
 
     def views(self) -> list[tuple[str, str]]:
         """Saved views as (name, query), by name."""
         with self._lock:
-            connection = self._known()
+            connection = self._existing()
             if connection is None:
                 return []
             return [tuple(row) for row in connection.execute("SELECT name, query FROM views ORDER BY name")]

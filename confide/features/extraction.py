@@ -37,14 +37,23 @@ from confide.records import (
     write_manifest,
     write_shard,
 )
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 
 # Words -> extractors that turn inputs into feature rows: registry and door.
 #
 # A factory `(name, *, options) -> Extractor` is registered per word; words with a colon (`timm:resnet50`) pass what
 # stands behind it as the name.
 
-EXTRACTORS = Registry("extractor")
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractorSpec(MethodSpec):
+    """What is said of an extractor: `kind` of inputs, image, text or any; `text`: it encodes texts too."""
+
+    kind: str
+    text: bool = False
+
+
+EXTRACTORS = Registry("extractor", ExtractorSpec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +71,7 @@ class Extractor:
     """Where a whole split is turned into rows at once, instead of prepare and encode."""
 
 
-def split_word(word: str) -> tuple[Method, str]:
+def split_word(word: str) -> tuple[Method[ExtractorSpec], str]:
     """The registered method of a word and what stands behind its colon."""
     head, _, name = word.partition(":")
     known = {m.word: m for m in EXTRACTORS}

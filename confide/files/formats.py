@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,78 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from confide import __version__
 from confide.checks import InputError
+
+# What confide writes, and in which version: the only place that knows either.
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: `tag`, its name and version, stands in every one that is written.
+
+    A changed layout raises `version`; the ones before it that can still be read stay in `reads`.
+    """
+
+    kind: str
+    version: int
+    what: str
+    """For messages: "a calibrator"."""
+    remake: str
+    """What to do where a file cannot be read: "fit it again"."""
+    reads: tuple[int, ...] = ()
+    endings: tuple[str, ...] = ()
+    """Of paths that may hold one; empty: any, and JSON is written."""
+    inline: bool = False
+    """Whether tensors stand in the JSON itself, for a person to read, instead of beside it."""
+
+    @property
+    def tag(self) -> str:
+        return f"{self.kind}/{self.version}"
+
+    def fits(self, tag: object) -> bool:
+        """Whether a file with this tag can be read."""
+        return tag in [f"{self.kind}/{version}" for version in (self.version, *self.reads)]
+
+    def check(self, tag: object, where: str | Path, writer: str = "of a newer version") -> None:
+        """Refuse what another program, or a version that is not known here, wrote.
+
+        Args:
+            writer: the version of confide that wrote it, where the file tells.
+        """
+        if self.fits(tag):
+            return
+        kind, _, number = str(tag).partition("/")
+        if kind == self.kind and number.isdecimal() and int(number) > self.version:
+            raise InputError(
+                f"{where} was written by confide {writer} in format '{tag}', newer than '{self.tag}' of this confide "
+                f"{__version__}; upgrade with: pip install -U confide"
+            )
+        raise InputError(
+            f"{where} must be {self.what} of format '{self.tag}', got {repr(tag)[:60]}; "
+            f"give {self.what}, or {self.remake}"
+        )
+
+
+CALIBRATOR = Format(
+    "calibrator", 2, "a calibrator", "fit it again", reads=(1,), endings=(".json", ".safetensors"), inline=True
+)
+TRUST = Format("trust", 1, "a trust predictor", "fit it again")
+DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
+OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
+ORACLE = Format("oracle", 1, "an oracle", "train it again")
+TRAINED = Format("trained", 1, "a trained model", "train it again")
+CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
+RUN = Format("run", 2, "a run folder", "choose another folder", reads=(1,))
+EVALUATION = Format("evaluation", 2, "an evaluation", "make it again", reads=(1,))
+SHIFT_CELL = Format("shift-cell", 2, "a cell of a shift grid", "make it again")
+FEATURES = Format("features", 1, "features", "extract them again")
+PROBABILITIES = Format("probabilities", 1, "a recorder's folder", "record it again")
+PREDICTIONS = Format("predictions", 1, "predictions", "save them again")
+SCORES = Format("scores", 1, "scores", "score again")
+HISTORY = Format("history", 1, "an epoch of a training's history", "train it again")
+HARD = Format("hard", 1, "a hard benchmark", "export it again")
+
 
 # Values that people write: YAML, with numbers such as 1e-3 read as numbers.
 

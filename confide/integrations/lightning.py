@@ -11,7 +11,6 @@ trainer.fit(classifier, train_loader, val_loader)
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -50,28 +49,27 @@ def loss_callback(
 
     class LossCallback(Callback):  # type: ignore[misc]
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            every = int(getattr(_loss_of(module, loss), "update_every", 0))
+            every = _loss_of(module, loss).update_every
             if every and (batch_idx + 1) % every == 0:
                 _update(trainer, module, loss, batch_to, loader, needs or {})
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-            held = _loss_of(module, loss)
-            if not int(getattr(held, "update_every", 0)):
+            if not _loss_of(module, loss).update_every:
                 _update(trainer, module, loss, batch_to, loader, needs or {})
-            held.end_epoch()
+            _loss_of(module, loss).end_epoch()
             check()
 
     return LossCallback()
 
 
 def _loss_of(module: Any, name: str) -> LossModule:
-    held = getattr(module, name, None)
-    if not isinstance(held, LossModule):
+    loss = getattr(module, name, None)
+    if not isinstance(loss, LossModule):
         raise InputError(
-            f"the LightningModule must hold a loss of confide.losses.create under '{name}', got {type(held).__name__}; "
+            f"the LightningModule must hold a loss of confide.losses.create under '{name}', got {type(loss).__name__}; "
             "name the attribute with loss_callback(loss=...)"
         )
-    return held
+    return loss
 
 
 def _update(
@@ -82,24 +80,23 @@ def _update(
     loader: Any,
     needs: Mapping[str, Any],
 ) -> None:
-    held = _loss_of(module, name)
-    learn = getattr(held, "update", None)
-    if learn is None:
+    loss = _loss_of(module, name)
+    if loss.update is None:
         return
     # Lightning drops the validation loader of a module without a validation_step.
     batches = loader if loader is not None else trainer.val_dataloaders
     if batches is None:
         raise InputError(
-            f"loss '{held.word}' learns from validation predictions, but the trainer has none; give it a loader "
+            f"loss '{loss.word}' learns from validation predictions, but the trainer has none; give it a loader "
             "and the module a validation_step, or pass loader= to loss_callback"
         )
-    for need in (p.name for p in inspect.signature(learn).parameters.values() if p.kind is p.KEYWORD_ONLY):
+    for need in loss.validation_needs():
         if need not in needs:
             raise InputError(
-                f"loss '{held.word}' needs {need} of the validation samples; "
+                f"loss '{loss.word}' needs {need} of the validation samples; "
                 f"pass needs={{'{need}': ...}} to loss_callback"
             )
-    learn(*predictions_of(module, batches, batch_to), **needs)
+    loss.update(*predictions_of(module, batches, batch_to), **needs)
 
 
 @torch.no_grad()

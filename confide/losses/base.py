@@ -1,35 +1,350 @@
-"""What every loss shares: the registry, the checks of a batch, class weights, ignored samples, and the module for
-training loops.
+"""What every loss shares: the registry, the module for training loops, and the checks of a batch.
 
 Every loss takes logits `n c` and labels: n class indices, or where the formula allows it n x c soft labels whose rows
 sum to one. Two keywords are common to all: `class_weights` (c numbers; each sample's value is multiplied by the weight
 of its class) and `ignore_index` (samples with that label give 0 and do not count in the mean).
+
+A loss without state is a function with `@loss(word, ...)` above it; one with state is a LossModule with
+`@stateful_loss(word, ...)`. `create` makes either an nn.Module for a training loop.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from confide.checks import InputError, OptionError, check_choice, tensor_with_graph
-from confide.registry import Method, Registry
+from confide.checks import (
+    InputError,
+    OptionError,
+    as_tensor,
+    check_choice,
+    check_labels,
+    check_logits,
+    tensor_with_graph,
+)
+from confide.registry import Method, OptionSpec, Registry
+from confide.simplex.reference import BAD_NUMBER, set_flag
 from confide.simplex.statistics import mean_of
 from confide.types import Labels, Logits, PerSample
 
-# One batch at the door of the losses: what must hold, class weights, ignored samples, and the reduction.
+# The registry: word -> loss.
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossSpec(OptionSpec):
+    """What is said of a loss: takes soft labels; a value depends on the batch; a module with state, not a function."""
+
+    soft: bool
+    batch: bool
+    stateful: bool = False
+
+
+LOSSES = Registry("loss", LossSpec)
+REDUCTIONS = ("mean", "sum", "none")
+
+LossFunction = Callable[..., PerSample]
+L = TypeVar("L", bound="LossModule")
+
+
+def loss(
+    word: str,
+    *,
+    paper: str,
+    corners: tuple[Mapping[str, Any], ...] = (),
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+    soft: bool = False,
+    batch: bool = False,
+) -> Callable[[LossFunction], LossFunction]:
+    """Register a loss without state and put the family's checks before it.
+
+    Args:
+        paper: author, year and identifier.
+        corners: option values at their limits; conformance tests run them all.
+        ranges: option -> smallest and largest allowed value.
+        choices: option -> allowed words.
+        soft: whether the formula takes soft labels.
+        batch: whether a sample's value depends on the other samples.
+    """
+
+    def register(function: LossFunction) -> LossFunction:
+        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": soft, "batch": batch}
+        LOSSES.add(word, paper=paper, corners=corners, **spec)(function)
+        return _with_checks(LOSSES.get(word))
+
+    return register
+
+
+def stateful_loss(
+    word: str,
+    *,
+    paper: str,
+    corners: tuple[Mapping[str, Any], ...] = (),
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+    batch: bool = False,
+    aliases: Mapping[str, str] | None = None,
+) -> Callable[[type[L]], type[L]]:
+    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options.
+
+    Args:
+        aliases: other spelling of an option -> the option.
+    """
+
+    def register(module: type[L]) -> type[L]:
+        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": False, "batch": batch, "stateful": True}
+        LOSSES.add(word, paper=paper, corners=corners, aliases=aliases or {}, **spec)(module)
+        module.word = word
+        return module
+
+    return register
+
+
+def names() -> tuple[str, ...]:
+    """All words of the family, sorted.
+
+    Returns:
+        Words that `create` takes.
+
+    Example:
+        >>> "adafocal" in confide.losses.names()
+        True
+    """
+    return LOSSES.names()
+
+
+def create(
+    word: str,
+    *,
+    reduction: str = "mean",
+    class_weights: Any = None,
+    ignore_index: int | None = None,
+    **options: Any,
+) -> LossModule:
+    """The loss of that word as nn.Module: forward(logits, labels, **needs) gives the batch's mean of one value each.
+
+    Args:
+        word: which loss; `names()` lists them.
+        reduction: `mean`, `sum` or `none` (one value per sample).
+        class_weights: c numbers; the mean divides by the sum of the weights, as torch does.
+        ignore_index: label of samples to leave out.
+        options: of the loss, by name; what a loss needs with every call may be given here once.
+
+    Returns:
+        The module, with the loss's state; `.needs` names what each call must bring beside logits and labels.
+
+    Raises:
+        InputError: no loss has that word, or an option has a value that it cannot have.
+        OptionError: the loss has no such option.
+
+    Example:
+        >>> loss = confide.losses.create("focal", gamma=2.0)
+        >>> loss([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor(0.3518)
+        >>> confide.losses.create("crl").needs
+        ('ids',)
+    """
+    method = LOSSES.get(word)
+    options = method.checked(options)
+    check_choice(reduction, REDUCTIONS, "reduction")
+    if method.spec.stateful:
+        module: LossModule = method.function(**options)
+    else:
+        module = FunctionLoss(method, options)
+    module.word, module.reduction, module.ignore_index = word, reduction, ignore_index
+    if class_weights is not None:
+        module.register_buffer("class_weights", _as_weights(class_weights))
+    return module
+
+
+# The module: a loss in someone's training loop.
+
+
+class LossModule(nn.Module, ABC):
+    """A loss in someone's training loop; subclasses say what one value per sample is.
+
+    One that adapts to validation predictions has `update(val_logits, val_labels, *, needs)`, which the loop calls after
+    every `update_every` batches or, at 0, after every epoch; one with a history overrides `end_epoch`.
+    """
+
+    word: str = ""
+    needs: tuple[str, ...] = ()
+    reduction: str = "mean"
+    ignore_index: int | None = None
+    update: ClassVar[Callable[..., None] | None] = None
+    update_every: int = 0
+    class_weights: Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("class_weights", None)
+
+    @abstractmethod
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+        """One value per sample; logits and labels have been checked."""
+
+    def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
+        method = LOSSES.get(self.word)
+        needs = {**self.bound_needs(), **needs}
+        check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
+        values, mass = evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
+        return reduce_values(values, mass, self.reduction)
+
+    def bound_needs(self) -> dict[str, Any]:
+        """Needs that were given once, at creation."""
+        return {}
+
+    @classmethod
+    def validation_needs(cls) -> tuple[str, ...]:
+        """What `update` takes of the validation samples beside logits and labels, by its signature."""
+        if cls.update is None:
+            return ()
+        parameters = inspect.signature(cls.update).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+
+    def end_epoch(self) -> None:
+        """What the loss does when a pass over the training set ends; most do nothing."""
+
+    def log(self) -> dict[str, float]:
+        """What a training log should keep of the loss after every epoch; most have nothing to tell."""
+        return {}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        """State moves with the model but keeps its precision: 8 bits hold neither a chain of gammas nor counts."""
+
+        def moved(state: Tensor) -> Tensor:
+            there = fn(state)
+            return there if there.dtype == state.dtype else state.to(there.device)
+
+        done: nn.Module = super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        return done
+
+    def extra_repr(self) -> str:
+        return f"'{self.word}', reduction='{self.reduction}'"
+
+
+class FunctionLoss(LossModule):
+    """A loss without state, with its options bound."""
+
+    def __init__(self, method: Method[LossSpec], options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.method = method
+        self.options = {k: v for k, v in options.items() if k in method.options}
+        self.bound = {k: v for k, v in options.items() if k not in method.options}
+        self.needs = tuple(name for name in method.needs if name not in self.bound)
+
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+        values: Tensor = self.method.function(logits, labels, **self.options, **needs)
+        return values
+
+    def bound_needs(self) -> dict[str, Any]:
+        return self.bound
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The registered function hides behind the checked one that has its name, where pickle does not find it.
+        return {**self.__dict__, "method": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.method = LOSSES.get(self.word)
+
+
+# Losses as functions: checks before a registered function, one call of a module from fresh state.
+
+
+def _with_checks(method: Method[LossSpec]) -> LossFunction:
+    function = method.function
+
+    @functools.wraps(function)
+    def checked(
+        logits: Logits,
+        labels: Labels,
+        *positional: Any,
+        class_weights: Any = None,
+        ignore_index: int | None = None,
+        **options: Any,
+    ) -> PerSample:
+        options = method.checked(method.named(positional, options) if positional else options)
+        needs = {name: options.pop(name) for name in method.needs if name in options}
+        check_needs(method.word, method.needs, needs)
+        weights = None if class_weights is None else _as_weights(class_weights)
+        bound = functools.partial(function, **options)
+        return evaluate_batch(method, bound, logits, labels, needs, weights, ignore_index)[0]
+
+    _describe(checked, method, inspect.getdoc(function) or "", list(inspect.signature(function).parameters.values()))
+    return checked
+
+
+def as_function(module: type[LossModule]) -> LossFunction:
+    """A loss with state as a function: one call from fresh state."""
+    method = LOSSES.get(module.word)
+
+    def call(
+        logits: Logits,
+        labels: Labels,
+        *positional: Any,
+        class_weights: Any = None,
+        ignore_index: int | None = None,
+        **options_and_needs: Any,
+    ) -> PerSample:
+        needs = {name: options_and_needs.pop(name) for name in module.needs if name in options_and_needs}
+        options = method.named(positional, options_and_needs)
+        fresh = create(module.word, reduction="none", class_weights=class_weights, ignore_index=ignore_index, **options)
+        values: Tensor = fresh(logits, labels, **needs)
+        return values
+
+    call.__name__ = call.__qualname__ = module.word
+    call.__module__ = module.__module__
+    first, *rest = (inspect.getdoc(module) or "").split("\n", 1)
+    doc = "\n".join([f"{first}\n\nAs a function: one call from fresh state; `create` keeps the state.", *rest])
+    batch = list(inspect.signature(LossModule.values).parameters.values())[1:3]
+    needs = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in module.needs]
+    _describe(call, method, doc, [*batch, *needs, *list(inspect.signature(module).parameters.values())])
+    return call
+
+
+def _describe(function: LossFunction, method: Method[LossSpec], doc: str, parameters: list[inspect.Parameter]) -> None:
+    """Signature and help of a loss as a function: its own arguments and those that all losses share."""
+    soft = ", or n x c soft labels whose rows sum to one" if method.spec.soft else ""
+    function.__doc__ = shared_help(
+        doc,
+        before=f"logits: n x c, the model's raw outputs.\nlabels: n class indices{soft}.",
+        after="class_weights: c numbers; each value is multiplied by the weight of its class.\n"
+        "ignore_index: label of samples whose value is 0.",
+        returns="One value per sample.",
+    )
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in ("class_weights", "ignore_index")
+    ]
+    function.__signature__ = inspect.Signature([*parameters, *common], return_annotation="PerSample")  # type: ignore[attr-defined]
+
+
+def shared_help(doc: str, *, before: str, after: str = "", returns: str) -> str:
+    """A method's docstring with the arguments and the result that its whole family shares."""
+    doc, _, example = doc.partition("\n\nExample:\n")
+    doc, _, own = doc.partition("\n\nArgs:\n")
+    first, last = (textwrap.indent(text, "    ") for text in (before, after))
+    arguments = "\n".join(text for text in (first, own.rstrip("\n"), last) if text)
+    return f"{doc}\n\nArgs:\n{arguments}\n\nReturns:\n    {returns}\n\nExample:\n{example}"
+
+
+# One batch: what must hold, class weights, ignored samples, and the reduction.
 
 PER_SAMPLE_NEEDS = ("ids", "weights", "groups")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def evaluate_batch(
-    method: Method,
+    method: Method[LossSpec],
     values_of: Callable[..., Tensor],
     logits: Any,
     labels: Any,
@@ -38,18 +353,17 @@ def evaluate_batch(
     ignore_index: int | None,
 ) -> tuple[Tensor, Tensor | None]:
     """One value per sample, and the sum of weights that a mean divides by (None: the number of samples)."""
-    logits, labels = check_batch(method.word, logits, labels, bool(method.facts["soft"]))
-    given = (
-        {name: check_need(method.word, name, value, logits.shape[0]) for name, value in needs.items()} if needs else {}
-    )
+    logits, labels = check_batch(method, logits, labels, method.spec.soft)
+    if needs:
+        needs = {name: check_need(name, value, logits.shape[0]) for name, value in needs.items()}
     if ignore_index is None or labels.ndim == 2:
-        values, keep = values_of(logits, labels, **given), None
+        values, keep = values_of(logits, labels, **needs), None
         if labels.ndim == 2 and values.device.type == "cpu" and not bool(torch.isfinite(values).all()):
             row = int((~torch.isfinite(values)).nonzero()[0])
             raise InputError(f"logits and soft labels must be finite, they are not at sample {row} of {len(values)}")
     else:
         keep = labels != ignore_index
-        values = _values_without_ignored(method, values_of, logits, labels, given, keep)
+        values = _values_without_ignored(method, values_of, logits, labels, needs, keep)
     if class_weights is None:
         return values, None if keep is None else keep.sum().to(values.dtype)
     weights = weights_of_samples(class_weights.to(values), labels, logits.shape[1], keep)
@@ -57,7 +371,7 @@ def evaluate_batch(
 
 
 def _values_without_ignored(
-    method: Method,
+    method: Method[LossSpec],
     values_of: Callable[..., Tensor],
     logits: Tensor,
     labels: Tensor,
@@ -65,13 +379,13 @@ def _values_without_ignored(
     keep: Tensor,
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
-    if not method.facts["batch"]:
+    if not method.spec.batch:
         values = values_of(logits, torch.where(keep, labels, 0), **needs)
         return torch.where(keep, values, torch.zeros_like(values))
     rows = keep.nonzero().squeeze(1)
-    kept_needs = {k: v[rows] if k in PER_SAMPLE_NEEDS else v for k, v in needs.items()}
-    kept = values_of(logits[rows], labels[rows], **kept_needs)
-    return kept.new_zeros(len(logits)).index_put((rows,), kept)
+    needs = {k: v[rows] if k in PER_SAMPLE_NEEDS else v for k, v in needs.items()}
+    values = values_of(logits[rows], labels[rows], **needs)
+    return values.new_zeros(len(logits)).index_put((rows,), values)
 
 
 def weights_of_samples(class_weights: Tensor, labels: Tensor, num_classes: int, keep: Tensor | None) -> Tensor:
@@ -96,18 +410,18 @@ def reduce_values(values: Tensor, mass: Tensor | None, reduction: str) -> Tensor
     return total / torch.where(mass > 0, mass, torch.ones_like(mass))
 
 
-def check_needs(word: str, wanted: tuple[str, ...], given: Mapping[str, Any]) -> None:
+def check_needs(word: str, required: tuple[str, ...], needs: Mapping[str, Any]) -> None:
     """Every need of the loss must come with the call, and nothing else: what a loss ignored would seem to act."""
-    for name in wanted:
-        if given.get(name) is None:
+    for name in required:
+        if needs.get(name) is None:
             raise InputError(f"loss '{word}' needs {name} with every batch; pass {name}=...")
-    for name in given:
-        if name not in wanted:
-            takes = " and ".join(("logits", "labels", *wanted))
+    for name in needs:
+        if name not in required:
+            takes = " and ".join(("logits", "labels", *required))
             raise OptionError(f"loss '{word}' takes {takes} with every batch, got {name}; leave it out")
 
 
-def check_need(word: str, name: str, value: Any, n: int) -> Any:
+def check_need(name: str, value: Any, n: int) -> Any:
     """What a call brings beside logits and labels: one value per sample where the name says so."""
     if name not in PER_SAMPLE_NEEDS:
         return value
@@ -117,7 +431,7 @@ def check_need(word: str, name: str, value: Any, n: int) -> Any:
     return tensor.detach()
 
 
-def check_batch(word: str, logits: Any, labels: Any, soft: bool) -> tuple[Tensor, Tensor]:
+def check_batch(method: Method[OptionSpec], logits: Any, labels: Any, soft: bool) -> tuple[Tensor, Tensor]:
     """Shapes and dtypes of a batch; values are checked by the pass over the logits itself."""
     logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
     if logits.ndim != 2 or logits.shape[1] < 2:
@@ -131,7 +445,7 @@ def check_batch(word: str, logits: Any, labels: Any, soft: bool) -> tuple[Tensor
     if labels.device != logits.device:
         raise InputError(f"labels must be on the device of the logits, {logits.device}, got {labels.device}; move them")
     if labels.ndim == 2 and labels.is_floating_point():
-        return logits, _check_soft(word, logits, labels, soft)
+        return logits, _check_soft(method, logits, labels, soft)
     if labels.shape != logits.shape[:1]:
         raise InputError(
             f"labels must be {len(logits)} class indices, one per row of logits, got shape {tuple(labels.shape)}; "
@@ -142,7 +456,7 @@ def check_batch(word: str, logits: Any, labels: Any, soft: bool) -> tuple[Tensor
     return logits, labels if labels.dtype == torch.int64 else labels.to(torch.int64)
 
 
-def _check_soft(word: str, logits: Tensor, labels: Tensor, soft: bool) -> Tensor:
+def _check_soft(method: Method[OptionSpec], logits: Tensor, labels: Tensor, soft: bool) -> Tensor:
     if labels.shape != logits.shape:
         raise InputError(
             f"soft labels must be of the logits' shape {tuple(logits.shape)}, got shape {tuple(labels.shape)}; "
@@ -150,7 +464,7 @@ def _check_soft(word: str, logits: Tensor, labels: Tensor, soft: bool) -> Tensor
         )
     if not soft:
         raise InputError(
-            f"loss '{word}' needs class indices: its formula has one true class, got soft labels; "
+            f"{method.family} '{method.word}' needs class indices: its formula has one true class, got soft labels; "
             "for mixup take lam * loss(logits, a) + (1 - lam) * loss(logits, b)"
         )
     if labels.device.type == "cpu" and len(labels):
@@ -167,236 +481,31 @@ def _check_soft(word: str, logits: Tensor, labels: Tensor, soft: bool) -> Tensor
     return labels.detach()
 
 
+def check_groups(groups: Tensor, num_groups: int) -> Tensor:
+    """Group indices 0 .. num_groups - 1; on a GPU a bad one sets the device's flag, so that nothing waits."""
+    if groups.is_floating_point():
+        raise InputError(f"groups must be whole numbers, group indices, got {groups.dtype}")
+    groups = groups.to(torch.int64)
+    if groups.device.type != "cpu":
+        set_flag((groups < 0) | (groups >= num_groups), BAD_NUMBER)
+    elif len(groups):
+        low, high = int(groups.min()), int(groups.max())
+        if low < 0 or high >= num_groups:
+            raise InputError(f"groups must lie in [0, {num_groups}), got {low} to {high}; set num_groups")
+    return groups.clamp(0, num_groups - 1)
+
+
+def check_validation(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Logits and labels of a validation set, on the CPU."""
+    logits = check_logits(as_tensor(logits, "validation logits").cpu(), "validation logits")
+    labels = as_tensor(labels, "validation labels").cpu()
+    return logits, check_labels(labels, len(logits), logits.shape[1], "validation labels")
+
+
 def _first_numbers(values: Tensor) -> str:
     """The first numbers of a row, for a message."""
     shown = ", ".join(f"{value:.4g}" for value in values[:4].tolist())
     return f"[{shown}{', ...' if len(values) > 4 else ''}]"
-
-
-# The family of losses: (logits, labels) -> one value per sample; registry, door and the module for training loops.
-#
-# Every loss takes logits `n c` and labels: n class indices, or where the formula allows it n x c soft labels whose
-# rows sum to one. Two keywords are common to all: `class_weights` (c numbers; each sample's value is multiplied by
-# the weight of its class) and `ignore_index` (samples with that label give 0 and do not count in the mean).
-
-LOSSES = Registry("loss")
-REDUCTIONS = ("mean", "sum", "none")
-
-LossFunction = Callable[..., PerSample]
-L = TypeVar("L", bound="LossModule")
-
-
-def loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    soft: bool = False,
-    batch: bool = False,
-) -> Callable[[LossFunction], LossFunction]:
-    """Register a loss without state and put the family's door before it.
-
-    Args:
-        paper: author, year and identifier.
-        corners: option values at their limits; conformance tests run them all.
-        ranges: option -> smallest and largest allowed value.
-        choices: option -> allowed words.
-        soft: whether the formula takes soft labels.
-        batch: whether a sample's value depends on the other samples.
-    """
-
-    def register(function: LossFunction) -> LossFunction:
-        facts = {"ranges": ranges or {}, "choices": choices or {}, "soft": soft, "batch": batch}
-        LOSSES.add(word, paper=paper, corners=corners, **facts)(function)
-        return _with_checks(LOSSES.get(word))
-
-    return register
-
-
-def stateful_loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    batch: bool = False,
-    aliases: Mapping[str, str] | None = None,
-) -> Callable[[type[L]], type[L]]:
-    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options.
-
-    Args:
-        aliases: other spelling of an option -> the option.
-    """
-
-    def register(module: type[L]) -> type[L]:
-        facts = {"ranges": ranges or {}, "choices": choices or {}, "soft": False, "batch": batch, "stateful": True}
-        LOSSES.add(word, paper=paper, corners=corners, aliases=aliases or {}, **facts)(module)
-        module.word = word
-        return module
-
-    return register
-
-
-def as_function(module: type[LossModule]) -> LossFunction:
-    """A loss with state as a function: one call from fresh state."""
-
-    def call(
-        logits: Logits,
-        labels: Labels,
-        *positional: Any,
-        class_weights: Any = None,
-        ignore_index: int | None = None,
-        **options_and_needs: Any,
-    ) -> PerSample:
-        needs = {name: options_and_needs.pop(name) for name in module.needs if name in options_and_needs}
-        options = LOSSES.get(module.word).named(positional, options_and_needs)
-        fresh = create(module.word, reduction="none", class_weights=class_weights, ignore_index=ignore_index, **options)
-        values: Tensor = fresh(logits, labels, **needs)
-        return values
-
-    call.__name__ = call.__qualname__ = module.word
-    call.__doc__ = f"{inspect.getdoc(module)}\n\nAs a function: one call from fresh state; `create` keeps the state."
-    call.__module__ = module.__module__
-    return call
-
-
-def names() -> tuple[str, ...]:
-    """All words of the family."""
-    return LOSSES.names()
-
-
-def create(
-    word: str,
-    *,
-    reduction: str = "mean",
-    class_weights: Any = None,
-    ignore_index: int | None = None,
-    **options: Any,
-) -> LossModule:
-    """The loss of that word as nn.Module: forward(logits, labels, **needs); `.needs` names what each call must bring.
-
-    Args:
-        reduction: `mean`, `sum` or `none` (one value per sample).
-        class_weights: c numbers; the mean divides by the sum of the weights, as torch does.
-        ignore_index: label of samples to leave out.
-    """
-    method = LOSSES.get(word)
-    options = method.checked(options)
-    check_choice(reduction, REDUCTIONS, "reduction")
-    if method.facts.get("stateful"):
-        module: LossModule = method.function(**options)
-    else:
-        module = FunctionLoss(method, options)
-    module.word, module.reduction, module.ignore_index = word, reduction, ignore_index
-    if class_weights is not None:
-        module.register_buffer("class_weights", _as_weights(class_weights))
-    return module
-
-
-class LossModule(nn.Module, ABC):
-    """A loss in someone's training loop; subclasses say what one value per sample is."""
-
-    word: str = ""
-    needs: tuple[str, ...] = ()
-    reduction: str = "mean"
-    ignore_index: int | None = None
-    class_weights: Tensor | None
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("class_weights", None)
-
-    @abstractmethod
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        """One value per sample; logits and labels have passed the door."""
-
-    def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
-        method = LOSSES.get(self.word)
-        given = {**self.bound_needs(), **needs}
-        check_needs(self.word, (*self.needs, *self.bound_needs()), given)
-        values, mass = evaluate_batch(method, self.values, logits, labels, given, self.class_weights, self.ignore_index)
-        return reduce_values(values, mass, self.reduction)
-
-    def bound_needs(self) -> dict[str, Any]:
-        """Needs that were given once, at creation."""
-        return {}
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        """State moves with the model but keeps its precision: 8 bits hold neither a chain of gammas nor counts."""
-
-        def moved(state: Tensor) -> Tensor:
-            there = fn(state)
-            return there if there.dtype == state.dtype else state.to(there.device)
-
-        done: nn.Module = super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
-        return done
-
-    def end_epoch(self) -> None:
-        """What the loss does when a pass over the training set ends; most do nothing."""
-
-    def log(self) -> dict[str, float]:
-        """What a training log should keep of the loss after every epoch; most have nothing to tell."""
-        return {}
-
-    def extra_repr(self) -> str:
-        return f"'{self.word}', reduction='{self.reduction}'"
-
-
-class FunctionLoss(LossModule):
-    """A loss without state, with its options bound."""
-
-    def __init__(self, method: Method, options: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.method = method
-        self.options = {k: v for k, v in options.items() if k in method.options}
-        self.bound = {k: v for k, v in options.items() if k not in method.options}
-        self.needs = tuple(name for name in method.needs if name not in self.bound)
-
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        values: Tensor = self.method.function(logits, labels, **self.options, **needs)
-        return values
-
-    def bound_needs(self) -> dict[str, Any]:
-        return self.bound
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The registered function hides behind the door that has its name, where pickle does not find it.
-        return {**self.__dict__, "method": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.method = LOSSES.get(self.word)
-
-
-def _with_checks(method: Method) -> LossFunction:
-    function = method.function
-
-    @functools.wraps(function)
-    def checked(
-        logits: Logits,
-        labels: Labels,
-        *positional: Any,
-        class_weights: Any = None,
-        ignore_index: int | None = None,
-        **given: Any,
-    ) -> PerSample:
-        given = method.checked(method.named(positional, given) if positional else given)
-        needs = {name: given.pop(name) for name in method.needs if name in given}
-        check_needs(method.word, method.needs, needs)
-        weights = None if class_weights is None else _as_weights(class_weights)
-        bound = functools.partial(function, **given)
-        return evaluate_batch(method, bound, logits, labels, needs, weights, ignore_index)[0]
-
-    signature = inspect.signature(function)
-    extra = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in ("class_weights", "ignore_index")
-    ]
-    checked.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *extra])  # type: ignore[attr-defined]
-    return checked
 
 
 def _as_weights(class_weights: Any) -> Tensor:

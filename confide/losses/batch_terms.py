@@ -26,6 +26,10 @@ def mmce(
         weight: w, of the penalty.
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
         sqrt: take the root of the definition; off in the released code, since the root has an infinite slope at 0.
+
+    Example:
+        >>> confide.losses.mmce([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.3413, 1.5277])
     """
     statistics = simplex_statistics(logits, labels, "log_p_true p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
@@ -50,6 +54,10 @@ def mmce_weighted(
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
         form: `released` divides every term by its number of pairs twice, as the public code does; do not carry a
             weight over from one form to the other.
+
+    Example:
+        >>> confide.losses.mmce_weighted([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([1.4366, 2.6229])
     """
     statistics = simplex_statistics(logits, labels, "log_p_true p_max prediction")
     correct = (statistics.prediction == labels).to(statistics.p_max.dtype)
@@ -83,6 +91,10 @@ def kde_xe(
         power: of the gap; no root is taken. Default: the paper's 1.
         form: `original` divides the likelihood by the bandwidth once more when choosing it, as the authors' code does;
             `released` gives the penalty no gradient, as one public reimplementation does.
+
+    Example:
+        >>> confide.losses.kde_xe([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 0], bandwidth=0.1)
+        tensor([0.3508, 1.5371, 0.5371])
     """
     log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     return -log_p + weight * kde_calibration_error(logits, labels, bandwidth, power, form)
@@ -100,6 +112,10 @@ def mdca(logits: Logits, labels: Labels, *, weight: float = 1.0) -> PerSample:
 
     Args:
         weight: of the penalty. Default: released code.
+
+    Example:
+        >>> confide.losses.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.5521, 1.7384])
     """
     log_p, means = log_p_and_class_means(logits, labels)
     return -log_p + weight * class_mean_gap(means, labels)

@@ -9,7 +9,12 @@ from confide.types import Labels, Logits, PerSample
 
 @loss("cross_entropy", paper="Good, 1952, Rational Decisions", soft=True)
 def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
-    """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k."""
+    """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k.
+
+    Example:
+        >>> confide.losses.cross_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.1269, 1.3133])
+    """
     whole = fused(logits, labels, "cross_entropy")
     if whole is not None:
         return whole
@@ -18,7 +23,12 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
 
 @loss("brier", paper="Brier, 1950, Verification of Forecasts Expressed in Terms of Probability", soft=True)
 def brier(logits: Logits, labels: Labels) -> PerSample:
-    """Brier, sum_k (p_k - 1[k = y])^2; with soft labels sum_k (p_k - q_k)^2."""
+    """Brier, sum_k (p_k - 1[k = y])^2; with soft labels sum_k (p_k - q_k)^2.
+
+    Example:
+        >>> confide.losses.brier([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.0284, 1.0689])
+    """
     whole = fused(logits, labels, "brier")
     if whole is not None:
         return whole
@@ -40,6 +50,10 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
     Args:
         epsilon: how much the first Taylor term is changed; 0 is cross-entropy. Default: the common port; the paper
             recommends 2 for ImageNet.
+
+    Example:
+        >>> confide.losses.poly1([[2.0, 0.0], [0.0, 1.0]], [0, 0], epsilon=2.0)
+        tensor([0.3653, 2.7754])
     """
     whole = fused(logits, labels, "poly", b=epsilon)
     if whole is not None:
@@ -64,6 +78,10 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
     Args:
         smoothing: e, the mass spread over all classes, the true one included; 0 is cross-entropy. Default: CIFAR-10
             of Wang et al., 2021; CIFAR-100 there: 0.09.
+
+    Example:
+        >>> confide.losses.label_smoothing([[2.0, 0.0], [0.0, 1.0]], [0, 0], smoothing=0.1)
+        tensor([0.2269, 1.2633])
     """
     whole = fused(logits, labels, "mean_log_p", a=1 - smoothing, b=-smoothing)
     if whole is not None:
@@ -85,6 +103,10 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
     Args:
         alpha: how much distances beyond the margin cost. Default: released code.
         margin: how far below the largest a logit may lie for free. Default: released code.
+
+    Example:
+        >>> confide.losses.mbls([[2.0, 0.0], [0.0, 1.0]], [0, 0], margin=1.0)
+        tensor([0.1769, 1.3133])
     """
     whole = fused(logits, labels, "excess", b=alpha, margin=margin)
     if whole is not None:
@@ -106,6 +128,10 @@ def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float 
     Args:
         alpha: how much large logits cost; 0 is cross-entropy. Default: CIFAR-10 of the paper; CIFAR-100 there: 0.01.
         p: order of the norm. Default: the paper's L1.
+
+    Example:
+        >>> confide.losses.logit_norm([[2.0, 0.0], [0.0, 1.0]], [0, 0], alpha=0.1)
+        tensor([0.3269, 1.4133])
     """
     whole = fused(logits, labels, "norm", b=alpha, order=int(p)) if p in (1, 2) else None
     if whole is not None:

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_labels, check_logits
-from confide.losses.base import LossModule, as_function, loss, stateful_loss
+from confide.checks import InputError, as_tensor
+from confide.losses.base import LossModule, as_function, check_groups, check_validation, loss, stateful_loss
 from confide.losses.focal import AdaFocal
-from confide.simplex.reference import BAD_NUMBER, set_flag
 from confide.simplex.statistics import fused, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -29,6 +28,10 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
 
     Args:
         alpha: how much spread is rewarded; 0 is cross-entropy. Default: the ImageNet baseline of Cui et al., 2023.
+
+    Example:
+        >>> confide.losses.entropy_regularization([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.0904, 1.2550])
     """
     whole = fused(logits, labels, "entropy", b=-alpha)
     if whole is not None:
@@ -50,6 +53,10 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
     Args:
         alpha: how much spread is rewarded on the hardest sample. Default: CIFAR of the paper; ImageNet there: 0.2.
         weights: s in [0, 1], one per sample, a constant; `confide.difficulty.weights` makes them from scores.
+
+    Example:
+        >>> confide.losses.difficulty_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[0.0, 1.0])
+        tensor([0.1269, 1.1386])
     """
     if weights.device.type == "cpu" and len(weights) and not bool(((weights >= 0) & (weights <= 1)).all()):
         bad = int((~((weights >= 0) & (weights <= 1))).nonzero()[0])
@@ -64,6 +71,8 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
     strength = alpha * weights.to(device=logits.device, dtype=statistics.entropy.dtype)
     return -statistics.log_p_true - strength * statistics.entropy
 
+
+# Adaptive difficulty: the strength follows the calibration of validation samples, group by group.
 
 SMALLEST_DOUBT = 1e-12
 """Below it the strength is 0: the logarithm of its formula has no end."""
@@ -84,22 +93,28 @@ SMALLEST_DOUBT = 1e-12
     choices={"base": ("cross_entropy", "adafocal")},
 )
 class AdaptiveDifficulty(LossModule):
-    """Adaptive difficulty, -log p_y - alpha_b H(p), where the strength of band b is set by its doubt e_b.
+    """Adaptive difficulty, -log p_y - alpha_g H(p), where the strength of difficulty group g is set by its doubt e_g.
 
     A sample of doubt e is fitted when its probability is 1 - e and the rest is spread evenly; the strength whose
-    minimum lies there is alpha = 1 / ((1 - e) log((c - 1) (1 - e) / e)). `update` moves e_b by rate times the band's
+    minimum lies there is alpha = 1 / ((1 - e) log((c - 1) (1 - e) / e)). `update` moves e_g by rate times the group's
     gap, mean confidence less accuracy of its validation samples: where the network is too sure it is taught to doubt.
-    The gap of a band is that of all samples plus its own deviation d, taken as d max(0, 1 - (noise s / d)^2) with s its
-    standard error, so that a band within noise moves with the others. e stays in [0, most]; at 0 the loss is its base.
+    The gap of a group is that of all samples plus its own deviation d, taken as d max(0, 1 - (noise s / d)^2) with s
+    its standard error, so that a group within noise moves with the others. e stays in [0, most]; at 0 the loss is its
+    base.
 
     Args:
-        num_groups: how many bands; calls bring `groups`, the band of each sample, 0 .. num_groups - 1.
+        groups: of each sample of the batch, 0 .. num_groups - 1; comes with every call.
+        num_groups: how many groups of difficulty there are.
         rate: the share of the gap that a step takes away; an update sees the step before only in part, so below 1.
-        start: the doubt of every band before the first update.
+        start: the doubt of every group before the first update.
         most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (docs/findings.md).
-        noise: how many standard errors a band's own deviation must exceed to count; 0 takes every gap as it is.
+        noise: how many standard errors a group's own deviation must exceed to count; 0 takes every gap as it is.
         base: what is regularised: `cross_entropy`, or `adafocal`, which adapts to the same validation predictions.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.
+
+    Example:
+        >>> confide.losses.adaptive_difficulty([[2.0, 0.0], [0.0, 1.0]], [0, 0], groups=[0, 1], start=0.05)
+        tensor([-0.0037,  1.1051])
     """
 
     needs = ("groups",)
@@ -122,18 +137,18 @@ class AdaptiveDifficulty(LossModule):
         self.focal = AdaFocal() if base == "adafocal" else None
 
     def strengths(self, num_classes: int) -> Tensor:
-        """alpha of every band for this number of classes."""
+        """alpha of every group for this number of classes."""
         # With few classes even a uniform prediction leaves little doubt to ask for.
         doubt = self.doubts.clamp(SMALLEST_DOUBT, 0.9 * (num_classes - 1) / num_classes)
         alpha = 1 / ((1 - doubt) * torch.log((num_classes - 1) * (1 - doubt) / doubt))
         return torch.where(self.doubts > SMALLEST_DOUBT, alpha, torch.zeros_like(alpha))
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        groups = self._check_groups(needs["groups"].to(logits.device))
+        groups = check_groups(needs["groups"].to(logits.device), len(self.doubts))
         strength = self.strengths(logits.shape[1]).to(logits.device, torch.float32)[groups]
         if self.focal is not None:
             statistics = simplex_statistics(logits, labels, "log_p_true entropy")
-            return self.focal.of(statistics.log_p_true) - strength.to(statistics.entropy) * statistics.entropy
+            return self.focal.from_log_p(statistics.log_p_true) - strength.to(statistics.entropy) * statistics.entropy
         whole = fused(logits, labels, "entropy", vector=strength, b=-1.0)
         if whole is not None:
             return whole
@@ -143,54 +158,38 @@ class AdaptiveDifficulty(LossModule):
 
     @torch.no_grad()
     def update(self, val_logits: Logits, val_labels: Labels, *, groups: Tensor) -> None:
-        """Move the doubts by the gaps of predictions on the whole validation set; `groups` are the samples' bands."""
-        logits = check_logits(as_tensor(val_logits, "validation logits").cpu(), "validation logits")
-        labels = as_tensor(val_labels, "validation labels").cpu()
-        labels = check_labels(labels, len(logits), logits.shape[1], "validation labels")
-        bands = self._check_groups(as_tensor(groups, "validation groups").cpu())
-        if bands.shape != labels.shape or not len(labels):
+        """Move the doubts by the gaps of predictions on the whole validation set, whose samples have these groups."""
+        logits, labels = check_validation(val_logits, val_labels)
+        groups = check_groups(as_tensor(groups, "validation groups").cpu(), len(self.doubts))
+        if groups.shape != labels.shape or not len(labels):
             raise InputError(
-                f"validation groups must be one band for each validation sample, at least one, got shape "
-                f"{tuple(bands.shape)} for {len(labels)} samples"
+                f"validation groups must be one group for each validation sample, at least one, got shape "
+                f"{tuple(groups.shape)} for {len(labels)} samples"
             )
-        found = simplex_statistics(logits.double(), labels, "p_max prediction")
-        gap = self._gaps(found.p_max, (found.prediction == labels).double(), bands)
+        statistics = simplex_statistics(logits.double(), labels, "p_max prediction")
+        gap = self._gaps(statistics.p_max, (statistics.prediction == labels).double(), groups)
         self.doubts.copy_((self.doubts.cpu() + self.rate * gap).clamp(0.0, self.most))
         if self.focal is not None:
             self.focal.update(logits, labels)
 
-    def _gaps(self, confidence: Tensor, correct: Tensor, bands: Tensor) -> Tensor:
-        """The gap of every band: that of all samples, and of its own deviation what stands out of the noise."""
+    def _gaps(self, confidence: Tensor, correct: Tensor, groups: Tensor) -> Tensor:
+        """The gap of every group: that of all samples, and of its own deviation what stands out of the noise."""
 
         def sums(values: Tensor) -> Tensor:
-            return torch.zeros(len(self.doubts), dtype=torch.float64).index_add(0, bands, values)
+            return torch.zeros(len(self.doubts), dtype=torch.float64).index_add(0, groups, values)
 
         counts = sums(torch.ones_like(correct)).clamp_min(1)
         overall = (confidence - correct).mean()
         own = sums(confidence - correct - overall) / counts
-        # What a calibrated network with these confidences would show; an empty band has no deviation.
+        # What a calibrated network with these confidences would show; an empty group has no deviation.
         error = self.noise * sums(confidence * (1 - confidence)).sqrt() / counts
-        kept = (1 - (error / own.abs().clamp_min(SMALLEST_DOUBT)).square()).clamp_min(0)
-        return overall + own * kept
-
-    def _check_groups(self, groups: Tensor) -> Tensor:
-        if groups.is_floating_point():
-            raise InputError(f"groups must be whole numbers, band indices, got {groups.dtype}")
-        groups = groups.to(torch.int64)
-        if groups.device.type != "cpu":
-            set_flag((groups < 0) | (groups >= len(self.doubts)), BAD_NUMBER)
-        elif len(groups):
-            low, high = int(groups.min()), int(groups.max())
-            if low < 0 or high >= len(self.doubts):
-                raise InputError(f"groups must lie in [0, {len(self.doubts)}), got {low} to {high}; set num_groups")
-        return groups.clamp(0, len(self.doubts) - 1)
+        beyond_noise = (1 - (error / own.abs().clamp_min(SMALLEST_DOUBT)).square()).clamp_min(0)
+        return overall + own * beyond_noise
 
     def log(self) -> dict[str, float]:
-        """Columns of a training log: the doubt of every band, AdaFocal's gammas."""
-        told = {f"doubt{i}": value for i, value in enumerate(self.doubts.tolist())}
-        if self.focal is not None:
-            told |= {f"gamma{i}": value for i, value in enumerate(self.focal.gammas.tolist())}
-        return told
+        """Columns of a training log: the doubt of every group, AdaFocal's gammas."""
+        columns = {f"doubt{i}": value for i, value in enumerate(self.doubts.tolist())}
+        return columns if self.focal is None else columns | self.focal.log()
 
 
 adaptive_difficulty = as_function(AdaptiveDifficulty)

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_labels, check_logits
-from confide.losses.base import LossModule, as_function, loss, stateful_loss
+from confide.checks import InputError
+from confide.losses.base import LossModule, as_function, check_validation, loss, stateful_loss
 from confide.numerics.binning import bin_of, width_edges
 from confide.simplex.statistics import fused, one_minus_p, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
-# Focal loss.
+# Gamma is fixed: focal, FLSD-53, inverse and dual focal.
 
 
 @loss(
@@ -32,6 +32,10 @@ def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: 
     Args:
         gamma: how fast sure samples fade; 0 is cross-entropy. Default: FL-3 of Mukhoti et al.
         detach_weight: no gradient through (1 - p_y)^gamma, as in the code of Wang et al., 2021; the value is the same.
+
+    Example:
+        >>> confide.losses.focal([[2.0, 0.0], [0.0, 1.0]], [0, 0], gamma=2.0)
+        tensor([0.0018, 0.7019])
     """
     whole = fused(logits, labels, "focal", a=gamma, detach=detach_weight)
     if whole is not None:
@@ -51,7 +55,12 @@ THRESHOLD, GAMMA_BELOW, GAMMA_ABOVE = 0.2, 5.0, 3.0
 
 @loss("flsd53", paper="Mukhoti et al., 2020, arXiv:2002.09437")
 def flsd53(logits: Logits, labels: Labels) -> PerSample:
-    """Focal loss with gamma 5 where p_y < 0.2 and 3 elsewhere; the choice of gamma has no gradient."""
+    """Focal loss with gamma 5 where p_y < 0.2 and 3 elsewhere; the choice of gamma has no gradient.
+
+    Example:
+        >>> confide.losses.flsd53([[2.0, 0.0], [0.0, 2.0]], [0, 0])
+        tensor([2.1499e-04, 1.1275e+00])
+    """
     whole = fused(logits, labels, "flsd53")
     if whole is not None:
         return whole
@@ -79,6 +88,10 @@ def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: s
     Args:
         gamma: how much sure samples gain; 0 is cross-entropy. Default: ResNet-50 on CIFAR-10 (Zhou et al., 2025).
         form: `released` clamps p_y inside the weight to [1e-9, 1 - 1e-9], as the public code does.
+
+    Example:
+        >>> confide.losses.inverse_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.4490, 2.1146])
     """
     whole = fused(logits, labels, "inverse", a=gamma) if form == "paper" else None
     if whole is not None:
@@ -104,6 +117,10 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
         gamma: how fast clear wins fade; 0 is cross-entropy. Default: ResNet-50 on CIFAR-10 and CIFAR-100.
         form: `released` takes p_j as the largest probability strictly below p_y (0 if there is none), as the public
             code does; the two differ on misclassified samples and exact ties only.
+
+    Example:
+        >>> confide.losses.dual_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([9.7756e-05, 8.7753e+00])
     """
     whole = fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)
     if whole is not None:
@@ -116,7 +133,7 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
     return -(base.clamp_min(torch.finfo(log_p.dtype).tiny) ** gamma) * log_p
 
 
-# Equal-mass bins of validation confidence, which AdaFocal and CalFocal take their gammas from.
+# Gamma follows equal-mass bins of validation confidence: CalFocal, AdaFocal.
 
 FUSED_BINS = 128
 """More bins than this are looked up outside the GPU kernel."""
@@ -147,14 +164,12 @@ def validation_bins(logits: Logits, labels: Labels, bins: int) -> ValidationBins
 
     The smallest confidence lies on the lowest edge and is in no bin, as in the released code of AdaFocal.
     """
-    logits = check_logits(as_tensor(logits, "validation logits").cpu(), "validation logits")
-    labels = as_tensor(labels, "validation labels").cpu()
-    labels = check_labels(labels, len(logits), logits.shape[1], "validation labels")
+    logits, labels = check_validation(logits, labels)
     n = len(logits)
     if n == 0:
         raise InputError("validation logits must hold at least one sample, got none; pass the validation set")
-    found = simplex_statistics(logits.double(), labels, "p_max prediction")
-    confidence, correct = found.p_max.numpy(), (found.prediction == labels).numpy().astype(np.float64)
+    statistics = simplex_statistics(logits.double(), labels, "p_max prediction")
+    confidence, correct = statistics.p_max.numpy(), (statistics.prediction == labels).numpy().astype(np.float64)
     edges = np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(confidence))
     inside = confidence > edges[0]
     place = bin_of(confidence[inside], edges)
@@ -187,6 +202,12 @@ class CalFocal(LossModule):
         bins: number of validation bins, of equal mass.
         detach_gamma: whether gamma is a constant for the gradient (case 1). Default: the paper speaks of assigning it.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.
+
+    Example:
+        >>> loss = confide.losses.create("calfocal", bins=1)
+        >>> loss.update([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        >>> loss([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor(0.5743)
     """
 
     gammas: Tensor
@@ -228,11 +249,11 @@ class CalFocal(LossModule):
     @torch.no_grad()
     def update(self, val_logits: Logits, val_labels: Labels) -> None:
         """Take bins, accuracy and confidence from predictions on the whole validation set."""
-        found = validation_bins(val_logits, val_labels, len(self.accuracy))
-        seen = (found.counts > 0).to(self.accuracy.device)
-        accuracy = torch.where(seen, found.accuracy.to(self.accuracy), self.accuracy)
-        confidence = torch.where(seen, found.confidence.to(self.confidence), self.confidence)
-        self.set_bins(found.edges, accuracy, confidence)
+        bins = validation_bins(val_logits, val_labels, len(self.accuracy))
+        seen = (bins.counts > 0).to(self.accuracy.device)
+        accuracy = torch.where(seen, bins.accuracy.to(self.accuracy), self.accuracy)
+        confidence = torch.where(seen, bins.confidence.to(self.confidence), self.confidence)
+        self.set_bins(bins.edges, accuracy, confidence)
 
     def set_bins(self, edges: Tensor, accuracy: Tensor, confidence: Tensor) -> None:
         """Take bins as they are; NaN where nothing is known of one. `gammas` are those of the bins' mean confidence."""
@@ -277,6 +298,12 @@ class AdaFocal(LossModule):
         gamma_max: highest g. Default: the paper's 20.
         switch: the threshold S_th where focal and inverse focal change places. Default: the paper's 0.2.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.
+
+    Example:
+        >>> loss = confide.losses.create("adafocal", bins=1)
+        >>> loss.update([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        >>> loss.gammas
+        tensor([0.8876], dtype=torch.float64)
     """
 
     gammas: Tensor
@@ -303,9 +330,9 @@ class AdaFocal(LossModule):
             whole = fused(logits, labels, "gammas", self.gammas, self.edges, bins=len(self.gammas))
             if whole is not None:
                 return whole
-        return self.of(simplex_statistics(logits, labels, "log_p_true").log_p_true)
+        return self.from_log_p(simplex_statistics(logits, labels, "log_p_true").log_p_true)
 
-    def of(self, log_p: PerSample) -> PerSample:
+    def from_log_p(self, log_p: PerSample) -> PerSample:
         """The loss of samples whose label has this log-probability."""
         gamma = self.gammas.to(log_p)[bin_of_samples(log_p.detach().exp(), self.edges)]
         base = torch.where(gamma >= 0, one_minus_p(log_p), 1 + log_p.exp())
@@ -314,15 +341,15 @@ class AdaFocal(LossModule):
     @torch.no_grad()
     def update(self, val_logits: Logits, val_labels: Labels) -> None:
         """Move the gammas and re-estimate the bins from predictions on the whole validation set."""
-        found = validation_bins(val_logits, val_labels, len(self.gammas))
+        bins = validation_bins(val_logits, val_labels, len(self.gammas))
         gammas = self.gammas.double().cpu()
-        gap = torch.where(found.counts > 0, found.confidence - found.accuracy, torch.zeros_like(gammas))
+        gap = torch.where(bins.counts > 0, bins.confidence - bins.accuracy, torch.zeros_like(gammas))
         # A sign in the state's float64: rate and switch rounded to float32 could land below the switch and flip again.
         sign = torch.where(gammas > 0, 1.0, -1.0).to(gammas)
         moved = gammas * torch.exp(self.rate * sign * gap)
         moved = torch.where(moved.abs() < self.switch, -self.switch * sign, moved)
         self.gammas.copy_(moved.clamp(self.gamma_min, self.gamma_max))
-        self.edges.copy_(found.edges)
+        self.edges.copy_(bins.edges)
 
     def log(self) -> dict[str, float]:
         """Columns of a training log: the gamma of every bin."""

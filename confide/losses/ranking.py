@@ -15,7 +15,7 @@ from confide.simplex.reference import BAD_NUMBER, accumulator, set_flag
 from confide.simplex.statistics import Statistics, simplex_statistics, weighted_by_distribution, weighted_by_rank
 from confide.types import Labels, Logits, PerSample
 
-# AURC loss: cross-entropy weighted by the rank of confidence.
+# AURC: cross-entropy weighted by the rank of confidence.
 
 SCORES = ("msp", "margin", "entropy")
 
@@ -39,15 +39,14 @@ def aurc(
         score: confidence that ranks: `msp` (largest probability), `margin` (to the runner-up), `entropy` (negative).
         weights_form: `log` takes a_r = -ln(1 - r / (n + 1)), the same for large n.
         form: `released` applies softmax twice before the score, as the public code does.
+
+    Example:
+        >>> confide.losses.aurc([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.1904, 0.6566])
     """
     if form == "released":
         with torch.no_grad():
-            ranking = scores_of(
-                simplex_statistics(
-                    logits.softmax(dim=1, dtype=accumulator(logits.dtype)), None, statistics_of_score(score)
-                ),
-                score,
-            )
+            ranking = released_scores(logits, score)
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     else:
         whole = weighted_by_rank(
@@ -74,6 +73,12 @@ def scores_of(statistics: Statistics, score: str) -> PerSample:
     return -statistics.entropy
 
 
+def released_scores(logits: Logits, score: str) -> PerSample:
+    """The score as the released code of AURC computes it: of softmax probabilities that it takes for logits."""
+    probs = logits.softmax(dim=1, dtype=accumulator(logits.dtype))
+    return scores_of(simplex_statistics(probs, None, statistics_of_score(score)), score)
+
+
 def rank_weights(ranking: Tensor, weights_form: str) -> Tensor:
     """The weight a_r of every sample by its ascending rank r = 1..n; ties in input order."""
     by_rank = weights_by_rank(ranking.device, weights_form, len(ranking))
@@ -88,19 +93,23 @@ def weights_by_rank(device: torch.device, weights_form: str, n: int) -> Tensor:
 
 
 _LAST_RANK_WEIGHTS: dict[tuple[torch.device, str, int], Tensor] = {}
+"""Of the last call: all batches but the last of an epoch have one size, and on a GPU making the weights takes longer
+than the loss."""
 
 
 def _cached_rank_weights(device: torch.device, weights_form: str, n: int) -> Tensor:
-    """The weights kept from the last call; what is made while a CUDA graph is captured belongs to the graph."""
+    """The weights of the last call; what is made while a CUDA graph is captured belongs to the graph."""
     key = (device, weights_form, n)
     if key not in _LAST_RANK_WEIGHTS:
-        made = weights_by_rank(device, weights_form, n)
+        by_rank = weights_by_rank(device, weights_form, n)
         if torch.cuda.is_current_stream_capturing():
-            return made
+            return by_rank
         _LAST_RANK_WEIGHTS.clear()
-        _LAST_RANK_WEIGHTS[key] = made
+        _LAST_RANK_WEIGHTS[key] = by_rank
     return _LAST_RANK_WEIGHTS[key]
 
+
+# Selective AU: the weights are a smooth function of confidence, up to the confidence at a coverage.
 
 SMALLEST_COUNT = 1e-12
 
@@ -141,6 +150,10 @@ class SelectiveAU(LossModule):
         batch_size: n of the bounds [1/(n+1), n/(n+1)] that G is clamped to. Default: the actual batch.
         detach_weight: no gradient through b_i. With it, every sample lowers its loss by being less sure than the
             others, and a network that starts from nothing ends at equal probabilities (docs/findings.md).
+
+    Example:
+        >>> confide.losses.selective_au([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+        tensor([0.0889, 0.5325])
     """
 
     histogram: Tensor
@@ -190,12 +203,7 @@ class SelectiveAU(LossModule):
     def _released_scores(self, logits: Tensor) -> Tensor:
         if self.score == "entropy":
             return torch.ones(len(logits), dtype=accumulator(logits.dtype), device=logits.device)
-        return scores_of(
-            simplex_statistics(
-                logits.softmax(dim=1, dtype=accumulator(logits.dtype)), None, statistics_of_score(self.score)
-            ),
-            self.score,
-        )
+        return released_scores(logits, self.score)
 
     def _weights(self, scores: PerSample) -> PerSample:
         counts = self._counts(scores.detach())
@@ -236,6 +244,8 @@ class SelectiveAU(LossModule):
 selective_au = as_function(SelectiveAU)
 
 
+# Correctness ranking: confidence is to have the order of how often each sample was predicted correctly.
+
 RELEASED_LOGARITHMS = {10: 2.302585, 100: 4.605170}
 """The released code divides the entropy by these constants for 10 and 100 classes."""
 
@@ -245,7 +255,7 @@ RELEASED_LOGARITHMS = {10: 2.302585, 100: 4.605170}
     paper="Moon et al., 2020, arXiv:2007.01687",
     corners=({"score": "margin"}, {"score": "entropy"}, {"weight": 0.0}, {"form": "released"}),
     ranges={"weight": (0.0, 1e6), "num_samples": (0, 1e12)},
-    choices={"score": ("msp", "margin", "entropy"), "form": ("paper", "released")},
+    choices={"score": SCORES, "form": ("paper", "released")},
     batch=True,
 )
 class CorrectnessRanking(LossModule):
@@ -255,10 +265,17 @@ class CorrectnessRanking(LossModule):
     training mode counts the batch's correct predictions, after the loss is formed; call `end_epoch` after every pass.
 
     Args:
+        ids: of each sample of the batch, its place in the training set; comes with every call.
         score: confidence: `msp` (largest probability), `margin` (to the runner-up), `entropy` (-H / ln c).
         weight: w of the ranking term. Default: released code.
         num_samples: size of the training set, whose ids are 0 .. num_samples - 1; 0: the history grows with the ids.
         form: `released` divides the entropy by 2.302585 (10 classes) or 4.605170 (100) instead of ln c.
+
+    Example:
+        >>> loss = confide.losses.create("crl", reduction="none")
+        >>> first = loss([[2.0, 0.0], [0.0, 1.0]], [0, 0], ids=[0, 1])
+        >>> loss([[2.0, 0.0], [0.0, 1.0]], [0, 0], ids=[0, 1])
+        tensor([0.9772, 2.1635])
     """
 
     needs = ("ids",)
@@ -274,21 +291,19 @@ class CorrectnessRanking(LossModule):
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
         ids: Tensor = self._check_ids(needs["ids"].to(self.counts.device))
-        names = {"msp": ("p_max",), "margin": ("p_max", "p_second"), "entropy": ("entropy", "p_max")}[self.score]
-        statistics = simplex_statistics(logits, labels, ("log_p_true", "prediction", *names))
-        ranking = self._ranking(statistics.values, logits.shape[1], ids)
+        statistics = simplex_statistics(logits, labels, ("log_p_true", "prediction", *statistics_of_score(self.score)))
+        ranking = self._ranking(scores_of(statistics, self.score), logits.shape[1], ids)
         if self.training:
             correct = (statistics.prediction == labels).to(self.counts)
             self.counts.index_add_(0, ids, correct)
         return -statistics.log_p_true + self.weight * ranking
 
-    def _ranking(self, found: dict[str, Tensor], num_classes: int, ids: Tensor) -> PerSample:
+    def _ranking(self, confidence: PerSample, num_classes: int, ids: Tensor) -> PerSample:
         if self.score == "entropy":
             exact = math.log(num_classes)
-            divisor = RELEASED_LOGARITHMS.get(num_classes, exact) if self.form == "released" else exact
-            confidence = -found["entropy"] / divisor
-        else:
-            confidence = found["p_max"] - found["p_second"] if self.score == "margin" else found["p_max"]
+            confidence = confidence / (
+                RELEASED_LOGARITHMS.get(num_classes, exact) if self.form == "released" else exact
+            )
         share = self._share(ids).to(confidence)
         lead = share - share.roll(-1)
         sign = lead.sign()

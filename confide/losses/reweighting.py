@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from confide.checks import InputError, tensor_with_graph
-from confide.losses.base import LossModule, as_function, loss, stateful_loss
-from confide.simplex.reference import BAD_NUMBER, accumulator, set_flag
+from confide.losses.base import LossModule, as_function, check_groups, loss, stateful_loss
+from confide.simplex.reference import accumulator
 from confide.simplex.statistics import fused, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
-# Class-balanced loss.
+# By the size of the class.
 
 
 @loss(
@@ -46,6 +47,10 @@ def class_balanced(
             classes, and the sum over classes of sigmoid focal terms.
         gamma: of `form="focal"` only.
         class_counts: training samples of each class.
+
+    Example:
+        >>> confide.losses.class_balanced([[2.0, 0.0], [0.0, 1.0]], [0, 1], class_counts=[900, 100], beta=0.99)
+        tensor([0.0985, 0.3834])
     """
     weight = _cached_class_weights(logits, class_counts, beta)
     if form == "paper":
@@ -69,19 +74,21 @@ def class_balanced(
 
 
 _LAST_CLASS_WEIGHTS: dict[str, tuple[Any, ...]] = {}
+"""Of the last call: the same counts come with every batch, and a copy to a GPU would wait for it."""
 
 
 def _cached_class_weights(logits: Logits, class_counts: Any, beta: float) -> Tensor:
-    """The weights on the logits' device, kept from the last call: the same counts come with every batch."""
+    """The weights on the logits' device, those of the last call where nothing has changed."""
     key = (logits.shape[1], beta, logits.device, logits.dtype)
     # Under the compiler counts are constants; elsewhere they may have been changed in place.
     mark = 0 if torch.compiler.is_compiling() else _version_of_counts(class_counts)
     counts, last, last_mark, weight = _LAST_CLASS_WEIGHTS.get("weights", (None, None, None, None))
     if counts is not class_counts or last != key or (last_mark != mark and not torch.compiler.is_compiling()):
-        weight = class_balance_weights(class_counts, logits.shape[1], beta).to(logits.device, accumulator(logits.dtype))
+        weights = class_balance_weights(_check_counts(class_counts, logits.shape[1]), beta)
+        weight = weights.to(logits.device, accumulator(logits.dtype))
         _LAST_CLASS_WEIGHTS["weights"] = (class_counts, key, mark, weight)
-    kept: Tensor = weight
-    return kept
+    current: Tensor = weight
+    return current
 
 
 def _version_of_counts(class_counts: Any) -> Any:
@@ -93,8 +100,7 @@ def _version_of_counts(class_counts: Any) -> Any:
     return tuple(class_counts) if isinstance(class_counts, list) else 0
 
 
-def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> Tensor:
-    """w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c."""
+def _check_counts(class_counts: Any, num_classes: int) -> Tensor:
     counts = tensor_with_graph(class_counts, "class_counts").double()
     if counts.shape != (num_classes,):
         raise InputError(
@@ -104,8 +110,18 @@ def class_balance_weights(class_counts: Any, num_classes: int, beta: float) -> T
     if counts.device.type == "cpu" and not bool((counts >= 1).all()):
         bad = int((~(counts >= 1)).nonzero()[0])
         raise InputError(f"class_counts must be at least 1, got {counts[bad].item():g} for class {bad}; merge it")
-    raw = (1 - beta) / (1 - beta**counts)
-    return raw * (num_classes / raw.sum())
+    return counts
+
+
+def class_balance_weights(counts: Tensor, beta: float) -> Tensor:
+    """w_k = (1 - beta) / (1 - beta^n_k) in float64, rescaled to sum to the number of classes; beta = 0 gives ones."""
+    # expm1: near beta = 1 the difference 1 - beta^n would lose its digits.
+    effective = -torch.expm1(counts.double() * (math.log(beta) if beta else -math.inf))
+    weights = (1 - beta) / effective
+    return weights * (len(counts) / weights.sum())
+
+
+# By the worst group.
 
 
 @stateful_loss(
@@ -122,11 +138,16 @@ class GroupDRO(LossModule):
     cross-entropy (plus the adjustment's constant), so that the mean over the batch is the loss. In eval mode q stays.
 
     Args:
-        num_groups: how many groups there are; calls bring `groups`, indices 0 .. num_groups - 1.
+        groups: of each sample of the batch, 0 .. num_groups - 1; comes with every call.
+        num_groups: how many groups there are.
         step_size: the step of q. Default: released code.
         adjustment: the C of the generalisation adjustment C / sqrt(n_g), added to every group's loss.
         group_counts: n_g over the training set, for the adjustment.
         normalize_loss: divide the group losses by their sum in the step of q only.
+
+    Example:
+        >>> confide.losses.group_dro([[2.0, 0.0], [0.0, 1.0]], [0, 0], groups=[0, 1], step_size=1.0)
+        tensor([0.0594, 2.0121])
     """
 
     needs = ("groups",)
@@ -157,7 +178,7 @@ class GroupDRO(LossModule):
         self.register_buffer("shift", shift)
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        groups = self._check_groups(needs["groups"].to(logits.device))
+        groups = check_groups(needs["groups"].to(logits.device), len(self.q))
         entropy = -simplex_statistics(logits, labels, "log_p_true").log_p_true
         counts = torch.zeros_like(self.q).index_add(0, groups, torch.ones_like(entropy, dtype=self.q.dtype))
         sums = torch.zeros_like(self.q).index_add(0, groups, entropy.detach().to(self.q.dtype))
@@ -173,18 +194,6 @@ class GroupDRO(LossModule):
             group_losses = group_losses / group_losses.sum().clamp_min(torch.finfo(group_losses.dtype).tiny)
         raised = self.q * torch.exp(self.step_size * (group_losses - group_losses.max()))
         self.q.copy_(raised / raised.sum())
-
-    def _check_groups(self, groups: Tensor) -> Tensor:
-        if groups.is_floating_point():
-            raise InputError(f"groups must be whole numbers, group indices, got {groups.dtype}")
-        groups = groups.to(torch.int64)
-        if groups.device.type != "cpu":
-            set_flag((groups < 0) | (groups >= len(self.q)), BAD_NUMBER)
-        elif len(groups):
-            low, high = int(groups.min()), int(groups.max())
-            if low < 0 or high >= len(self.q):
-                raise InputError(f"groups must lie in [0, {len(self.q)}), got {low} to {high}; set num_groups")
-        return groups.clamp(0, len(self.q) - 1)
 
 
 group_dro = as_function(GroupDRO)

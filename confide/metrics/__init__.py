@@ -1,6 +1,15 @@
 """Reliability metrics: `(predictions, *, options) -> Measurement`, all from one pass over the logits."""
 
-from confide.metrics.base import METRICS, Accumulator, calibration_test, create, measure_many, names
+from confide.metrics.base import (
+    METRICS,
+    Accumulator,
+    calibration_test,
+    create,
+    explain,
+    measure_many,
+    names,
+    table_words,
+)
 from confide.metrics.calibration import debiased_ece, ece, mce, smooth_ece, sweep_ece
 from confide.metrics.classwise_calibration import classwise_ece
 from confide.metrics.kernel_calibration import kde_ece

@@ -1,12 +1,12 @@
 """What every metric shares: the registry with what a metric is called and means, the way from a number of a `View`
-to a
-Measurement with its interval, and `create`, the same metric over batches.
+to a Measurement with its interval, and `create`, the same metric over batches.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -16,30 +16,80 @@ from confide.checks import InputError
 from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
 from confide.predictions import ClassTable, Facts, Predictions, join_facts
-from confide.registry import Method, Registry
-from confide.results import Measurement
+from confide.registry import Method, MethodSpec, Registry
+from confide.results import Better, Measurement, MetricInfo, MetricKind
 
-# The family's registry and door: a metric is written once, as a number of a `View`, and gains its interval here.
+BINNINGS = ("width", "mass")
+SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
+"""What a value is multiplied by to be shown in a unit; 1 in any other."""
 
-METRICS = Registry("metric")
 
-CORE = (
-    "accuracy",
-    "confidence_gap",
-    "nll",
-    "brier",
-    "ece",
-    "ece_mass",
-    "classwise_ece",
-    "aurc",
-    "eaurc",
-    "augrc",
-    "auroc",
-    "aupr_success",
-    "aupr_error",
-    "fpr95",
-    "halving_rejection",
-)
+@dataclass(frozen=True)
+class Variant:
+    """Another name under which values of a metric stand in a table, with what is told of them there.
+
+    Args:
+        word: the name.
+        options: of the metric that make it this one; None where the name comes from elsewhere, such as `aupr_in`,
+            which is `aupr_success` where "right" means of a known class.
+    """
+
+    word: str
+    options: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    title: str
+    meaning: str
+    short: str = ""
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    def info(self, metric: MetricInfo) -> MetricInfo:
+        """The metric's facts with those of this name."""
+        return replace(
+            metric, word=self.word, title=self.title, meaning=self.meaning, short=self.short, tables=self.tables
+        )
+
+
+def _not_whole(*record: Any) -> Any:
+    raise TypeError("only a metric of whole distributions has draws of its own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSpec(MethodSpec):
+    """What a metric is, beside its formula.
+
+    `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
+    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`,
+    `resample` and `permute` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
+    perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
+    samples, which has an interval at 0 and 1 too. `slow` is left out above a number of samples, `costly` gets fewer
+    resamples.
+    """
+
+    info: MetricInfo
+    range: tuple[float, float]
+    value: Callable[..., float]
+    variants: tuple[Variant, ...] = ()
+    whole: bool = False
+    binned: bool = False
+    debiased: bool = False
+    rate: bool = False
+    costly: bool = False
+    slow: bool = False
+    resampled_rows: int | None = None
+    null: Callable[..., Any] = _not_whole
+    resample: Callable[..., Any] = _not_whole
+    permute: Callable[..., Any] = _not_whole
+
+    def as_dict(self) -> dict[str, Any]:
+        """Field -> value, for listings: what a reader is told stands among the other facts."""
+        facts = super().as_dict()
+        info = asdict(facts.pop("info"))
+        del info["word"]
+        names = [variant.word for variant in facts.pop("variants", ())]
+        return {**info, **facts, **({"variants": names} if names else {})}
+
+
+METRICS = Registry("metric", MetricSpec)
 
 
 class Metric(Protocol):
@@ -52,21 +102,44 @@ def metric(
     word: str,
     *,
     paper: str,
-    better: str,
-    range: tuple[float, float],
+    title: str,
     meaning: str,
-    kind: str,
+    kind: MetricKind,
+    better: Better,
+    range: tuple[float, float],
+    unit: str = "",
+    scale: float | None = None,
+    digits: int | None = None,
+    short: str = "",
+    tables: Mapping[str, int] | None = None,
+    variants: tuple[Variant, ...] = (),
     corners: tuple[dict[str, Any], ...] = (),
     **facts: Any,
 ) -> Callable[[Callable[..., float]], Metric]:
     """Decorator: makes `(view, *, options) -> float` the public metric of that word and registers it.
 
     Args:
-        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
-        range: the smallest and largest value it can take.
+        word: the name in measurements, configs and on the command line.
+        paper: author, year and identifier of the source.
+        title: the name in headings; `short` the one in narrow columns.
         meaning: one plain sentence.
         kind: "mean", "calibration" (bias-corrected interval, chance level, test), "ranking" or "separation".
+        better: "higher", "lower", or "neither" where a value alone is neither good nor bad.
+        range: the smallest and largest value it can take.
+        unit: in which values are shown: "%", "pts", "× 1000", "nats", ...
+        scale: of a value in that unit. Default: 100 for "%" and "pts", 1000 for "× 1000", else 1.
+        digits: decimals that are shown. Default: 1 of scaled values, else 3.
+        tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
+            and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
+            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `groups`, `ood`.
+        variants: further names of its values, such as `ece_mass`.
+        corners: option values at their limits; conformance tests run them all.
+        facts: further fields of `MetricSpec`.
     """
+    scale = SCALES.get(unit, 1.0) if scale is None else scale
+    digits = (1 if scale > 1 else 3) if digits is None else digits
+    info = MetricInfo(word, title, meaning, better, kind, unit, scale, digits, short, tables or {})
 
     def wrap(function: Callable[..., float]) -> Metric:
         def measured(predictions: Predictions, *rest: Any, **options: Any) -> Measurement:
@@ -84,8 +157,9 @@ def metric(
         )
         measured.__name__ = measured.__qualname__ = word
         measured.__doc__, measured.__module__ = function.__doc__, function.__module__
-        known = {"better": better, "range": range, "meaning": meaning, "kind": kind, "value": function, **facts}
-        METRICS.add(word, paper=paper, corners=corners, **known)(measured)
+        METRICS.add(
+            word, paper=paper, corners=corners, info=info, range=range, value=function, variants=variants, **facts
+        )(measured)
         return measured
 
     return wrap
@@ -96,23 +170,62 @@ def names() -> tuple[str, ...]:
     return METRICS.names()
 
 
-def parse_metric(word: str) -> tuple[Method, dict[str, Any]]:
+def parse_metric(word: str) -> tuple[Method[MetricSpec], dict[str, Any]]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
-    if word.endswith("_mass") and word not in METRICS and word[: -len("_mass")] in METRICS:
-        return METRICS.get(word[: -len("_mass")]), {"binning": "mass"}
+    if word not in METRICS:
+        for method in METRICS:
+            for variant in method.spec.variants:
+                if variant.word == word and variant.options is not None:
+                    return method, dict(variant.options)
+        base, _, binning = word.rpartition("_")
+        if binning in BINNINGS and base in METRICS and "binning" in METRICS.get(base).options:
+            return METRICS.get(base), {"binning": binning}
     return METRICS.get(word), {}
 
 
-def metric_name(method: Method, options: dict[str, Any]) -> str:
-    """The name of a measurement: the word, with `_mass` for equal-mass bins where the default is equal width."""
+def metric_name(method: Method[MetricSpec], options: dict[str, Any]) -> str:
+    """The name of a measurement: the word, with `_mass` or `_width` where the bins are not the default ones."""
     default = method.options.get("binning")
     chosen = options.get("binning", default)
     return f"{method.word}_{chosen}" if chosen != default else method.word
 
 
-def value_of(method: Method, view: View, options: dict[str, Any]) -> float:
+def explain(words: Iterable[str]) -> dict[str, MetricInfo]:
+    """What a reader is told about these metrics, by word; words that no metric has are left out.
+
+    Args:
+        words: names of measurements, such as `ece` or `ece_mass`.
+    """
+    named = {v.word: v.info(m.spec.info) for m in METRICS for v in m.spec.variants}
+    named |= {m.word: m.spec.info for m in METRICS}
+    infos = {}
+    for word in words:
+        base, _, binning = word.rpartition("_")
+        if word in named:
+            infos[word] = named[word]
+        elif binning in BINNINGS and base in named:
+            title = f"{named[base].title}, equal {binning}"
+            infos[word] = replace(named[base], word=word, title=title, short="", tables={})
+    return infos
+
+
+def table_words(table: str) -> tuple[str, ...]:
+    """The metrics that have a column in a table, in the order of their places; of `all`, every one there is.
+
+    Args:
+        table: a key of `MetricInfo.tables`, such as "core", or "all".
+    """
+    variants = [variant for method in METRICS for variant in method.spec.variants]
+    if table == "all":
+        return (*METRICS.names(), *(variant.word for variant in variants if variant.options is not None))
+    infos = explain((*METRICS.names(), *(variant.word for variant in variants)))
+    own = [info for info in infos.values() if table in info.tables]
+    return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
+
+
+def value_of(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> float:
     """The number of a metric on weighted samples."""
-    return float(method.facts["value"](view, **options))
+    return float(method.spec.value(view, **options))
 
 
 def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, float]:
@@ -140,7 +253,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
     return values
 
 
-def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -> Measurement:
+def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[str, Any]) -> Measurement:
     """A metric's measurement; interval and chance level are computed when they are first asked for."""
     method.check_options(options)
     missing = [name for name in method.needs if name not in options]
@@ -159,12 +272,12 @@ def measure(method: Method, predictions: Predictions, options: dict[str, Any]) -
     )
 
 
-def note_of(method: Method, options: dict[str, Any], n: int) -> str | None:
+def note_of(method: Method[MetricSpec], options: dict[str, Any], n: int) -> str | None:
     """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
     told = {k: v for k, v in options.items() if k != "score" and v != method.options.get(k)}
     told.pop("binning", None)
     words = [f"{k} {v}" for k, v in told.items()]
-    most = method.facts.get("resampled_rows", n)
+    most = method.spec.resampled_rows or n
     if n > most:
         words.append(f"interval from resamples of {most:,} of {n:,} rows")
     return ", ".join(words) or None
@@ -181,12 +294,12 @@ def calibration_test(
             and kernel errors draw labels 200 and 99 times.
     """
     method, extra = parse_metric(metric)
-    if method.facts["kind"] != "calibration":
+    if method.spec.info.kind != "calibration":
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
     base = MetricSamples(predictions)
-    if not method.facts.get("whole"):
+    if not method.spec.whole:
         return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
     found = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
     if found is None:
@@ -204,7 +317,7 @@ class Accumulator:
     metric needs all probabilities at once.
     """
 
-    def __init__(self, method: Method, options: dict[str, Any]) -> None:
+    def __init__(self, method: Method[MetricSpec], options: dict[str, Any]) -> None:
         self.method, self.options = method, options
         self.reset()
 
@@ -234,7 +347,7 @@ class Accumulator:
             record.need_logits(f"metric '{self.method.word}'")
             self._whole.append(record)
             return
-        if self.method.facts.get("whole"):
+        if self.method.spec.whole:
             table = record.class_table()
             self._table = table if self._table is None else self._table + table
         self._facts.append(record.facts)
@@ -253,7 +366,7 @@ class Accumulator:
         standard = self.method.word == "classwise_ece" and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
-        return bool(self.method.facts.get("whole") or self.options.get("of") == "classes") and not standard
+        return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard
 
     def compute(self) -> Measurement:
         """The measurement of all batches so far."""

@@ -10,7 +10,7 @@ from scipy.fft import dct
 from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
+from confide.metrics.base import Variant, metric
 from confide.metrics.view import BinSums, View
 from confide.numerics.binning import bin_of, interpolated_edges, mass_bin_of_rank, order_edges, split_edges, width_edges
 
@@ -51,10 +51,24 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
 @metric(
     "ece",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602; Guo et al., 2017, arXiv:1706.04599",
+    title="ECE, equal width",
+    short="ECE width",
+    meaning="Average gap between confidence and accuracy over bins of equal width.",
+    kind="calibration",
     better="lower",
     range=(0.0, 1.0),
-    meaning="How far confidence is from accuracy, on average over bins of confidence.",
-    kind="calibration",
+    unit="pts",
+    tables={"core": 5, "models": 5, "headline": 4, "summary": 4, "calibrated": 4, "shift": 3},
+    variants=(
+        Variant(
+            "ece_mass",
+            {"binning": "mass"},
+            title="ECE, equal mass",
+            short="ECE mass",
+            meaning="Average gap between confidence and accuracy over bins that hold equally many samples.",
+            tables={"core": 6, "models": 4, "headline": 3, "summary": 5, "calibrated": 5, "groups": 3},
+        ),
+    ),
     binned=True,
     corners=(
         {"bins": 1},
@@ -106,10 +120,12 @@ def ece(
 @metric(
     "mce",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
-    better="lower",
-    range=(0.0, 1.0),
+    title="MCE",
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
 )
@@ -162,10 +178,12 @@ def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
 @metric(
     "debiased_ece",
     paper="Kumar et al., 2019, arXiv:1909.10155",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Debiased ECE",
     meaning="The root mean squared gap between confidence and accuracy, with the part owed to chance taken off.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     corners=({"binning": "width"}, {"norm": 1}, {"of": "classes"}, {"bins": 1}, {"bins": 1000}),
     debiased=True,
 )
@@ -227,10 +245,12 @@ def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
 @metric(
     "sweep_ece",
     paper="Roelofs et al., 2022, arXiv:2012.08668",
-    better="lower",
-    range=(0.0, 1.0),
+    title="ECE sweep",
     meaning="The calibration error with the most bins that still show accuracy rising with confidence.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     corners=({"binning": "width"}, {"norm": 2}),
     costly=True,
 )
@@ -297,10 +317,12 @@ def smooth_error(sure: Floats, residual: Floats) -> float:
 @metric(
     "smooth_ece",
     paper="Blasiok & Nakkiran, 2023, arXiv:2309.12236",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Smooth ECE",
     meaning="The calibration error without bins, smoothed at the scale of the error itself.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
     costly=True,
 )
 def smooth_ece(view: View) -> float:

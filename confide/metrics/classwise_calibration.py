@@ -324,10 +324,14 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
 @metric(
     "classwise_ece",
     paper="Nixon et al., 2019, arXiv:1904.01685; Kull et al., 2019, arXiv:1910.12656",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Class-wise ECE",
     meaning="How far the probability of each class is from how often it is the label, averaged over all classes.",
     kind="calibration",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="pts",
+    digits=2,
+    tables={"core": 7, "models": 6},
     corners=(
         {"bins": 1},
         {"bins": 100},

@@ -10,10 +10,14 @@ from confide.metrics.view import View
 @metric(
     "accuracy",
     paper="folklore",
-    better="higher",
-    range=(0.0, 1.0),
+    title="Accuracy",
     meaning="The share of samples whose most probable class is the label.",
     kind="mean",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 1, "models": 1, "headline": 1, "summary": 1, "calibrated": 1, "shift": 1, "groups": 1},
+    rate=True,
 )
 def accuracy(view: View) -> float:
     """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction."""
@@ -23,10 +27,13 @@ def accuracy(view: View) -> float:
 @metric(
     "nll",
     paper="Good, 1952, doi:10.1111/j.2517-6161.1952.tb00104.x",
+    title="NLL",
+    meaning="Average surprise at the true label. A proper score: nothing but better probabilities improves it.",
+    kind="mean",
     better="lower",
     range=(0.0, float("inf")),
-    meaning="How surprised the model is by the true labels, in nats; sure mistakes cost most.",
-    kind="mean",
+    unit="nats",
+    tables={"core": 3, "models": 2, "headline": 2, "summary": 2, "calibrated": 2, "shift": 4},
 )
 def nll(view: View) -> float:
     """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12."""
@@ -36,10 +43,12 @@ def nll(view: View) -> float:
 @metric(
     "brier",
     paper="Brier, 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
+    title="Brier",
+    meaning="Squared distance between probabilities and truth, summed over classes. A proper score from 0 to 2.",
+    kind="mean",
     better="lower",
     range=(0.0, 2.0),
-    meaning="The squared distance between the probabilities and the truth, over all classes.",
-    kind="mean",
+    tables={"core": 4, "models": 3, "summary": 3, "calibrated": 3},
     corners=({"over": "mean"},),
 )
 def brier(view: View, *, over: str = "sum") -> float:
@@ -55,10 +64,14 @@ def brier(view: View, *, over: str = "sum") -> float:
 @metric(
     "confidence_gap",
     paper="Murphy, 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
-    better="neither",
-    range=(-1.0, 1.0),
+    title="Confidence minus accuracy",
+    short="Gap",
     meaning="How far the average confidence lies above the share that is right; above 0 is overconfident.",
     kind="mean",
+    better="neither",
+    range=(-1.0, 1.0),
+    unit="pts",
+    tables={"core": 2, "shift": 2, "groups": 2},
 )
 def confidence_gap(view: View) -> float:
     """Calibration in the large, mean confidence - accuracy: one number with a sign."""

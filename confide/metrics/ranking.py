@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
+from confide.metrics.base import Variant, metric
 from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
@@ -55,10 +55,13 @@ def trapezoid_area(ranks: Ranks) -> float:
 @metric(
     "aurc",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
+    title="AURC",
+    meaning="Average error rate over all shares of samples one might accept, most trusted first.",
+    kind="ranking",
     better="lower",
     range=(0.0, 1.0),
-    meaning="The error rate among accepted samples, averaged over all shares one might accept.",
-    kind="ranking",
+    unit="× 1000",
+    tables={"core": 8, "models": 7, "summary": 6, "calibrated": 6, "trust": 5, "scores": 2, "shift": 5},
     corners=({"area": "trapezoid"}, {"ties": "given"}, {"ties": "given", "risk": "brier"}, {"risk": "brier"}),
 )
 def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "averaged", risk: str = "error") -> float:
@@ -96,10 +99,13 @@ def best_area(n: int, wrong: int, form: str) -> float:
 @metric(
     "eaurc",
     paper="Geifman et al., 2019, arXiv:1805.08206",
+    title="E-AURC",
+    meaning="AURC less that of a perfect ranking of the same errors; 0 if every error ranks last.",
+    kind="ranking",
     better="lower",
     range=(0.0, 1.0),
-    meaning="What the ranking alone adds to the area under the risk-coverage curve; 0 if every error ranks last.",
-    kind="ranking",
+    unit="× 1000",
+    tables={"core": 9, "trust": 6},
     corners=({"form": "finite"},),
 )
 def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
@@ -119,10 +125,13 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
 @metric(
     "augrc",
     paper="Traub et al., 2024, arXiv:2407.01032",
-    better="lower",
-    range=(0.0, 0.5),
+    title="AUGRC",
     meaning="The share of samples accepted and wrong, averaged over all shares one might accept.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 0.5),
+    unit="× 1000",
+    tables={"core": 10},
 )
 def augrc(view: View, *, score: Any = "msp") -> float:
     """Area under (errors accepted) / n over coverage, by trapezoids through (0, 0) and one point per distinct score.
@@ -139,10 +148,13 @@ def augrc(view: View, *, score: Any = "msp") -> float:
 @metric(
     "auroc",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
+    title="AUROC",
+    meaning="Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
+    kind="ranking",
     better="higher",
     range=(0.0, 1.0),
-    meaning="The chance that a correct sample scores higher than a wrong one; one half is a guess.",
-    kind="ranking",
+    unit="%",
+    tables={"core": 11, "models": 8, "summary": 7, "trust": 1, "scores": 1, "shift": 6, "ood": 1},
 )
 def auroc(view: View, *, score: Any = "msp") -> float:
     """AUROC of correct against wrong, P(score of a correct > score of a wrong) + P(tie) / 2.
@@ -163,10 +175,21 @@ def auroc(view: View, *, score: Any = "msp") -> float:
 @metric(
     "aupr_success",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
-    better="higher",
-    range=(0.0, 1.0),
+    title="AUPR, right",
     meaning="How purely the highest scores hold correct samples; a guess gets the accuracy.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 12, "trust": 2},
+    variants=(
+        Variant(
+            "aupr_in",
+            title="AUPR, known",
+            meaning="How purely the highest scores hold samples of known classes; a guess gets their share.",
+            tables={"ood": 2},
+        ),
+    ),
 )
 def aupr_success(view: View, *, score: Any = "msp") -> float:
     """Average precision of correct samples, sum over distinct scores of (recall gained) x precision (steps).
@@ -190,10 +213,21 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
 @metric(
     "aupr_error",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
-    better="higher",
-    range=(0.0, 1.0),
+    title="AUPR, errors",
     meaning="How purely the lowest scores hold errors; a guess gets the error rate.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 13, "trust": 3},
+    variants=(
+        Variant(
+            "aupr_out",
+            title="AUPR, foreign",
+            meaning="How purely the lowest scores hold samples of unknown classes; a guess gets their share.",
+            tables={"ood": 3},
+        ),
+    ),
     corners=({"form": "released"},),
 )
 def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
@@ -251,10 +285,14 @@ def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
 @metric(
     "fpr95",
     paper="Liang et al., 2018, arXiv:1706.02690",
-    better="lower",
-    range=(0.0, 1.0),
+    title="FPR at 95 % TPR",
+    short="FPR95",
     meaning="The share of errors still accepted at the threshold that accepts 95 % of the correct samples.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 14, "trust": 4, "scores": 3, "ood": 4},
     corners=({"tpr": 1.0}, {"tpr": 0.0}, {"form": "corner"}),
 )
 def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "reached") -> float:
@@ -285,10 +323,13 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
 @metric(
     "tpr",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, 1.0),
+    title="TPR",
     meaning="The share of correct samples that the threshold accepts.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"decisions": 1},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
 def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
@@ -306,10 +347,13 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 @metric(
     "tnr",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, 1.0),
+    title="TNR",
     meaning="The share of wrong samples that the threshold rejects.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"decisions": 2},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
 def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
@@ -342,10 +386,12 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
 @metric(
     "coverage_at_risk",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
-    better="higher",
-    range=(0.0, 1.0),
+    title="Coverage at a risk",
     meaning="The largest share of samples one can accept with at most the given error rate; seen here, not promised.",
     kind="ranking",
+    better="higher",
+    range=(0.0, 1.0),
+    unit="%",
     corners=({"risk": 0.0}, {"risk": 1.0}),
 )
 def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
@@ -364,10 +410,12 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 @metric(
     "risk_at_coverage",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Risk at a coverage",
     meaning="The error rate among the given share of samples with the highest scores.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
     corners=({"coverage": 1.0}, {"coverage": 1e-9}),
 )
 def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
@@ -388,10 +436,14 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 @metric(
     "halving_rejection",
     paper="Nadeem et al., 2010, PMLR 8 (accuracy-rejection curves)",
-    better="lower",
-    range=(0.0, 1.0),
+    title="Share to set aside to halve the error rate",
+    short="Halving",
     meaning="The share of samples to set aside, least trusted first, so that the error rate of the rest is halved.",
     kind="ranking",
+    better="lower",
+    range=(0.0, 1.0),
+    unit="%",
+    tables={"core": 15},
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
@@ -408,10 +460,15 @@ def halving_rejection(view: View, *, score: Any = "msp") -> float:
 @metric(
     "separability_kl",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, math.inf),
+    title="Average KL",
+    short="KL",
     meaning="How far apart the scores of correct and of wrong samples lie, if both were normal; 0 if alike.",
     kind="separation",
+    better="higher",
+    range=(0.0, math.inf),
+    unit="nats",
+    digits=2,
+    tables={"decisions": 3},
     corners=({"form": "released"},),
 )
 def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence") -> float:
@@ -436,10 +493,13 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
 @metric(
     "separability_bhattacharyya",
     paper="Luo et al., 2021, arXiv:2110.00054",
-    better="higher",
-    range=(0.0, math.inf),
+    title="Bhattacharyya distance",
+    short="Bhattacharyya",
     meaning="How little the scores of correct and of wrong samples overlap, if both were normal; 0 if alike.",
     kind="separation",
+    better="higher",
+    range=(0.0, math.inf),
+    tables={"decisions": 4},
 )
 def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
     """ln((v1 / v2 + v2 / v1 + 2) / 4) / 4 + (m1 - m2)^2 / (4 (v1 + v2)) of Gaussians fitted to both sides.

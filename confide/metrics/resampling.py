@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from confide.metrics.view import BinSums, Floats, MetricSamples, View
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
+from confide.results import LEVEL, TAILS, Z
+
+if TYPE_CHECKING:
+    from confide.metrics.base import MetricSpec
 
 
 def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator) -> Floats:
@@ -103,7 +107,7 @@ def percentile_interval(value: float, draws: Floats, factor: float = 1.0) -> tup
     known = draws[np.isfinite(draws)]
     if not len(known) or not math.isfinite(value):
         return math.nan, math.nan
-    low, high = (float(q) for q in np.quantile(known, (0.025, 0.975)))
+    low, high = (float(q) for q in np.quantile(known, TAILS))
     if factor == 1.0:
         return low, high
     centre = float(known.mean())
@@ -112,9 +116,8 @@ def percentile_interval(value: float, draws: Floats, factor: float = 1.0) -> tup
 
 def wilson_interval(rate: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a rate: what remains where every resample shows the same, all right or all wrong."""
-    z = 1.959963984540054
-    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    centre = (rate + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(rate * (1 - rate) / n + Z * Z / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -131,49 +134,56 @@ def calibration_interval(value: float, draws: Floats, null: Null, factor: float 
         draws = value + (draws - draws.mean()) * factor
     squares = draws**2
     centred = squares - squares.mean() + value**2 - null.mean**2
-    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), (0.025, 0.975))
+    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), TAILS)
     return float(low), float(high)
 
 
-def interval_of(method: Method, predictions: Predictions, options: dict[str, Any], value: float) -> tuple[float, float]:
+def interval_of(
+    method: Method[MetricSpec], predictions: Predictions, options: dict[str, Any], value: float
+) -> tuple[float, float]:
     """The 95 % interval of one metric."""
-    if method.facts.get("whole"):
+    if method.spec.whole:
         return whole_interval(method, predictions, options, value, whole_null(method, predictions, options, value))
     base = MetricSamples(predictions)
-    draws, factor = bootstrap(base, [lambda view: method.facts["value"](view, **options)])
-    null = nulls(base, [(method, options)])[0] if method.facts["kind"] == "calibration" else None
+    draws, factor = bootstrap(base, [lambda view: method.spec.value(view, **options)])
+    null = nulls(base, [(method, options)])[0] if method.spec.info.kind == "calibration" else None
     return interval_from(method, value, len(predictions), draws[0], null, factor)
 
 
 def interval_from(
-    method: Method, value: float, n: int, draws: Floats, null: Null | None, factor: float
+    method: Method[MetricSpec], value: float, n: int, draws: Floats, null: Null | None, factor: float
 ) -> tuple[float, float]:
     """The interval that fits the kind of metric, from its bootstrap draws."""
     if null is not None:
-        unbiased = Null(0.0, null.high, null.p_value, null.draws) if method.facts.get("debiased") else null
+        unbiased = Null(0.0, null.high, null.p_value, null.draws) if method.spec.debiased else null
         return calibration_interval(value, draws, unbiased, factor)
-    if method.word == "accuracy" and value in (0.0, 1.0):
+    if method.spec.rate and value in (0.0, 1.0):
         return wilson_interval(value, n)
     return percentile_interval(value, draws, factor)
 
 
 def whole_null(
-    method: Method, predictions: Predictions, options: dict[str, Any], value: float, seed: int = 0
+    method: Method[MetricSpec], predictions: Predictions, options: dict[str, Any], value: float, seed: int = 0
 ) -> Null | None:
     """The null of a metric that needs all probabilities, where it has one for these options."""
     facts_suffice = options.get("of") == "top"
     if predictions.given is not None and not facts_suffice:
         return None
-    return null_from(value, method.facts["null"](predictions, options, seed))
+    return null_from(value, method.spec.null(predictions, options, seed))
 
 
 def whole_interval(
-    method: Method, predictions: Predictions, options: dict[str, Any], value: float, null: Null | None, seed: int = 0
+    method: Method[MetricSpec],
+    predictions: Predictions,
+    options: dict[str, Any],
+    value: float,
+    null: Null | None,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """The interval of a metric that needs all probabilities; NaN where they are not at hand."""
     if null is None:
         return math.nan, math.nan
-    draws, factor = method.facts["resample"](predictions, options, seed)
+    draws, factor = method.spec.resample(predictions, options, seed)
     # A mean of powers without a root is corrected as its root, which is an error like the others.
     root = 1 / options.get("p", 1)
     chance = Null(float((null.draws**root).mean()), null.high, null.p_value, null.draws)
@@ -182,10 +192,14 @@ def whole_interval(
 
 
 def nulls(
-    base: MetricSamples, asked: Sequence[tuple[Method, dict[str, Any]]], *, resamples: int = RESAMPLES, seed: int = 0
+    base: MetricSamples,
+    asked: Sequence[tuple[Method[MetricSpec], dict[str, Any]]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> list[Null]:
     """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
-    values = [float(method.facts["value"](View(base), **options)) for method, options in asked]
+    values = [float(method.spec.value(View(base), **options)) for method, options in asked]
     if base.n > EXACT_DRAWS:
         return [null_from(v, large_null(base, *one, resamples, seed)) for v, one in zip(values, asked, strict=True)]
     sure = base.ordered("msp").values.astype(np.float64)
@@ -196,7 +210,7 @@ def nulls(
         rng = generator(seed, "null", first)
         for b in range(first, min(first + CHUNK, resamples)):
             view = View(base, wrong=rng.random(base.n) >= sure)
-            draws[:, b] = [method.facts["value"](view, **options) for method, options in asked]
+            draws[:, b] = [method.spec.value(view, **options) for method, options in asked]
 
     run_chunks(chunk, resamples)
     return [null_from(value, row) for value, row in zip(values, draws, strict=True)]
@@ -218,15 +232,17 @@ class BinnedView:
         return BinSums(total, confidence, total - np.minimum(errors, total))
 
 
-def large_null(base: MetricSamples, method: Method, options: dict[str, Any], resamples: int, seed: int) -> Floats:
+def large_null(
+    base: MetricSamples, method: Method[MetricSpec], options: dict[str, Any], resamples: int, seed: int
+) -> Floats:
     """Null draws beyond 200,000 samples: per bin where the metric is binned, else from some samples, shrunk.
 
     The noise of a calibration error falls with the square root of the number of samples.
     """
     rng = generator(seed, "large null")
-    if method.facts.get("binned") and options.get("edges", "rank") == "rank":
+    if method.spec.binned and options.get("edges", "rank") == "rank":
         view = BinnedView(base, rng)
-        return np.array([method.facts["value"](view, **options) for _ in range(resamples)])
+        return np.array([method.spec.value(view, **options) for _ in range(resamples)])
     rows = np.sort(rng.choice(base.n, EXACT_DRAWS, replace=False))
     part = nulls(MetricSamples(base.predictions.take(rows)), [(method, options)], resamples=resamples, seed=seed)[0]
     return part.draws * math.sqrt(EXACT_DRAWS / base.n)
@@ -235,4 +251,4 @@ def large_null(base: MetricSamples, method: Method, options: dict[str, Any], res
 def null_from(value: float, draws: Floats) -> Null:
     """Summary of null draws: p = (1 + #{draws >= value}) / (B + 1), with ties by rounding counted as equal."""
     reached = int((draws >= value - 1e-12).sum())
-    return Null(float(draws.mean()), float(np.quantile(draws, 0.95)), (1 + reached) / (len(draws) + 1), draws)
+    return Null(float(draws.mean()), float(np.quantile(draws, 1 - LEVEL)), (1 + reached) / (len(draws) + 1), draws)

@@ -10,15 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_number, check_options, did_you_mean
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 
-MODELS = Registry("model")
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(MethodSpec):
+    """What is said of a model: `takes` image, rows, text or any inputs; `named`: its word goes on with `:<name>`."""
+
+    takes: str = "image"
+    named: bool = False
+
+
+MODELS = Registry("model", ModelSpec)
 RANGES: Mapping[str, tuple[float, float]] = {
     "dropout": (0, 1),
     "width": (1, 1e6),
@@ -56,18 +66,43 @@ class Classifier(nn.Module):
 
 
 def names() -> tuple[str, ...]:
-    """All model words; `timm:<name>` and `hf:<name>` stand for every model of these libraries."""
-    return tuple(f"{word}:<name>" if MODELS.get(word).facts.get("named") else word for word in MODELS.names())
+    """All model words; `timm:<name>` and `hf:<name>` stand for every model of these libraries.
+
+    Returns:
+        The words that `create` takes.
+
+    Example:
+        >>> from confide import models
+        >>> "resnet18" in models.names(), "timm:<name>" in models.names()
+        (True, True)
+    """
+    return tuple(f"{word}:<name>" if MODELS.get(word).spec.named else word for word in MODELS.names())
 
 
-def method(word: str) -> tuple[Method, dict[str, Any]]:
-    """The registered model of a word, and the name after the colon for `timm:<name>` and `hf:<name>`."""
+def method(word: str) -> tuple[Method[ModelSpec], dict[str, Any]]:
+    """The registered model of a word, and the name after the colon for `timm:<name>` and `hf:<name>`.
+
+    Args:
+        word: of a model, as `names` lists them.
+
+    Returns:
+        The registered method, and `{"name": ...}` for a word with a colon, else an empty dictionary.
+
+    Raises:
+        InputError: for a word that is no model's.
+
+    Example:
+        >>> from confide import models
+        >>> found, named = models.method("timm:resnet50")
+        >>> found.word, named
+        ('timm', {'name': 'resnet50'})
+    """
     prefix, colon, name = word.partition(":")
-    if colon and prefix in MODELS and MODELS.get(prefix).facts.get("named"):
+    if colon and prefix in MODELS and MODELS.get(prefix).spec.named:
         if not name:
             raise InputError(f"model '{word}' must name a model after the colon, such as '{prefix}:resnet18'")
         return MODELS.get(prefix), {"name": name}
-    if word not in MODELS or MODELS.get(word).facts.get("named"):
+    if word not in MODELS or MODELS.get(word).spec.named:
         raise InputError(f"no model named '{word}'; {did_you_mean(word, names())}")
     return MODELS.get(word), {}
 
@@ -76,47 +111,87 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
     """The model of a word for inputs of this shape.
 
     Args:
+        word: of a model, as `names` lists them.
         shape: of one input: (channels, height, width) of an image, (d,) of a row, (length,) of a text's word numbers.
         num_classes: width of the output.
         options: of the model, by name.
+
+    Returns:
+        A `Classifier`: logits when called, penultimate features by its method `features`.
+
+    Raises:
+        InputError: for an unknown word, inputs that the model does not take, or fewer than two classes.
+
+    Example:
+        >>> import torch
+        >>> from confide import models
+        >>> model = models.create("small_cnn", (1, 28, 28), 10, width=8)
+        >>> model(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
     """
-    found, named = method(word)
-    check_values(found, options, named)
-    kind = found.facts.get("takes", "image")
+    known, named = method(word)
+    check_values(known, options, named)
+    kind = known.spec.takes
     if kind != "any" and len(shape) != {"image": 3, "rows": 1, "text": 1}[kind]:
         raise InputError(
             f"model '{word}' takes {kind} inputs, got inputs of shape {tuple(shape)}; choose another model"
         )
     if num_classes < 2:
         raise InputError(f"num_classes must be at least 2, got {num_classes}")
-    model: Classifier = found.function(tuple(shape), num_classes, **named, **options)
+    model: Classifier = known.function(tuple(shape), num_classes, **named, **options)
     return model
 
 
-def check_values(found: Method, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+def check_values(model: Method[ModelSpec], options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
     """Options of a model must be among those it has, and of the kind of their defaults."""
-    check_options(found.word, "model", options, [name for name in found.options if name not in named])
+    check_options(model.word, "model", options, [name for name in model.options if name not in named])
     for name, value in options.items():
-        usual, where = found.options[name], f"{name} of model '{found.word}'"
+        default, where = model.options[name], f"{name} of model '{model.word}'"
         low, high = RANGES.get(name, (-math.inf, math.inf))
-        if isinstance(usual, bool):
+        if isinstance(default, bool):
             check_choice(value, (True, False), where)
-        elif isinstance(usual, (int, float)):
-            check_number(value, where, usual, low, high)
-        elif isinstance(usual, tuple):
+        elif isinstance(default, (int, float)):
+            check_number(value, where, default, low, high)
+        elif isinstance(default, tuple):
             if not isinstance(value, Sequence) or isinstance(value, str):
                 raise InputError(f"{where} must be a list of numbers, such as [256, 128], got {value!r}")
-            for one in value:
-                check_number(one, where, 1, 1, high)
+            for number in value:
+                check_number(number, where, 1, 1, high)
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of trainable parameters."""
+    """Number of trainable parameters.
+
+    Args:
+        model: any network.
+
+    Returns:
+        How many numbers an optimiser may change.
+
+    Example:
+        >>> from confide import models
+        >>> models.parameter_count(models.create("mlp", (4,), 3, hidden=()))  # 4 x 3 weights and 3 biases
+        15
+    """
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def check_output_width(model: nn.Module, inputs: Tensor, num_classes: int) -> None:
-    """A model's output must be n x num_classes."""
+    """A model's output must be n x num_classes, or one line says what came.
+
+    Args:
+        model: any network; its mode is put back.
+        inputs: a small batch that it takes.
+        num_classes: the width that its output must have.
+
+    Raises:
+        InputError: where it has another.
+
+    Example:
+        >>> import torch
+        >>> from confide import models
+        >>> models.check_output_width(torch.nn.Linear(4, 3), torch.zeros(2, 4), 3)
+    """
     was_training = model.training
     model.eval()
     with torch.no_grad():

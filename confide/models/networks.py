@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from confide.checks import InputError
 from confide.models.base import MODELS, Classifier
 
-# Residual blocks that several networks share.
+# ---- Residual blocks that several networks share ----
 
 Shortcut = Callable[[int, int, int], nn.Module]
 
@@ -91,9 +91,9 @@ class PreActivationBlock(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         active = torch.relu(self.norm1(inputs))
-        kept = inputs if self.projection is None else self.projection(active)
+        passed = inputs if self.projection is None else self.projection(active)
         inner = self.dropout(torch.relu(self.norm2(self.conv1(active))))
-        outputs: Tensor = self.conv2(inner) + kept
+        outputs: Tensor = self.conv2(inner) + passed
         return outputs
 
 
@@ -111,7 +111,7 @@ def initialise_convolutions(model: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-# Residual networks (He et al., 2016): for CIFAR-sized images, and in the form for ImageNet.
+# ---- Residual networks (He et al., 2016): for CIFAR-sized images, and in the form for ImageNet ----
 
 RESNET_PAPER = "He et al., 2016, arXiv:1512.03385"
 DROPOUT: tuple[dict[str, float], ...] = ({"dropout": 0.2},)
@@ -132,90 +132,98 @@ def residual(
     return body, channels
 
 
-def _cifar(
+def _resnet(
+    word: str, title: str, block: type[BasicBlock] | type[Bottleneck], depths: Sequence[int], *, large: bool = False
+) -> Callable[..., Classifier]:
+    """Register the ResNet of these depths; its `help()` is that of a function written out."""
+
+    def build(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
+        layers: list[nn.Module] = [conv(shape[0], 64, 7, 2) if large else conv(shape[0], 64, 3)]
+        layers += [nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+        if large:
+            layers.append(nn.MaxPool2d(3, 2, padding=1))
+        body, features = residual(nn.Sequential(*layers), 64, block, depths, 64)
+        return Classifier(body, nn.Linear(features, num_classes), dropout)
+
+    build.__name__ = build.__qualname__ = word
+    build.__doc__ = f"""{title}
+
+    Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
+        dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: its `features` are {512 * block.expansion} numbers per image.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("{word}", (3, 32, 32), 10)
+        >>> model.head.in_features
+        {512 * block.expansion}
+    """
+    return MODELS.add(word, paper=RESNET_PAPER, corners=DROPOUT)(build)
+
+
+resnet18 = _resnet(
+    "resnet18",
+    "ResNet-18 for small images: a 3x3 stem without pooling, 64 to 512 channels.",
+    BasicBlock,
+    (2, 2, 2, 2),
+)
+resnet34 = _resnet(
+    "resnet34",
+    "ResNet-34 for small images: a 3x3 stem without pooling, 64 to 512 channels.",
+    BasicBlock,
+    (3, 4, 6, 3),
+)
+resnet50 = _resnet(
+    "resnet50",
+    "ResNet-50 for small images: a 3x3 stem without pooling, bottlenecks of 256 to 2048 channels.",
+    Bottleneck,
+    (3, 4, 6, 3),
+)
+resnet18_imagenet = _resnet(
+    "resnet18_imagenet",
+    "ResNet-18 for large images: a 7x7 stem of stride 2 and max pooling.",
+    BasicBlock,
+    (2, 2, 2, 2),
+    large=True,
+)
+resnet34_imagenet = _resnet(
+    "resnet34_imagenet",
+    "ResNet-34 for large images: a 7x7 stem of stride 2 and max pooling.",
+    BasicBlock,
+    (3, 4, 6, 3),
+    large=True,
+)
+resnet50_imagenet = _resnet(
+    "resnet50_imagenet",
+    "ResNet-50 for large images: a 7x7 stem of stride 2, max pooling, bottlenecks (stride in the 3x3).",
+    Bottleneck,
+    (3, 4, 6, 3),
+    large=True,
+)
+
+
+def plain_residual(
     shape: tuple[int, ...],
     num_classes: int,
-    block: type[BasicBlock] | type[Bottleneck],
-    depths: Sequence[int],
-    drop: float,
+    depth: int,
+    widths: Sequence[int],
+    dropout: float,
+    shortcut: Shortcut = projection,
 ) -> Classifier:
-    stem = nn.Sequential(conv(shape[0], 64, 3), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
-    body, features = residual(stem, 64, block, depths, 64)
-    return Classifier(body, nn.Linear(features, num_classes), drop)
-
-
-def _imagenet(
-    shape: tuple[int, ...],
-    num_classes: int,
-    block: type[BasicBlock] | type[Bottleneck],
-    depths: Sequence[int],
-    drop: float,
-) -> Classifier:
-    stem = nn.Sequential(
-        conv(shape[0], 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1)
-    )
-    body, features = residual(stem, 64, block, depths, 64)
-    return Classifier(body, nn.Linear(features, num_classes), drop)
-
-
-@MODELS.add("resnet18", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet18(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-18 for small images: a 3x3 stem without pooling, 64 to 512 channels.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _cifar(shape, num_classes, BasicBlock, (2, 2, 2, 2), dropout)
-
-
-@MODELS.add("resnet34", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet34(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-34 for small images: a 3x3 stem without pooling, 64 to 512 channels.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _cifar(shape, num_classes, BasicBlock, (3, 4, 6, 3), dropout)
-
-
-@MODELS.add("resnet50", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet50(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-50 for small images: a 3x3 stem without pooling, bottlenecks of 256 to 2048 channels.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _cifar(shape, num_classes, Bottleneck, (3, 4, 6, 3), dropout)
-
-
-@MODELS.add("resnet18_imagenet", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet18_imagenet(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-18 for large images: a 7x7 stem of stride 2 and max pooling.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _imagenet(shape, num_classes, BasicBlock, (2, 2, 2, 2), dropout)
-
-
-@MODELS.add("resnet34_imagenet", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet34_imagenet(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-34 for large images: a 7x7 stem of stride 2 and max pooling.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _imagenet(shape, num_classes, BasicBlock, (3, 4, 6, 3), dropout)
-
-
-@MODELS.add("resnet50_imagenet", paper=RESNET_PAPER, corners=DROPOUT)
-def resnet50_imagenet(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """ResNet-50 for large images: a 7x7 stem of stride 2, max pooling, bottlenecks (stride in the 3x3).
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return _imagenet(shape, num_classes, Bottleneck, (3, 4, 6, 3), dropout)
+    """Three stages of basic blocks on a stem of 16 channels with norm and ReLU."""
+    layers: list[nn.Module] = [conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+    channels = 16
+    for stage, width in enumerate(widths):
+        for number in range(depth):
+            layers.append(BasicBlock(channels, width, 2 if stage and number == 0 else 1, shortcut))
+            channels = width
+    body = nn.Sequential(*layers, MeanPool())
+    initialise_convolutions(body)
+    return Classifier(body, nn.Linear(channels, num_classes), dropout)
 
 
 @MODELS.add("resnet110", paper=RESNET_PAPER, corners=DROPOUT)
@@ -223,27 +231,20 @@ def resnet110(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0)
     """ResNet-110 of the paper's CIFAR section: 3 stages of 18 blocks, 16 to 64 channels, shortcuts by padding.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("resnet110", (3, 32, 32), 10)
+        >>> model.head.in_features, model.head.out_features
+        (64, 10)
     """
-    layers: list[nn.Module] = [conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    channels = 16
-    for width in (16, 32, 64):
-        for number in range(18):
-            layers.append(BasicBlock(channels, width, 2 if width > 16 and number == 0 else 1, PaddingShortcut))
-            channels = width
-    body = nn.Sequential(*layers, MeanPool())
-    initialise_convolutions(body)
-    return Classifier(body, nn.Linear(64, num_classes), dropout)
-
-
-@MODELS.add("preresnet56", paper="He et al., 2016, arXiv:1603.05027", corners=DROPOUT)
-def preresnet56(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-    """PreResNet-56: norm and ReLU before the convolutions, 3 stages of 9 blocks, 16 to 64 channels.
-
-    Args:
-        dropout: share of features dropped before the head.
-    """
-    return preactivated(shape, num_classes, 9, (16, 32, 64), dropout)
+    return plain_residual(shape, num_classes, 18, (16, 32, 64), dropout, PaddingShortcut)
 
 
 def preactivated(
@@ -261,7 +262,28 @@ def preactivated(
     return Classifier(body, nn.Linear(channels, num_classes), dropout)
 
 
-# Wide residual networks (Zagoruyko and Komodakis, 2016).
+@MODELS.add("preresnet56", paper="He et al., 2016, arXiv:1603.05027", corners=DROPOUT)
+def preresnet56(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
+    """PreResNet-56: norm and ReLU before the convolutions, 3 stages of 9 blocks, 16 to 64 channels.
+
+    Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
+        dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("preresnet56", (3, 32, 32), 10)
+        >>> model.head.in_features, model.head.out_features
+        (64, 10)
+    """
+    return preactivated(shape, num_classes, 9, (16, 32, 64), dropout)
+
+
+# ---- Wide residual networks (Zagoruyko and Komodakis, 2016) ----
 
 WIDE_RESNET_PAPER = "Zagoruyko and Komodakis, 2016, arXiv:1605.07146"
 
@@ -271,7 +293,20 @@ def wide_resnet28_10(shape: tuple[int, ...], num_classes: int, *, dropout: float
     """WRN-28-10: three stages of four pre-activation blocks, 160 to 640 channels.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         dropout: share of activations dropped between the two convolutions of each block, as in the paper.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> import torch
+        >>> from confide import models
+        >>> with torch.device("meta"):  # shapes without memory
+        ...     model = models.create("wide_resnet28_10", (3, 32, 32), 10)
+        >>> model.head.in_features, model.head.out_features
+        (640, 10)
     """
     return preactivated(shape, num_classes, 4, (160, 320, 640), 0.0, dropout)
 
@@ -283,20 +318,25 @@ def wide_resnet26_10(shape: tuple[int, ...], num_classes: int, *, dropout: float
     """WRN-26-10: three stages of four blocks with norm and ReLU after the convolutions, 160 to 640 channels.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> import torch
+        >>> from confide import models
+        >>> with torch.device("meta"):  # shapes without memory
+        ...     model = models.create("wide_resnet26_10", (3, 32, 32), 10)
+        >>> model.head.in_features, model.head.out_features
+        (640, 10)
     """
-    layers: list[nn.Module] = [conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    channels = 16
-    for stage, width in enumerate((160, 320, 640)):
-        for number in range(4):
-            layers.append(BasicBlock(channels, width, 2 if stage and number == 0 else 1))
-            channels = width
-    body = nn.Sequential(*layers, MeanPool())
-    initialise_convolutions(body)
-    return Classifier(body, nn.Linear(channels, num_classes), dropout)
+    return plain_residual(shape, num_classes, 4, (160, 320, 640), dropout)
 
 
-# Densely connected network (Huang et al., 2017).
+# ---- Densely connected network (Huang et al., 2017) ----
 
 
 class DenseLayer(nn.Module):
@@ -320,9 +360,20 @@ def densenet121(
     """DenseNet-121: dense blocks of 6, 12, 24 and 16 bottlenecks, halved in width and size between them.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         growth: channels that each bottleneck adds.
         stem: small (3x3), large (7x7 of stride 2 and max pooling), or auto: large from 64 pixels on.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("densenet121", (3, 32, 32), 10, growth=12)
+        >>> model.head.in_features, model.head.out_features
+        (384, 10)
     """
     channels = 2 * growth
     large = stem == "large" or (stem == "auto" and min(shape[1:]) >= 64)
@@ -342,6 +393,9 @@ def densenet121(
     return Classifier(body, nn.Linear(channels, num_classes), dropout)
 
 
+# ---- A small CNN ----
+
+
 @MODELS.add("small_cnn", paper="after LeCun et al., 1998", corners=({"width": 4}, {"dropout": 0.5, "hidden": 0}))
 def small_cnn(
     shape: tuple[int, ...], num_classes: int, *, width: int = 16, hidden: int = 128, dropout: float = 0.0
@@ -349,9 +403,20 @@ def small_cnn(
     """Three blocks of 3x3 convolution, batch norm, ReLU and pooling with 1, 2, 4 times `width` channels, flattened.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         width: channels of the first block.
         hidden: units of a hidden layer between the flattened map and the head; 0 leaves it out.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("small_cnn", (1, 28, 28), 10, width=8)
+        >>> model.head.in_features, model.head.out_features
+        (128, 10)
     """
     channels, height, wide = shape
     layers: list[nn.Module] = []
@@ -368,7 +433,7 @@ def small_cnn(
     return Classifier(nn.Sequential(*layers), nn.Linear(hidden or size, num_classes), dropout)
 
 
-# Vision transformer (Dosovitskiy et al., 2021), small.
+# ---- Vision transformer (Dosovitskiy et al., 2021), small ----
 
 
 class TransformerBlock(nn.Module):
@@ -421,9 +486,20 @@ def vit_small(
     """ViT-Small: 384 wide, 12 blocks of 6 heads, the class token's features.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
         patch: side of a patch; 0 takes 16 from 128 pixels on and 4 below.
         depth: number of blocks.
         dropout: share dropped after attention and in the two-layer networks.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("vit_small", (3, 32, 32), 10, depth=2)
+        >>> model.head.in_features, model.head.out_features
+        (384, 10)
     """
     patch = patch or (16 if min(shape[1:]) >= 128 else 4)
     if shape[1] % patch or shape[2] % patch:
@@ -436,6 +512,9 @@ def vit_small(
     return Classifier(body, nn.Linear(384, num_classes))
 
 
+# ---- Fully connected layers ----
+
+
 @MODELS.add("mlp", paper="Rosenblatt, 1958", takes="any", corners=({"hidden": ()}, {"dropout": 0.5}))
 def mlp(
     shape: tuple[int, ...], num_classes: int, *, hidden: Sequence[int] = (256,), dropout: float = 0.0
@@ -443,8 +522,19 @@ def mlp(
     """Fully connected layers with ReLU on rows of features (or on flattened images).
 
     Args:
+        shape: of one input: (d,) of a row, or (channels, height, width) of an image.
+        num_classes: width of the output.
         hidden: units of each hidden layer; none makes it a linear model.
         dropout: share of units dropped after each hidden layer.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("mlp", (64,), 10, hidden=(32, 16))
+        >>> model.head.in_features, model.head.out_features
+        (16, 10)
     """
     size = 1
     for extent in shape:
@@ -458,7 +548,7 @@ def mlp(
     return Classifier(nn.Sequential(*layers), nn.Linear(size, num_classes))
 
 
-# A convolutional network for texts, with global pooling.
+# ---- A convolutional network for texts, with global pooling ----
 
 
 class TextConvolutions(nn.Module):
@@ -493,9 +583,20 @@ def text_cnn(
     """Global-pooling text CNN: three convolutions over five words each, 128 filters.
 
     Args:
+        shape: (length,) of a text's word numbers.
+        num_classes: width of the output.
         vocabulary: numbers of words, of which 0 pads and 1 is unknown; training sets it from its data.
         width: of the word vectors.
         filters: of each convolution and units of the dense layer.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("text_cnn", (20,), 5, vocabulary=100)
+        >>> model.head.in_features, model.head.out_features
+        (128, 5)
     """
     return Classifier(TextConvolutions(vocabulary, width, filters), nn.Linear(filters, num_classes), dropout)

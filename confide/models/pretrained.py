@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from confide.checks import InputError, MissingExtra
 from confide.models.base import MODELS, Classifier
 
-# Every model of timm, by name: `timm:<name>`.
+# ---- Every model of timm, by name: `timm:<name>` ----
 
 
 @MODELS.add("timm", paper="Wightman, 2019, PyTorch Image Models", named=True)
@@ -20,8 +20,24 @@ def timm(
     """A model of timm with a new linear head on its pooled features.
 
     Args:
+        shape: (channels, height, width) of an image.
+        num_classes: width of the output.
+        name: of the model in timm; in a word it stands after the colon, `timm:resnet50`.
         pretrained: start from timm's weights for that name.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier` on timm's body.
+
+    Raises:
+        MissingExtra: without the package timm.
+        InputError: for a name that timm does not have, or weights that cannot be had.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("timm:resnet18", (3, 64, 64), 5, pretrained=False)  # doctest: +SKIP
+        >>> model.head.out_features  # doctest: +SKIP
+        5
     """
     try:
         import timm as library
@@ -64,7 +80,7 @@ def feature_width(body: nn.Module, shape: tuple[int, ...]) -> int:
     return int(features.shape[1])
 
 
-# Every encoder of the Hugging Face hub, for texts and images: `hf:<name or folder>`.
+# ---- Every encoder of the Hugging Face hub, for texts and images: `hf:<name or folder>` ----
 
 
 class HubEncoder(nn.Module):
@@ -97,8 +113,22 @@ def hf(
     """An encoder of the hub with a new linear head, for fine-tuning.
 
     Args:
+        shape: (channels, height, width) of an image, or (length,) of a text's tokens.
+        num_classes: width of the output.
+        name: of the encoder on the hub, or a local folder; in a word it stands after the colon, `hf:bert-base-uncased`.
         pretrained: start from its weights; otherwise only its configuration is used.
         dropout: share of features dropped before the head.
+
+    Returns:
+        A `Classifier` on the encoder: the mean over a text's tokens, an image's pooled features.
+
+    Raises:
+        MissingExtra: without the package transformers.
+        InputError: for an encoder that cannot be had.
+
+    Example:
+        >>> from confide import models
+        >>> model = models.create("hf:bert-base-uncased", (64,), 5)  # doctest: +SKIP
     """
     try:
         from transformers import AutoConfig, AutoModel

@@ -22,7 +22,6 @@ from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
 from confide.records import Split
 
-TRAINED_FORMAT = "trained/1"
 MODEL_FILE = "model.safetensors"
 """The file of a trained model in its folder."""
 
@@ -102,7 +101,7 @@ class TrainedFile:
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
         about = {
-            "format": TRAINED_FORMAT,
+            "format": formats.TRAINED.tag,
             "settings": dict(self.settings),
             "preparation": self.preparation.as_dict(),
             "class_names": list(self.class_names),
@@ -122,10 +121,7 @@ class TrainedFile:
             raise InputError(f"{path} must be a trained model (a folder with {MODEL_FILE}), but there is none")
         tensors, notes = formats.read_checkpoint(file)
         about = json.loads(notes.get("about", "{}"))
-        if about.get("format") != TRAINED_FORMAT:
-            raise InputError(
-                f"{file} must be a model of format '{TRAINED_FORMAT}', got {about.get('format')!r}; train it again"
-            )
+        formats.TRAINED.check(about.get("format"), file)
         return cls(
             about["settings"],
             Preparation.from_dict(about["preparation"]),

@@ -24,7 +24,7 @@ from confide.report.sections.training import training_section
 from confide.report.sections.trust import trust_section
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
-from confide.report.words import CHANCE, P_CALIBRATED, code, count, term, when
+from confide.report.words import code, count, when
 from confide.results import Evaluation
 
 CONTENTS = (
@@ -86,7 +86,6 @@ def render_report(evaluation: Evaluation) -> str:
             shift=shift_section(view),
             training=training_section(view),
             made=provenance_section(view),
-            meanings=_meanings(),
             no_classes=NO_CLASSES,
             no_promise=NO_PROMISE,
         )
@@ -174,12 +173,3 @@ def _models_question(view: EvaluationView) -> str:
     number = {1: "One model", 2: "Two models", 3: "Three models", 4: "Four models", 5: "Five models"}
     models = number.get(len(view.models), f"{len(view.models)} models")
     return f"{models}, the same {view.unit}. Each row is a model at one stage."
-
-
-def _meanings() -> dict[str, str]:
-    return {
-        "ece:ece": term("ece").meaning,
-        "ece:ece_mass": term("ece_mass").meaning,
-        "chance": CHANCE,
-        "p": P_CALIBRATED,
-    }

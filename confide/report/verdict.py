@@ -18,12 +18,6 @@ from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
 from confide.results import ComparedRow, Measurement
 
-# The verdict: one sentence on what the model says and what it is right about, and at most three more.
-#
-# Direction is claimed only if the interval of confidence minus accuracy excludes 0 and the calibration test has p <
-# 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
-# paired test.
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -62,11 +56,6 @@ def verdict(view: EvaluationView) -> Verdict:
     return Verdict(parts.before, parts.direction, parts.after, parts.side, lead=tuple(_lead(view)))
 
 
-def calibration_error(view: EvaluationView, stage: str, model: str | None = None) -> Measurement | None:
-    """The calibration error that verdict and tiles speak of: equal mass, else equal width."""
-    return view.find("ece_mass", model, stage) or view.find("ece", model, stage)
-
-
 def _only_label(view: EvaluationView) -> str | None:
     present = [name for name, number in view.about.label_counts.items() if number]
     return str(present[0]) if len(present) == 1 else None
@@ -84,13 +73,13 @@ def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdi
 
 
 def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
-    error = calibration_error(view, view.before)
+    error = view.calibration_error(view.before)
     tail = f", with a calibration error of {points(error.value)} points" if error else ""
     return Verdict(f"This model is right on {percent(accuracy.value)} of {count(accuracy.n)} {view.unit}{tail}.")
 
 
 def _side(view: EvaluationView, gap: Measurement) -> str:
-    error = calibration_error(view, view.before)
+    error = view.calibration_error(view.before)
     if error is None or not error.rejected:
         return ""
     return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
@@ -103,7 +92,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     worse = _made_worse(view)
     if worse:
         return f", and {name} makes it worse, {worse}, so leave it out."
-    after_error, after_gap = calibration_error(view, view.after), view.find("confidence_gap", stage=view.after)
+    after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
     if after_error and _within_chance(after_error) and _better_likelihood(view):
         return f", and {name} repairs it."
     if after_gap is None:
@@ -122,7 +111,7 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     worse = _made_worse(view)
     if worse and view.after:
         return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
-    error = calibration_error(view, view.before)
+    error = view.calibration_error(view.before)
     if error and error.rejected and gap.low <= 0 <= gap.high:
         bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
         return f" on average, but not at each level: its calibration error is {points(error.value)} points{bound}."
@@ -141,7 +130,7 @@ def _made_worse(view: EvaluationView) -> str:
     """`from 1.1 to 2.6 points` where the error rose and a paired test prefers the model as trained; else empty."""
     if view.after is None:
         return ""
-    before, after = calibration_error(view, view.before), calibration_error(view, view.after)
+    before, after = view.calibration_error(view.before), view.calibration_error(view.after)
     rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     if before is None or after is None or not after.value > before.value or not proven:
@@ -162,10 +151,10 @@ def _lead(view: EvaluationView) -> list[Markup]:
 
 
 def _error_sentence(view: EvaluationView) -> Markup | None:
-    before = calibration_error(view, view.before)
+    before = view.calibration_error(view.before)
     if before is None:
         return None
-    after = calibration_error(view, view.after) if view.after else None
+    after = view.calibration_error(view.after) if view.after else None
     chance = (after or before).chance
     tail = f"; a perfectly calibrated model of this size would show {points(chance)}" if chance is not None else ""
     if after is None or view.after is None:
@@ -275,7 +264,7 @@ def _sentence(words: str) -> str:
 
 
 def _error_tile(view: EvaluationView) -> Tile | None:
-    error = calibration_error(view, view.final)
+    error = view.calibration_error(view.final)
     if error is None:
         return None
     zone = (0.0, error.chance_high) if error.chance_high is not None else None

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from confide.checks import InputError
-from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Sample
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 # Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
 PLAIN_SCORES = (None, "msp")
@@ -112,6 +112,20 @@ class EvaluationView:
             ):
                 return m
         return None
+
+    def info(self, metric: str) -> MetricInfo:
+        """What a reader is told about a metric."""
+        return self.evaluation.info(metric)
+
+    def columns(self, table: str) -> list[MetricInfo]:
+        """The metrics of a table that some model has at some stage, in their order."""
+        everywhere = [(model, stage) for model in self.models for stage in self.stages]
+        return [c for c in self.evaluation.columns(table) if any(self.find(c.word, *where) for where in everywhere)]
+
+    def calibration_error(self, stage: str, model: str | None = None) -> Measurement | None:
+        """The calibration error that verdict and tiles speak of: the first of the headline that was measured."""
+        words = [c.word for c in self.evaluation.columns("headline") if c.kind == "calibration"]
+        return next((m for word in words if (m := self.find(word, model, stage))), None)
 
     def by_group(self, metric: str, kind: str, model: str, stage: str) -> dict[str, Measurement]:
         """Measurements of groups such as "class=Shirt", by the part after the sign."""

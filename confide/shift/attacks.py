@@ -5,6 +5,7 @@ by its word.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,12 +14,20 @@ from torch import Tensor
 from confide.checks import InputError, check_ids, check_labels, check_range
 from confide.random import Draws, sample_keys
 from confide.records import default_ids
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 from confide.shift.base import check_images
 
 # Adversaries: `(model, images in [0, 1], labels, *, options) -> images`, bounded and seeded; `attack` is the door.
 
-ATTACKS = Registry("attack")
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSpec(MethodSpec):
+    """What is said of an attack: `colour` needs three channels."""
+
+    colour: bool = False
+
+
+ATTACKS = Registry("attack", AttackSpec)
 Model = Callable[[Tensor], Tensor]
 """Images `n c h w` in [0, 1] -> logits `n k`, differentiable; normalisation belongs into it."""
 
@@ -73,7 +82,7 @@ def attack(
 
 def check_attack(images: Tensor, word: str) -> None:
     """An attack on colours needs them."""
-    if ATTACKS.get(word).facts.get("colour") and images.shape[1] != 3:
+    if ATTACKS.get(word).spec.colour and images.shape[1] != 3:
         raise InputError(f"attack '{word}' changes colours, but the images have one channel; leave it out")
 
 

@@ -8,6 +8,8 @@ image need no padding, and a batch is one matrix product.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,13 +20,28 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 
 # The family of shifts: `(images n c h w in [0, 1], draws, parameters) -> images`; `corrupt` is its door.
 
-SHIFTS = Registry("shift")
-"""Facts: `kind` (benchmark, extra or domain), `small` and `large` (parameters of the five severities for 32 and 224
-pixels), `smallest` (parameters -> shortest side that works), `colour` (needs three channels)."""
+Severity = float | tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftSpec(MethodSpec):
+    """What is said of a shift: `kind` is benchmark, extra or domain; `small` and `large` hold the parameters of the
+    five severities for 32 and 224 pixels; `smallest` gives the shortest side that works with such parameters; `colour`
+    needs three channels.
+    """
+
+    kind: str
+    small: tuple[Severity, ...]
+    large: tuple[Severity, ...]
+    smallest: Callable[[tuple[float, ...]], int] = lambda parameters: 2
+    colour: bool = False
+
+
+SHIFTS = Registry("shift", ShiftSpec)
 
 SEVERITIES = (1, 2, 3, 4, 5)
 FORMS = ("32", "224")
@@ -38,7 +55,7 @@ def names(kind: str = "all") -> tuple[str, ...]:
     kinds = {"all": ("benchmark", "extra", "domain"), "corruptions19": ("benchmark", "extra")}.get(kind, (kind,))
     if kind == "corruptions":
         return (*names("benchmark"), "gaussian_blur")
-    return tuple(method.word for method in SHIFTS if method.facts["kind"] in kinds)
+    return tuple(method.word for method in SHIFTS if method.spec.kind in kinds)
 
 
 def form_of(height: int, width: int, form: str = "auto") -> str:
@@ -86,9 +103,9 @@ def _tensor(images: Any) -> Tensor:
     return torch.from_numpy(array)
 
 
-def parameters_of(method: Method, severity: int, form: str) -> tuple[float, ...]:
+def parameters_of(method: Method[ShiftSpec], severity: int, form: str) -> tuple[float, ...]:
     """The published numbers of a severity, as a tuple."""
-    found = method.facts["small" if form == "32" else "large"][severity - 1]
+    found = (method.spec.small if form == "32" else method.spec.large)[severity - 1]
     return found if isinstance(found, tuple) else (found,)
 
 
@@ -115,11 +132,11 @@ def check_images(images: Tensor) -> None:
         )
 
 
-def check_fits(method: Method, parameters: tuple[float, ...], images: Tensor) -> None:
+def check_fits(method: Method[ShiftSpec], parameters: tuple[float, ...], images: Tensor) -> None:
     """Grey images cannot lose their colours, and a kernel must fit into the image."""
-    if method.facts.get("colour") and images.shape[1] != 3:
+    if method.spec.colour and images.shape[1] != 3:
         raise InputError(f"shift '{method.word}' changes colours, but the images have one channel; leave it out")
-    smallest = method.facts["smallest"](parameters) if "smallest" in method.facts else 2
+    smallest = method.spec.smallest(parameters)
     side = min(images.shape[2:])
     if side < smallest:
         raise InputError(
@@ -129,7 +146,7 @@ def check_fits(method: Method, parameters: tuple[float, ...], images: Tensor) ->
 
 
 def _in_blocks(
-    method: Method, images: Tensor, keys: Bits, purpose: str, parameters: tuple[float, ...], seed: int
+    method: Method[ShiftSpec], images: Tensor, keys: Bits, purpose: str, parameters: tuple[float, ...], seed: int
 ) -> Tensor:
     result = torch.empty_like(images)
     block = max(1, BLOCK.get(images.device.type, BLOCK["cpu"]) // max(images[:1].numel(), 1))

@@ -56,8 +56,8 @@ def batch_norm(
     values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
     weight = values.new_ones(values.shape[1]) if weight is None else weight
     bias = values.new_zeros(values.shape[1]) if bias is None else bias
-    found: tuple[Tensor, ...] = _BatchNorm.apply(values, weight, bias, eps, world)  # type: ignore[no-untyped-call]
-    normed, mean, unbiased = found
+    outputs: tuple[Tensor, ...] = _BatchNorm.apply(values, weight, bias, eps, world)  # type: ignore[no-untyped-call]
+    normed, mean, unbiased = outputs
     if running_mean is not None:
         running_mean.lerp_(mean.to(running_mean.dtype), momentum)
     if running_var is not None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class Trained:
         return len(self.class_names)
 
     def curves(self, name: str = "model") -> tuple[Curve, ...]:
-        """The log as curves to draw: quantities per epoch, AdaFocal's gamma per bin, the doubt per band."""
+        """The log as curves to draw: quantities per epoch, AdaFocal's gamma per bin, the doubt per difficulty group."""
         columns = {k: tuple(float(x) for x in v) for k, v in self.log.items()}
         rest = {k: v for k, v in columns.items() if not k.startswith(("gamma", "doubt"))}
         drawn = [Curve("training", rest, model=name)]
@@ -87,19 +87,19 @@ class Trained:
     @classmethod
     def load(cls, path: str | Path) -> Trained:
         """Read a folder that `save` wrote, or its model.safetensors."""
-        held, home = TrainedFile.read(path), trained_file(path).parent
-        log, timings = home / "log.parquet", home / "timings.parquet"
+        file, folder = TrainedFile.read(path), trained_file(path).parent
+        log, timings = folder / "log.parquet", folder / "timings.parquet"
         return cls(
-            held.network().model,
-            Settings.from_dict(held.settings),
-            held.preparation,
-            held.class_names,
+            file.network().model,
+            Settings.from_dict(file.settings),
+            file.preparation,
+            file.class_names,
             formats.read_table(log)[0] if log.exists() else {},
-            held.loss_state,
+            file.loss_state,
             formats.read_table(timings)[0] if timings.exists() else {},
-            held.chosen_epoch,
-            held.notes,
-            held.identity,
+            file.chosen_epoch,
+            file.notes,
+            file.identity,
         )
 
     @property
@@ -158,33 +158,37 @@ def split_digest(split: Split) -> str:
         rows = np.unique(
             np.linspace(0, len(split) - 1, max(1, min(len(split), DIGEST_BYTES // max(size, 1)))).astype(int)
         )
-        looked = np.asarray(split.inputs[rows])
-        digest.update(looked.tobytes() if looked.dtype != object else "\0".join(map(str, looked)).encode())
+        inputs = np.asarray(split.inputs[rows])
+        digest.update(inputs.tobytes() if inputs.dtype != object else "\0".join(map(str, inputs)).encode())
     return digest.hexdigest()[:16]
 
 
-def first_difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """(what, then, now) of the first thing in which two identities differ."""
-    now = json.loads(json.dumps(dict(wanted)))
-    for key in sorted({*held, *now}):
-        if held.get(key) != now.get(key):
-            return key, held.get(key), now.get(key)
-    return None
+class Difference(NamedTuple):
+    """The first thing in which two trainings differ."""
 
+    what: str
+    then: Any
+    now: Any
 
-def refuse_other_training(where: Any, difference: tuple[str, Any, Any] | None) -> None:
-    """One clear line where a folder holds another training."""
-    if difference is not None:
-        key, then, now = difference
-        raise InputError(
-            f"{where} holds a training with {key} = {then!r}, now {now!r}; "
+    def refusal(self, folder: Path) -> InputError:
+        """The one clear line where a folder holds another training."""
+        return InputError(
+            f"{folder} holds a training with {self.what} = {self.then!r}, now {self.now!r}; "
             "choose another folder, or the same settings to go on"
         )
 
 
+def first_difference(earlier: Mapping[str, Any], identity: Mapping[str, Any]) -> Difference | None:
+    """The first thing in which the identity of an earlier training, read from its file, differs from this one."""
+    now = json.loads(json.dumps(dict(identity)))
+    for key in sorted({*earlier, *now}):
+        if earlier.get(key) != now.get(key):
+            return Difference(key, earlier.get(key), now.get(key))
+    return None
+
+
 # Checkpoints: atomic, with a digest, the last two kept; a torn or changed one is passed over.
 
-CHECKPOINT_FORMAT = "checkpoint/1"
 CHECKPOINTS_KEPT = 2
 
 
@@ -197,9 +201,9 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": CHECKPOINT_FORMAT, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
     tensors = state.tensors()
-    if not state.world.leads:
+    if not state.world.is_lead:
         return path
     formats.write_checkpoint(path, tensors, notes)
     paths = checkpoint_paths(folder)
@@ -210,39 +214,44 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     return path
 
 
-def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Tensor], dict[str, str], list[str]] | None:
-    """(path, tensors, notes, names of damaged ones passed over) of the newest whole checkpoint."""
-    passed_over: list[str] = []
+class Checkpoint(NamedTuple):
+    """A whole checkpoint as it was read, and the names of damaged ones that are newer."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    notes: dict[str, str]
+    damaged: list[str]
+
+
+def newest_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole."""
+    damaged: list[str] = []
     for path in reversed(checkpoint_paths(folder)):
         try:
             tensors, notes = formats.read_checkpoint(path)
         except InputError:
-            passed_over.append(path.name)
+            damaged.append(path.name)
             continue
-        if notes.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{path} must be of format '{CHECKPOINT_FORMAT}', got {notes.get('format')!r}; choose another folder"
-            )
-        return path, tensors, notes, passed_over
+        formats.CHECKPOINT.check(notes.get("format"), path)
+        return Checkpoint(path, tensors, notes, damaged)
     return None
 
 
 def restore_checkpoint(state: State, folder: Path) -> str:
     """Put the state at the newest whole checkpoint; returns a line for the log, empty at a fresh start."""
-    found = newest_checkpoint(folder)
-    if found is None:
+    newest = newest_checkpoint(folder)
+    if newest is None:
         damaged = [path.name for path in checkpoint_paths(folder)]
         return f"{', '.join(damaged)} was damaged; started again" if damaged else ""
-    path, tensors, notes, passed_over = found
-    state.restore(tensors, notes)
-    damage = f"; {', '.join(passed_over)} was damaged and passed over" if passed_over else ""
-    return f"resumed at epoch {state.epoch}, step {state.step} from {path.name}{damage}"
+    state.restore(newest.tensors, newest.notes)
+    damage = f"; {', '.join(newest.damaged)} was damaged and passed over" if newest.damaged else ""
+    return f"resumed at epoch {state.epoch}, step {state.step} from {newest.path.name}{damage}"
 
 
-def difference_from_checkpoint(folder: Path, identity: dict[str, Any]) -> tuple[str, Any, Any] | None:
+def difference_from_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Difference | None:
     """The first thing in which the checkpoints of a folder differ from this training."""
-    found = newest_checkpoint(folder)
-    return None if found is None else first_difference(json.loads(found[2]["identity"]), identity)
+    newest = newest_checkpoint(folder)
+    return None if newest is None else first_difference(json.loads(newest.notes["identity"]), identity)
 
 
 def remove_training(folder: Path) -> None:

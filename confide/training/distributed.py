@@ -35,8 +35,8 @@ class World:
     size: int = 1
 
     @property
-    def leads(self) -> bool:
-        """Whether this process writes files and speaks."""
+    def is_lead(self) -> bool:
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def bounds(self, n: int) -> list[int]:
@@ -116,8 +116,8 @@ def with_shared_batch_norms(model: nn.Module) -> nn.Module:
 def _rendezvous_store(rank: int, size: int) -> dist.Store:
     """Where processes started by torchrun find each other, kept while this one lives."""
     store, _, _ = next(iter(dist.rendezvous("env://", rank, size, timeout=TIMEOUT)))
-    found: dist.Store = store
-    return found
+    opened: dist.Store = store
+    return opened
 
 
 @contextmanager

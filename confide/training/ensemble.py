@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
@@ -22,17 +21,177 @@ from confide import models
 from confide.checks import InputError, check_range
 from confide.models.device import Device
 from confide.models.preparation import Feed, input_shape, rows_in_batches
-from confide.models.trained import build_model
+from confide.models.trained import MODEL_FILE
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Scores, Split
 from confide.training.checkpoint import Trained, checkpoint_paths
 from confide.training.distributed import World
-from confide.training.loop import PredictionRecorder, add_row, check_finite, diverged, finished_before, fit
-from confide.training.prediction import log_metrics, predict
+from confide.training.loop import (
+    PredictionRecorder,
+    add_row,
+    check_finite,
+    diverged,
+    finished_before,
+    fit,
+    log_row,
+    trained_model,
+)
+from confide.training.prediction import predict
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import make_optimizer
-from confide.training.steps import Run, note_non_finite, set_rate, start_run
+from confide.training.steps import Run, add_to_sums, note_non_finite, set_rate, start_run
+
+# Members that differ in their seed, and what they predict together.
+
+
+def fit_members(
+    dataset: Dataset,
+    settings: Settings | None = None,
+    *,
+    members: int = 3,
+    scores: Scores | None = None,
+    folder: str | Path | None = None,
+    recorder: PredictionRecorder | None = None,
+    stack: bool | None = None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    checkpoint_seconds: float = 30.0,
+    if_other: str = "refuse",
+) -> tuple[Trained, ...]:
+    """Train members with seeds seed, seed + 1, ...: one after another, or all at once as one stacked model.
+
+    Args:
+        dataset: with a split `train`.
+        settings: of every member but for the seed; without them the default ones.
+        members: how many.
+        scores: difficulty of the training samples, for losses that weigh or group by it.
+        folder: each member has a folder `member-<number>` in it.
+        recorder: gets every member's predictions after each epoch.
+        stack: train all at once; by default where a GPU is there and the model is small. Stacked members are drawn
+            as single ones are, but their rounding differs, and an interrupted stack starts again.
+        on_epoch: gets a member's number and the log's row after each of its epochs.
+        checkpoint_seconds: least time between checkpoints of single members.
+        if_other: what to do with folders that hold a training of other settings or data: refuse, or restart.
+
+    Returns:
+        The trained members, by seed.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> len(confide.training.fit_members(dataset, settings, members=2))
+        2
+    """
+    check_range(members, "members", 1)
+    settings = settings or Settings()
+    folders = [None if folder is None else Path(folder) / f"member-{number}" for number in range(members)]
+    reason = reason_against_stacking(dataset, settings)
+    if stack and reason is not None:
+        raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
+    try_stack = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
+    if try_stack and members > 1 and begins_as_stack(folders):
+        trained = _fit_stacked_or_none(dataset, settings, members, scores, folders, recorder, on_epoch, if_other)
+        if trained is not None:
+            return trained
+        if stack:
+            raise InputError("members cannot be stacked: together they do not fit into memory; leave out stack=True")
+    return tuple(
+        fit(
+            dataset,
+            settings.changed(seed=settings.seed + number),
+            scores=scores,
+            folder=member_folder,
+            recorder=recorder,
+            member=number,
+            on_epoch=None if on_epoch is None else partial(on_epoch, number),
+            checkpoint_seconds=checkpoint_seconds,
+            if_other=if_other,
+        )
+        for number, member_folder in enumerate(folders)
+    )
+
+
+def _fit_stacked_or_none(*arguments: Any) -> tuple[Trained, ...] | None:
+    """Members as one stack, or None where they do not fit into memory together."""
+    with suppress(torch.OutOfMemoryError):
+        return fit_stacked(*arguments)
+    torch.cuda.empty_cache()
+    return None
+
+
+def member_folders(folder: str | Path) -> list[Path]:
+    """The members' folders in the folder of an ensemble, in order; empty where it is none.
+
+    Args:
+        folder: what `fit_members` was given.
+
+    Returns:
+        Those that hold a trained model.
+
+    Example:
+        >>> confide.training.member_folders(".")
+        []
+    """
+    folders = [path for path in Path(folder).glob("member-*") if (path / MODEL_FILE).exists()]
+    return sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def predict_members(
+    members: Sequence[Trained | str | Path] | str | Path,
+    dataset: Dataset | Split,
+    split: str = "test",
+    **options: object,
+) -> Predictions:
+    """Predictions of the members together: the logarithm of their mean probability.
+
+    Columns hold `ensemble_entropy` (of the mean), `ensemble_mutual_information` and `ensemble_disagreement` (share of
+    members whose class is not that of the mean).
+
+    Args:
+        members: what `fit_members` returned, their folders, or the folder of them all.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        split: which samples.
+        options: of `predict`.
+
+    Returns:
+        One record for the ensemble.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> members = confide.training.fit_members(dataset, settings, members=2)
+        >>> predictions = confide.training.predict_members(members, dataset.train, "train")
+        >>> predictions.columns["ensemble_disagreement"].shape
+        (16,)
+    """
+    models_or_folders = member_folders(members) if isinstance(members, (str, Path)) else members
+    if not models_or_folders:
+        raise InputError(f"an ensemble needs at least one member, got none in {members}")
+    each = [predict(member, dataset, split, **options) for member in models_or_folders]  # type: ignore[arg-type]
+    probs = torch.stack([torch.softmax(predictions.logits.double(), dim=1) for predictions in each])
+    mean = probs.mean(dim=0)
+    entropy = torch.special.entr(mean).sum(dim=1)
+    own = torch.special.entr(probs).sum(dim=2).mean(dim=0)
+    other = (probs.argmax(dim=2) != mean.argmax(dim=1)).double().mean(dim=0)
+    # The spread of the first member's dropout passes is not that of the ensemble.
+    columns = {
+        **{name: values for name, values in each[0].columns.items() if not name.startswith("mc_")},
+        "ensemble_entropy": entropy.numpy(),
+        "ensemble_mutual_information": (entropy - own).clamp_min(0).numpy(),
+        "ensemble_disagreement": other.numpy(),
+    }
+    return Predictions(
+        mean.clamp_min(SMALLEST_PROBABILITY).log().float(),
+        each[0].labels,
+        ids=each[0].ids,
+        split=split,
+        columns=columns,
+        class_names=each[0].class_names,
+        from_probabilities=True,
+    )
+
 
 # Members of an ensemble as one stacked model: every weight has one more dimension, and one pass trains them all.
 
@@ -73,14 +232,14 @@ def small_on_gpu(dataset: Dataset, settings: Settings) -> bool:
     return models.parameter_count(model) <= STACKING_LIMIT
 
 
-def begins_as_stack(homes: Sequence[Path | None]) -> bool:
+def begins_as_stack(folders: Sequence[Path | None]) -> bool:
     """Whether no member was trained or begun on its own: such folders go on as they were."""
-    for home in homes:
-        if home is None:
+    for folder in folders:
+        if folder is None:
             continue
-        if checkpoint_paths(home):
+        if checkpoint_paths(folder):
             return False
-        if (home / "model.safetensors").exists() and not any(OF_A_STACK in note for note in Trained.load(home).notes):
+        if (folder / MODEL_FILE).exists() and not any(OF_A_STACK in note for note in Trained.load(folder).notes):
             return False
     return True
 
@@ -101,12 +260,12 @@ class Stack:
         """Logits of every member on its own inputs, members x n x c."""
         self.shell.train(training)
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Tensor:
+        def member(parameters: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Tensor:
             logits: Tensor = functional_call(self.shell, (parameters, buffers), (batch,))
             return logits
 
         with self.device.autocast(), _norms_without_cudnn(self.shell):
-            logits: Tensor = torch.func.vmap(one, randomness="different")(self.parameters, self.buffers, inputs)
+            logits: Tensor = torch.func.vmap(member, randomness="different")(self.parameters, self.buffers, inputs)
         return logits.float()
 
     def weights(self, number: int) -> dict[str, Tensor]:
@@ -150,9 +309,9 @@ def fit_stacked(
         _start_member(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device)
         for k in range(members)
     ]
-    done = [finished_before(run, if_other) for run in runs]
-    if all(done):
-        return tuple(one for one in done if one is not None)
+    finished = [finished_before(run, if_other) for run in runs]
+    if all(finished):
+        return tuple(trained for trained in finished if trained is not None)
     if not all(run.feed.resident for run in runs):
         return None
     stack = Stack(runs)
@@ -171,7 +330,7 @@ def fit_stacked(
                 position = epoch * steps + step
                 set_rate(optimizer, rates[position], None if momenta is None else momenta[position])
                 _step(stack, optimizer, [rows[step] for rows in batches], step)
-            _end_stack_epoch(stack, dataset, epoch, float(rates[(epoch + 1) * steps - 1]), recorder)
+            _end_stack_epoch(stack, dataset, recorder)
             for number, run in enumerate(runs):
                 if on_epoch is not None:
                     on_epoch(number, {k: v[-1] for k, v in run.state.log.items()})
@@ -192,49 +351,43 @@ def _stack_optimizer(stack: Stack, settings: Settings, device: Device) -> torch.
 
 
 def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], step: int) -> None:
-    at = [torch.from_numpy(own).to(stack.device.device) for own in rows]
-    inputs = torch.stack([run.feed.gather(own) for run, own in zip(stack.runs, at, strict=True)])
-    logits = stack.forward(inputs, training=True)
-    total = logits.new_zeros(())
-    for run, own, said in zip(stack.runs, at, logits, strict=True):
+    rows_of_members = [torch.from_numpy(own).to(stack.device.device) for own in rows]
+    inputs = torch.stack([run.feed.gather(own) for run, own in zip(stack.runs, rows_of_members, strict=True)])
+    stacked_logits = stack.forward(inputs, training=True)
+    total = stacked_logits.new_zeros(())
+    for run, own, logits in zip(stack.runs, rows_of_members, stacked_logits, strict=True):
         labels = run.feed.labels[own]
         try:
-            target, mean = run.state.objective(said, labels, own)
+            target, mean = run.state.objective(logits, labels, own)
         except InputError:
-            if bool(torch.isfinite(said).all()):
+            if bool(torch.isfinite(logits).all()):
                 raise
             raise diverged(run, step) from None
         note_non_finite(run.state, mean, torch.full_like(run.state.first_bad, step))
         total = total + target
-        hits = (said.detach().argmax(dim=1) == labels).sum()
-        mean = mean.double()
-        run.state.sums += torch.stack([mean * len(own), hits.double(), torch.full_like(mean, len(own))])
+        add_to_sums(run.state, mean, (logits.detach().argmax(dim=1) == labels).sum(), len(own))
     optimizer.zero_grad(set_to_none=True)
     total.backward()
     optimizer.step()
 
 
-def _end_stack_epoch(
-    stack: Stack, dataset: Dataset, epoch: int, rate: float, recorder: PredictionRecorder | None
-) -> None:
-    feed = stack.runs[0].val_feed
+def _end_stack_epoch(stack: Stack, dataset: Dataset, recorder: PredictionRecorder | None) -> None:
+    first = stack.runs[0]
+    feed = first.val_feed
     assert feed is not None
-    said = _stack_logits(stack, feed)
-    for run, logits in zip(stack.runs, said, strict=True):
+    stacked_logits = _stack_logits(stack, feed)
+    for run, logits in zip(stack.runs, stacked_logits, strict=True):
         check_finite(run)
-        loss, hits, count = run.state.sums.tolist()
         if run.state.objective.learns_from_validation:
             run.state.objective.update(logits, feed.labels)
-        row = {"epoch": epoch, "learning_rate": rate, "train_loss": loss / count, "train_accuracy": hits / count}
-        row |= {f"val_{k}": v for k, v in log_metrics(logits, feed.labels).items()}
-        add_row(run.state.log, row | run.state.objective.log())
+        add_row(run.state.log, log_row(run, logits))
         run.state.objective.end_epoch()
     if recorder is not None:
-        name = stack.runs[0].settings.record
+        name = first.settings.record
         if name != "val":
-            said = _stack_logits(stack, Feed(dataset.split(name), feed.preparation, stack.device.device))
-        for number, logits in enumerate(said):
-            recorder.record(epoch, dataset.split(name).ids, logits.cpu().numpy(), member=number)
+            stacked_logits = _stack_logits(stack, Feed(dataset.split(name), feed.preparation, stack.device.device))
+        for number, logits in enumerate(stacked_logits):
+            recorder.record(first.state.epoch, dataset.split(name).ids, logits.cpu().numpy(), member=number)
 
 
 @torch.no_grad()
@@ -247,131 +400,8 @@ def _stack_logits(stack: Stack, feed: Feed) -> Tensor:
 
 def _finished_member(stack: Stack, number: int, dataset: Dataset) -> Trained:
     run = stack.runs[number]
-    model = build_model(
-        run.settings.model, run.settings.model_options, run.feed.preparation, dataset.num_classes, load_pretrained=False
-    )
-    model.load_state_dict(stack.weights(number))
-    trained = Trained(
-        model.eval(),
-        run.settings,
-        run.feed.preparation,
-        tuple(dataset.class_names),
-        {k: np.array(v) for k, v in run.state.log.items()},
-        {k: v.cpu() for k, v in run.state.objective.loss.state_dict().items()},
-        {k: np.array(v) for k, v in run.timings.items()},
-        run.settings.epochs - 1,
-        (*run.notes, f"trained as member {number} {OF_A_STACK} {len(stack.runs)}"),
-        run.identity,
-    )
+    run.notes.append(f"trained as member {number} {OF_A_STACK} {len(stack.runs)}")
+    trained = trained_model(run, dataset, stack.weights(number), run.settings.epochs - 1)
     if run.folder is not None:
         trained.save(run.folder)
     return trained
-
-
-# Ensembles: members that differ in their seed, and what they say together.
-
-
-def fit_members(
-    dataset: Dataset,
-    settings: Settings | None = None,
-    *,
-    members: int = 3,
-    scores: Scores | None = None,
-    folder: str | Path | None = None,
-    recorder: PredictionRecorder | None = None,
-    stack: bool | None = None,
-    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
-    checkpoint_seconds: float = 30.0,
-    if_other: str = "refuse",
-) -> tuple[Trained, ...]:
-    """Train members with seeds seed, seed + 1, ...: one after another, or all at once as one stacked model.
-
-    Args:
-        members: how many.
-        folder: each member has a folder `member-<number>` in it.
-        recorder: gets every member's predictions after each epoch.
-        stack: train all at once; by default where a GPU is there and the model is small. Stacked members are drawn
-            as single ones are, but their rounding differs, and an interrupted stack starts again.
-        on_epoch: gets a member's number and the log's row after each of its epochs.
-        checkpoint_seconds: least time between checkpoints of single members.
-        if_other: what to do with folders that hold a training of other settings or data: refuse, or restart.
-    """
-    check_range(members, "members", 1)
-    settings = settings or Settings()
-    homes = [None if folder is None else Path(folder) / f"member-{number}" for number in range(members)]
-    reason = reason_against_stacking(dataset, settings)
-    if stack and reason is not None:
-        raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
-    wanted = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
-    if wanted and members > 1 and begins_as_stack(homes):
-        trained = _fit_stacked_or_none(dataset, settings, members, scores, homes, recorder, on_epoch, if_other)
-        if trained is not None:
-            return trained
-        if stack:
-            raise InputError("members cannot be stacked: together they do not fit into memory; leave out stack=True")
-    return tuple(
-        fit(
-            dataset,
-            settings.changed(seed=settings.seed + number),
-            scores=scores,
-            folder=home,
-            recorder=recorder,
-            member=number,
-            on_epoch=None if on_epoch is None else partial(on_epoch, number),
-            checkpoint_seconds=checkpoint_seconds,
-            if_other=if_other,
-        )
-        for number, home in enumerate(homes)
-    )
-
-
-def _fit_stacked_or_none(*given: Any) -> tuple[Trained, ...] | None:
-    """Members as one stack, or None where they do not fit into memory together."""
-    with suppress(torch.OutOfMemoryError):
-        return fit_stacked(*given)
-    torch.cuda.empty_cache()
-    return None
-
-
-def member_folders(folder: str | Path) -> list[Path]:
-    """The members' folders in the folder of an ensemble, in order; empty where it is none."""
-    found = [path for path in Path(folder).glob("member-*") if (path / "model.safetensors").exists()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def predict_members(
-    members: Sequence[Trained | str | Path] | str | Path,
-    dataset: Dataset | Split,
-    split: str = "test",
-    **options: object,
-) -> Predictions:
-    """What the members say together: the logarithm of their mean probability.
-
-    Columns hold `ensemble_entropy` (of the mean), `ensemble_mutual_information` and `ensemble_disagreement` (share of
-    members whose class is not that of the mean).
-    """
-    chosen: Sequence[Trained | str | Path] = member_folders(members) if isinstance(members, (str, Path)) else members
-    if not chosen:
-        raise InputError(f"an ensemble needs at least one member, got none in {members}")
-    said = [predict(member, dataset, split, **options) for member in chosen]  # type: ignore[arg-type]
-    probs = torch.stack([torch.softmax(p.logits.double(), dim=1) for p in said])
-    mean = probs.mean(dim=0)
-    entropy = torch.special.entr(mean).sum(dim=1)
-    own = torch.special.entr(probs).sum(dim=2).mean(dim=0)
-    other = (probs.argmax(dim=2) != mean.argmax(dim=1)).double().mean(dim=0)
-    # What the first member's passes of dropout said is not what the ensemble says.
-    columns = {
-        **{name: values for name, values in said[0].columns.items() if not name.startswith("mc_")},
-        "ensemble_entropy": entropy.numpy(),
-        "ensemble_mutual_information": (entropy - own).clamp_min(0).numpy(),
-        "ensemble_disagreement": other.numpy(),
-    }
-    return Predictions(
-        mean.clamp_min(SMALLEST_PROBABILITY).log().float(),
-        said[0].labels,
-        ids=said[0].ids,
-        split=split,
-        columns=columns,
-        class_names=said[0].class_names,
-        from_probabilities=True,
-    )

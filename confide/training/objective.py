@@ -4,22 +4,19 @@ difficulty scores that make a loss's groups.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from confide import difficulty, losses
 from confide.checks import InputError, check_options
 from confide.records import Features, Scores, Split
 from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
-
-# Objective: the only place that weights and reduces. Per-sample losses in, one scalar to minimise out.
 
 
 class Objective:
@@ -38,15 +35,15 @@ class Objective:
         known = losses.LOSSES.get(settings.loss)
         if "num_samples" in known.options or "num_samples" in known.needs:
             options.setdefault("num_samples", len(train))
-        self.loss: nn.Module = losses.create(settings.loss, reduction="none", **options).to(device)
-        self.needs: tuple[str, ...] = tuple(getattr(self.loss, "needs", ()))
+        self.loss = losses.create(settings.loss, reduction="none", **options).to(device)
+        self.needs = self.loss.needs
         self.reduction = settings.reduction
         self.tables = {
             need: torch.as_tensor(_table(need, settings, train, num_classes, scores)).to(device) for need in self.needs
         }
         self.val_tables = {
             need: torch.as_tensor(_val_table(need, settings, train, val, scores)).to(device)
-            for need in (validation_needs(self.loss) if val is not None else ())
+            for need in (self.loss.validation_needs() if val is not None else ())
         }
         self.weights: Tensor | None = None
         if settings.weigh:
@@ -56,12 +53,12 @@ class Objective:
     @property
     def learns_from_validation(self) -> bool:
         """Whether the loss adapts to validation predictions (AdaFocal, CalFocal)."""
-        return callable(getattr(self.loss, "update", None))
+        return self.loss.update is not None
 
     @property
     def update_every(self) -> int:
         """Batches between the loss's updates from validation; 0 is once an epoch."""
-        return int(getattr(self.loss, "update_every", 0))
+        return self.loss.update_every
 
     def __call__(self, logits: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(the scalar to minimise, the batch mean for the log)."""
@@ -74,25 +71,23 @@ class Objective:
 
     def update(self, val_logits: Tensor, val_labels: Tensor) -> None:
         """Let the loss adapt to validation predictions, in place: a captured graph keeps reading the same memory."""
+        assert self.loss.update is not None
         before = dict(self.loss.named_buffers())
-        self.loss.update(val_logits, val_labels, **self.val_tables)  # type: ignore[operator]
+        self.loss.update(val_logits, val_labels, **self.val_tables)
         for name, buffer in list(self.loss.named_buffers()):
-            held = before.get(name)
-            if held is not None and held is not buffer and held.shape == buffer.shape:
-                held.copy_(buffer)
+            captured = before.get(name)
+            if captured is not None and captured is not buffer and captured.shape == buffer.shape:
+                captured.copy_(buffer)
                 owner, _, last = name.rpartition(".")
-                self.loss.get_submodule(owner)._buffers[last] = held
+                self.loss.get_submodule(owner)._buffers[last] = captured
 
     def end_epoch(self) -> None:
         """Tell a loss with a history that an epoch is over (CRL)."""
-        told = getattr(self.loss, "end_epoch", None)
-        if callable(told):
-            told()
+        self.loss.end_epoch()
 
     def log(self) -> dict[str, float]:
-        """Columns of the training log: AdaFocal's gamma per bin, adaptive difficulty's doubt per band."""
-        told = getattr(self.loss, "log", None)
-        return dict(told()) if callable(told) else {}
+        """Columns of the training log: AdaFocal's gamma per bin, adaptive difficulty's doubt per group."""
+        return self.loss.log()
 
 
 def _table(need: str, settings: Settings, train: Split, num_classes: int, scores: Scores | None) -> NDArray[Any]:
@@ -105,16 +100,6 @@ def _table(need: str, settings: Settings, train: Split, num_classes: int, scores
     if need == "class_counts":
         return np.bincount(train.labels, minlength=num_classes).astype(np.float32)
     raise InputError(f"loss '{settings.loss}' needs '{need}', which training cannot supply; use another loss")
-
-
-def validation_needs(loss: nn.Module | str) -> tuple[str, ...]:
-    """What a loss's `update` needs of the validation samples beside logits and labels, by its signature."""
-    holder = losses.LOSSES.get(loss).function if isinstance(loss, str) else loss
-    update = getattr(holder, "update", None)
-    if not callable(update):
-        return ()
-    parameters = inspect.signature(update).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
 
 
 def _val_table(need: str, settings: Settings, train: Split, val: Split | None, scores: Scores | None) -> NDArray[Any]:
@@ -132,14 +117,14 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
 
 
 def groups_of(
-    settings: Settings, train: Split, scores: Scores | None, wanted: Split | None = None
+    settings: Settings, train: Split, scores: Scores | None, others: Split | None = None
 ) -> NDArray[np.int64]:
     """Group of each training sample: by label, by a column, or by quantile of difficulty.
 
     Args:
-        wanted: other samples to put into the groups of the training samples, such as those of val.
+        others: samples to put into the groups of the training samples, such as those of val.
     """
-    samples = train if wanted is None else wanted
+    samples = train if others is None else others
     if settings.group_by == "label":
         return samples.labels.astype(np.int64)
     known = losses.LOSSES.get(settings.loss).options.get("num_groups", 2)
@@ -147,8 +132,8 @@ def groups_of(
     if settings.group_by == "difficulty":
         values = _difficulty_of(train, scores, settings, "training")
         edges = np.quantile(values, np.linspace(0, 1, number + 1)[1:-1])
-        if wanted is not None:
-            values = _difficulty_of(wanted, scores, settings, "validation")
+        if others is not None:
+            values = _difficulty_of(others, scores, settings, "validation")
         return np.searchsorted(edges, values, side="left").astype(np.int64)
     if settings.group_by not in train.columns:
         known_names = ", ".join(("difficulty", "label", *train.columns))
@@ -181,14 +166,27 @@ def _column_groups(column: str, train: Split, samples: Split, number: int) -> ND
     return np.searchsorted(names, values).astype(np.int64)
 
 
-# Bands of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
+# Groups of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
 
 BANDS, LABEL_BANDS = "bands", "label_bands"
 
 
 def group_scores_kind(settings: Settings) -> str:
-    """Which scores make the bands by which a loss measures the calibration of validation samples; empty: none do."""
-    if settings.group_by != "difficulty" or "groups" not in validation_needs(settings.loss):
+    """Which scores make the groups by which a loss measures the calibration of validation samples.
+
+    Args:
+        settings: of a training.
+
+    Returns:
+        `bands` (difficulty of the likeliest class), `label_bands` (of the label), or nothing where the loss needs none.
+
+    Example:
+        >>> confide.training.group_scores_kind(confide.training.Settings(loss="adaptive_difficulty"))
+        'bands'
+    """
+    loss = losses.LOSSES.get(settings.loss).function
+    needs = loss.validation_needs() if isinstance(loss, type) and issubclass(loss, losses.LossModule) else ()
+    if settings.group_by != "difficulty" or "groups" not in needs:
         return ""
     return LABEL_BANDS if settings.label_bands else BANDS
 

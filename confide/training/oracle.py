@@ -1,5 +1,5 @@
-"""Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone; and out-
-of-fold predictions to learn from.
+"""Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone; and
+out-of-fold predictions to learn from.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from confide import random
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.losses.reweighting import class_balance_weights
 from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
 from confide.models.trained import build_model
@@ -30,11 +32,10 @@ from confide.training.loop import fit
 from confide.training.prediction import predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
-from confide.trust.oracles import HEADS, apply_head, outcome_weights
+from confide.trust.oracles import HEADS, apply_head
 
 # The network of an oracle: a copy of a backbone, hidden layers and a head; its settings, and its files.
 
-ORACLE_FORMAT = "oracle/1"
 DEPTHS = ("head", "network")
 BALANCED = "class_balanced"
 TARGETS = ("probability", "ratio")
@@ -159,49 +160,29 @@ class Oracle:
 
     def save(self, folder: str | Path) -> None:
         """Write oracle.safetensors and, last, oracle.json."""
-        folder = Path(folder)
-        formats.write_tensors(folder / "oracle.safetensors", self.network.state_dict())
         record = {
-            "format": ORACLE_FORMAT,
             "settings": asdict(self.settings),
             "backbone": self.backbone.as_dict(),
             "preparation": self.preparation.as_dict(),
             "about": dict(self.about),
             "log": dict(self.log),
-            "sha256": formats.checksum(folder / "oracle.safetensors"),
         }
-        formats.write_json(folder / "oracle.json", record)
+        save_fitted(Path(folder) / "oracle.json", formats.ORACLE, FittedState(record, self.network.state_dict()))
 
     @classmethod
     def load(cls, folder: str | Path) -> Oracle:
         """Read what `save` wrote."""
-        folder = Path(folder)
-        if not (folder / "oracle.json").exists():
-            raise InputError(f"{folder} must be the folder of an oracle, but oracle.json is missing; check the path")
-        record = formats.read_json(folder / "oracle.json")
-        found = record.get("format") if isinstance(record, dict) else None
-        if found != ORACLE_FORMAT:
-            raise InputError(f"{folder}/oracle.json must be of format '{ORACLE_FORMAT}', got {found!r}")
-        if not (folder / "oracle.safetensors").exists():
-            raise InputError(f"{folder} must hold oracle.safetensors beside oracle.json; copy both")
-        if formats.checksum(folder / "oracle.safetensors") != record.get("sha256"):
-            raise InputError(f"{folder}/oracle.safetensors must be the file oracle.json names; its checksum differs")
-        try:
-            return cls._restored(record, formats.read_tensors(folder / "oracle.safetensors"))
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            what = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise InputError(f"{folder}/oracle.json must be what `save` wrote, but it is damaged ({what})") from None
+        return load_fitted(Path(folder) / "oracle.json", formats.ORACLE, cls._restored)
 
     @classmethod
-    def _restored(cls, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Oracle:
+    def _restored(cls, state: FittedState) -> Oracle:
+        record = state.record
         settings = OracleSettings(**{**record["settings"], "hidden": tuple(record["settings"]["hidden"])})
         backbone, preparation = Settings.from_dict(record["backbone"]), Preparation.from_dict(record["preparation"])
         num_classes = int(record["about"]["num_classes"])
         whole = build_model(backbone.model, backbone.model_options, preparation, num_classes, load_pretrained=False)
         network = OracleNetwork(whole.body, int(record["about"]["dim"]), settings)
-        network.load_state_dict(tensors)
+        network.load_state_dict(state.tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
         return cls(network.eval(), settings, backbone, preparation, record["about"], log)
 
@@ -211,7 +192,7 @@ def device_of(settings: OracleSettings) -> Device:
     return Device.of(settings.device, settings.precision)
 
 
-# Oracles with a network of their own: a new head on a frozen backbone, or a fine-tuned copy of a backbone.
+# Training an oracle.
 #
 # The classifier is frozen and in eval mode; it says which predictions are right. The oracle looks at the same inputs
 # (the same crops and flips) through a copy of a backbone, of the classifier or of any other trained model.
@@ -230,10 +211,29 @@ def fit_oracle(
     """Train an oracle for a frozen classifier on a split it was not trained on.
 
     Args:
+        classifier: whose predictions are to be trusted or not.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        split: which samples to learn from.
         backbone: model whose body the oracle copies; by default the classifier's own.
-        targets: what a classifier said on these samples, matched by id, instead of what this one says: out-of-fold
+        targets: predictions of a classifier on these samples, matched by id, instead of this one's: out-of-fold
             predictions let the oracle learn on the training split.
+        settings: of the oracle's training; without them the default ones.
         changes: fields of `OracleSettings`.
+
+    Returns:
+        The oracle: called with samples it gives z, trust a prediction iff z > 0.
+
+    Raises:
+        InputError: the split is the test split, of other classes, or all predictions on it are right (or wrong).
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> trained = confide.training.fit(dataset, settings)
+        >>> oracle = confide.training.fit_oracle(trained, dataset.train, "train", epochs=1, depth="head", device="cpu")
+        >>> oracle(dataset.train, "train").shape
+        torch.Size([16])
     """
     settings = replace(settings or OracleSettings(), **changes)
     if split == "test":
@@ -242,8 +242,8 @@ def fit_oracle(
         targets.need_not_test("an oracle")
     samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     source = backbone or classifier
-    for one in (classifier, source):
-        one.preparation.check(samples, f"split '{split}'")
+    for trained in (classifier, source):
+        trained.preparation.check(samples, f"split '{split}'")
     _check_classes(samples, classifier, split)
     where = device_of(settings)
     with where.seeded(settings.seed, deterministic=False):
@@ -288,16 +288,16 @@ class _OracleData:
         self.feed = Feed(samples, source.preparation, where.device, **how)  # type: ignore[arg-type]
         same = source.preparation == classifier.preparation
         # Both feeds draw crop and flip by seed, epoch and id: the two networks see the same pixels.
-        self.other = self.feed if same else Feed(samples, classifier.preparation, where.device, **how)  # type: ignore[arg-type]
+        self.classifier_feed = self.feed if same else Feed(samples, classifier.preparation, where.device, **how)  # type: ignore[arg-type]
         self.classifier = where.place(copy.deepcopy(classifier.model)).eval().requires_grad_(False)
-        self.wanted = TRUST_LOSSES.get(settings.loss_word).facts["target"]
+        self.learns_correct = TRUST_LOSSES.get(settings.loss_word).spec.target == "correct"
         self.where, self.settings, self.fixed = where, settings, None
         if targets is not None:
             facts = targets.align(samples.ids).facts
-            wanted = facts.correct if self.wanted == "correct" else facts.need("p_true")
-            if self.wanted != "correct" and settings.target == "ratio":
-                wanted = wanted / facts.confidence
-            self.fixed, self.right = wanted.to(where.device, torch.float32), facts.correct.to(where.device)
+            target = facts.correct if self.learns_correct else facts.need("p_true")
+            if not self.learns_correct and settings.target == "ratio":
+                target = target / facts.confidence
+            self.fixed, self.right = target.to(where.device, torch.float32), facts.correct.to(where.device)
             self.errors = int((~facts.correct).sum())
         else:
             self.errors = self._count_errors(samples, classifier.preparation)
@@ -312,10 +312,10 @@ class _OracleData:
         feed = Feed(samples, preparation, self.where.device, augment=self.settings.augment, seed=self.settings.seed)
         feed.start_epoch(0)
         batches = feed.batches(rows_in_batches(len(feed), 1000))
-        return sum(int((self._say(x).argmax(dim=1) != feed.labels[at]).sum()) for x, at in batches)
+        return sum(int((self._classify(x).argmax(dim=1) != feed.labels[at]).sum()) for x, at in batches)
 
     @torch.no_grad()
-    def _say(self, inputs: Tensor) -> Tensor:
+    def _classify(self, inputs: Tensor) -> Tensor:
         with self.where.autocast():
             logits: Tensor = self.classifier(inputs).float()
         return logits
@@ -324,9 +324,9 @@ class _OracleData:
         """What the loss compares z with, n, float, and which predictions are right."""
         if self.fixed is not None:
             return self.fixed[rows], self.right[rows]
-        logits, labels = self._say(inputs), self.feed.labels[rows]
+        logits, labels = self._classify(inputs), self.feed.labels[rows]
         right = logits.argmax(dim=1) == labels
-        if self.wanted == "correct":
+        if self.learns_correct:
             return right.float(), right
         probs = torch.softmax(logits, dim=1)
         p_true = probs.gather(1, labels[:, None]).squeeze(1)
@@ -338,10 +338,10 @@ class _OracleData:
         cuts = range(0, len(order), self.settings.batch_size)
         rows = [order[start : start + self.settings.batch_size].astype(np.int64) for start in cuts]
         self.feed.start_epoch(number)
-        if self.other is self.feed:
+        if self.classifier_feed is self.feed:
             return ((inputs, inputs, at) for inputs, at in self.feed.batches(rows))
-        self.other.start_epoch(number)
-        both = zip(self.feed.batches(rows), self.other.batches(rows), strict=True)
+        self.classifier_feed.start_epoch(number)
+        both = zip(self.feed.batches(rows), self.classifier_feed.batches(rows), strict=True)
         return ((inputs, seen, at) for (inputs, at), (seen, _) in both)
 
 
@@ -373,11 +373,11 @@ def _train(
                 counts = (loss.detach() * len(z), right & trusted, right, ~right & ~trusted, ~right)
                 sums += torch.stack([c.double().sum() for c in counts])
                 progress.step()
-            total, kept, rights, caught, wrongs = sums.tolist()
+            total, trusted_right, rights, distrusted_wrong, wrongs = sums.tolist()
             for name, value in (
                 ("loss", total / len(data.feed)),
-                ("tpr", kept / max(rights, 1)),
-                ("tnr", caught / max(wrongs, 1)),
+                ("tpr", trusted_right / max(rights, 1)),
+                ("tnr", distrusted_wrong / max(wrongs, 1)),
             ):
                 log[name].append(value)
     return {name: tuple(values) for name, values in log.items()}
@@ -387,7 +387,7 @@ def loss_options(settings: OracleSettings, right: int, wrong: int) -> dict[str, 
     """The options named, or the weights of right and wrong by their effective numbers."""
     if settings.loss != BALANCED:
         return dict(settings.loss_options)
-    negative, positive = outcome_weights(torch.tensor([wrong, right]), settings.beta).tolist()
+    negative, positive = class_balance_weights(torch.tensor([wrong, right]), settings.beta).tolist()
     return {"weight_neg": negative, "weight_pos": positive}
 
 
@@ -426,14 +426,31 @@ def _dim(body: nn.Module, preparation: Preparation) -> int:
 
 
 def cross_fit(dataset: Dataset, settings: Settings, *, folds: int = 5, split: str = "train") -> Predictions:
-    """Out-of-fold predictions of the training split: K classifiers, each trained without the fold it predicts."""
+    """Out-of-fold predictions of the training split: K classifiers, each trained without the fold it predicts.
+
+    Args:
+        dataset: to train on.
+        settings: of every classifier.
+        folds: K, drawn within the classes by seed and sample id.
+        split: whose samples are predicted.
+
+    Returns:
+        Predictions for every sample of the split, in its order.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> confide.training.cross_fit(dataset, settings, folds=2).logits.shape
+        torch.Size([16, 2])
+    """
     samples = dataset.split(split)
     labels = np.asarray(samples.labels)
     fold = random.folds(samples.ids, labels, folds, seed=settings.seed, purpose="trust folds")
     logits = torch.empty(len(samples), dataset.num_classes)
-    for one in range(folds):
-        inside, outside = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
+    for number in range(folds):
+        inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
         part = replace(dataset, splits={**dataset.splits, split: samples.take(outside)})
-        said = predict(fit(part, settings), samples.take(inside), split)
-        logits[torch.from_numpy(inside)] = said.logits.float()
+        predictions = predict(fit(part, settings), samples.take(inside), split)
+        logits[torch.from_numpy(inside)] = predictions.logits.float()
     return Predictions(logits, torch.as_tensor(samples.labels), samples.ids, split, class_names=dataset.class_names)

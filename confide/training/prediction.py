@@ -4,7 +4,6 @@ few numbers that the training log keeps of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,13 @@ from confide.checks import InputError, check_choice, check_range
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import bin_of, width_edges
-from confide.predictions import Predictions, facts_of
+from confide.predictions import SMALLEST_PROBABILITY, Predictions, facts_of
 from confide.records import Dataset, Features, Split
-from confide.training.batch_norm import exact_batch_norms
 from confide.training.checkpoint import Trained
-from confide.training.distributed import unwrapped
-from confide.training.state import State
 
 # One forward pass over a split, and the few numbers of it that the training log keeps.
 
 LOG_ECE_BINS = 15
-STATISTICS_SAMPLES = 2000
-"""Training samples from which batch norms of averaged weights take their statistics."""
 
 
 def logits_of(
@@ -67,36 +61,8 @@ def _logits_in_batches(model: nn.Module, feed: Feed, device: Device, rows: range
 def batch_logits(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:
     """Logits of a batch, float32; the mean with those of its mirror images where the feed asks for it."""
     with device.autocast():
-        said: Tensor = model(inputs).float()
-        return (said + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else said
-
-
-def recompute_average_statistics(state: State, feed: Feed) -> None:
-    """Make the running mean of the weights, where one is kept, ready to predict: some training samples pass through."""
-    if state.average is None:
-        return
-    rows = np.unique(np.linspace(0, len(feed) - 1, min(len(feed), STATISTICS_SAMPLES)).astype(np.int64))
-    parts = np.array_split(rows, math.ceil(len(rows) / state.device.forward_batch))
-    # Several processes share batches and statistics here as they do in a step.
-    parts = [part[state.world.own(len(part))] for part in parts]
-    with state.device.autocast(), exact_batch_norms(state.device.device, state.world):
-        state.average.settle(unwrapped(state.model), (inputs for inputs, _ in feed.batches(parts)))
-
-
-def forward_all(state: State, feed: Feed) -> Tensor:
-    """Logits of a split during training; several processes share the work."""
-    if len(feed) < state.world.size:
-        return logits_of(state.speaker, feed, state.device)
-    part = logits_of(state.speaker, feed, state.device, rows=state.world.own(len(feed)))
-    return state.world.gather(part, len(feed))
-
-
-def learn_from_validation(state: State, feed: Feed, *, adapt: bool) -> Tensor:
-    """Validation logits, after the loss has adapted to them if it does."""
-    logits = forward_all(state, feed)
-    if adapt and state.objective.learns_from_validation:
-        state.objective.update(logits, feed.labels)
-    return logits
+        logits: Tensor = model(inputs).float()
+        return (logits + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else logits
 
 
 def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -114,7 +80,7 @@ def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-# predict: what a trained model says about any split, with Monte-Carlo dropout when asked.
+# Predictions of a trained model.
 
 
 def predict(
@@ -133,15 +99,33 @@ def predict(
     Args:
         model: what `fit` returned, or the folder it wrote.
         dataset: a dataset that has the split, or a split of its own, then called `split`.
+        split: which samples.
         passes: of Monte-Carlo dropout; 0 is one pass without dropout.
         average: of these passes, over logits or over probs.
-        foreign: the samples are of other classes: labels become 0 and their own are kept in a column.
+        batch_size: samples at a time; by default what suits the device.
+        device: auto, cpu or cuda.
+        foreign: the samples are of other classes: labels become 0 and their own go to the column `foreign_label`.
+
+    Returns:
+        Logits with labels, ids and the split's columns; Monte-Carlo passes add `mc_entropy` and
+        `mc_mutual_information`.
+
+    Raises:
+        InputError: the samples are not of the model's kind, shape or classes.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> trained = confide.training.fit(dataset, settings)
+        >>> confide.training.predict(trained, dataset.train, "train").logits.shape
+        torch.Size([16, 2])
     """
     check_range(passes, "passes", 0)
     trained, samples = _model_and_samples(model, dataset, split, batch_size)
     if foreign:
-        kept = {**samples.columns, "foreign_label": samples.labels}
-        samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, kept)
+        own_labels = {**samples.columns, "foreign_label": samples.labels}
+        samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, own_labels)
     else:
         _check_classes(trained, dataset, samples)
     precision, deterministic = trained.settings.precision, trained.settings.deterministic
@@ -171,7 +155,25 @@ def predict(
 def penultimate(
     model: Trained | str | Path, dataset: Dataset | Split, split: str = "test", *, batch_size: int | None = None
 ) -> Features:
-    """Penultimate features of a trained model on a split."""
+    """Penultimate features of a trained model on a split: what enters its last layer.
+
+    Args:
+        model: what `fit` returned, or the folder it wrote.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        split: which samples.
+        batch_size: samples at a time; by default what suits the device.
+
+    Returns:
+        One row per sample, with labels and ids.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+        >>> trained = confide.training.fit(dataset, settings)
+        >>> confide.training.penultimate(trained, dataset.train, "train").values.shape
+        (16, 256)
+    """
     trained, samples = _model_and_samples(model, dataset, split, batch_size)
     values = trained.network.penultimate_rows(samples, batch_size=batch_size)
     return Features(values, samples.labels, samples.ids, f"model:{trained.settings.model}", split)
@@ -228,7 +230,7 @@ def _dropout_passes(
     mean_probs = probs / passes
     whole = torch.special.entr(mean_probs).sum(dim=1)
     information = (whole - entropy / passes).clamp_min(0)
-    averaged = total / passes if average == "logits" else mean_probs.clamp_min(1e-12).log()
+    averaged = total / passes if average == "logits" else mean_probs.clamp_min(SMALLEST_PROBABILITY).log()
     return averaged.float(), (whole.float(), information.float())
 
 

@@ -63,7 +63,8 @@ class Settings:
         weight_options: of `difficulty.weights`: normalize, temperature, c.
         weigh: multiply each sample's loss by its difficulty weight, for losses that do not ask for weights.
         group_by: what makes the groups of group losses: `difficulty` (quantiles), `label`, or a column.
-        label_bands: where a recipe or an experiment scores difficulty for bands measured on val, it may see the labels.
+        label_bands: where a recipe or an experiment scores difficulty for the groups measured on val, it may see the
+            labels.
         sampling: shuffle, or groups (every group equally often, with replacement).
         record: split whose predictions a recorder gets each epoch.
         precision: of the forward pass; auto is bfloat16 on a GPU and float32 elsewhere.
@@ -114,9 +115,9 @@ class Settings:
         check_choice(self.choose, CHOOSE_BY, "choose")
         check_choice(self.sampling, ("shuffle", "groups"), "sampling")
         check_choice(self.precision, PRECISIONS, "precision")
-        for name, kind, said in FIELD_TYPES:
+        for name, kind, description in FIELD_TYPES:
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name} must be {said}, got {getattr(self, name)!r}")
+                raise InputError(f"{name} must be {description}, got {getattr(self, name)!r}")
         for name, low in (("epochs", 1), ("batch_size", 1), ("choose_after", 0), ("seed", -math.inf)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
@@ -218,7 +219,19 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def preset(name: str, **changes: Any) -> Settings:
-    """The settings of a preset, with some fields changed."""
+    """The settings of a preset, with some fields changed.
+
+    Args:
+        name: quick, or that of a paper: paper-cifar, paper-tiny, paper-adafocal, paper-oracle.
+        changes: fields of `Settings`.
+
+    Returns:
+        Settings; options of a schedule, loss or model that was changed are not inherited.
+
+    Example:
+        >>> confide.training.preset("paper-adafocal", epochs=2).loss
+        'adafocal'
+    """
     if name not in PRESETS:
         raise InputError(f"no preset named '{name}'; {did_you_mean(name, PRESETS)}")
     base = override_settings(PRESETS[name], check_fields(changes))
@@ -233,13 +246,13 @@ def override_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 
     Nor is `mirror` inherited by an `augment` that does not flip: the network would be asked of images unlike its own.
     """
-    kept = dict(base)
+    inherited = dict(base)
     if "flip" not in str(changes.get("augment", "flip")):
-        kept.pop("mirror", None)
+        inherited.pop("mirror", None)
     for word in ("schedule", "loss", "model"):
         if word in changes and changes[word] != base.get(word):
-            kept.pop(f"{word}_options", None)
-    return {**kept, **changes}
+            inherited.pop(f"{word}_options", None)
+    return {**inherited, **changes}
 
 
 # Learning rate as a pure function of the step, so that a resumed run needs no scheduler state.
@@ -258,16 +271,16 @@ def checked_schedule_options(settings: Settings) -> dict[str, Any]:
     check_options(settings.schedule, "schedule", settings.schedule_options, known)
     options = {**known, **settings.schedule_options}
     for name, value in options.items():
-        told = f"schedule option '{name}'"
+        where = f"schedule option '{name}'"
         if isinstance(known[name], bool):
-            check_choice(value, (True, False), told)
+            check_choice(value, (True, False), where)
         elif isinstance(known[name], tuple):
             if not isinstance(value, Sequence) or isinstance(value, str):
-                raise InputError(f"{told} must be a list of epochs, such as [60, 120], got {value!r}")
-            for one in value:
-                check_number(one, told, 0.0, 0, math.inf)
+                raise InputError(f"{where} must be a list of epochs, such as [60, 120], got {value!r}")
+            for epoch in value:
+                check_number(epoch, where, 0.0, 0, math.inf)
         else:
-            check_number(value, told, 0.0, 0, math.inf)
+            check_number(value, where, 0.0, 0, math.inf)
     return options
 
 

@@ -21,13 +21,15 @@ from confide.training.distributed import World, unwrapped
 from confide.training.objective import Objective
 from confide.training.settings import Settings
 
+# What a step may add to the model: a running mean of its weights, a compiled forward pass.
+
 
 class WeightAverage:
     """Mean of the weights, a <- a + s (w - a): the plain mean of the first steps, then with a memory of `reach` steps.
 
-    `settle` must be called before the mean predicts: it measures the statistics of batch norms anew. Those of the steps
-    belong to other weights; their variances are too large for weights whose noise has averaged out (with them a mean
-    over three epochs of a ResNet-18 had 63 % on CIFAR-10, one over a single epoch 92 %).
+    `recompute_statistics` must be called before the mean predicts: the statistics that batch norms took during the
+    steps belong to other weights; their variances are too large for weights whose noise has averaged out (with them a
+    mean over three epochs of a ResNet-18 had 63 % on CIFAR-10, one over a single epoch 92 %).
     """
 
     def __init__(self, model: nn.Module, reach: float) -> None:
@@ -48,11 +50,12 @@ class WeightAverage:
         torch._foreach_add_(own, difference)
 
     @torch.no_grad()
-    def settle(self, model: nn.Module, batches: Iterable[Tensor]) -> None:
+    def recompute_statistics(self, model: nn.Module, batches: Iterable[Tensor]) -> None:
         """Buffers of the model, but batch-norm statistics of the averaged weights themselves: a mean over batches."""
         for value, latest in zip(self.model.buffers(), model.buffers(), strict=True):
             value.copy_(latest)
-        norms = [one for one in self.model.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
+        modules = self.model.modules()
+        norms = [module for module in modules if isinstance(module, _BatchNorm) and module.track_running_stats]
         if not norms:
             return
         usual = [norm.momentum for norm in norms]
@@ -102,11 +105,11 @@ class CompiledForward:
             except RuntimeError as error:
                 self.compiled = None
                 self.notes.append(f"the network runs uncompiled: {str(error).strip().splitlines()[0]}")
-        said: Tensor = self.model(inputs)
-        return said
+        logits: Tensor = self.model(inputs)
+        return logits
 
 
-# State of a training: all that a checkpoint must hold for the run to go on as if it had never stopped.
+# The state itself.
 
 
 @dataclass
@@ -140,7 +143,7 @@ class State:
         return self.model if self.compiled is None else self.compiled
 
     @property
-    def speaker(self) -> nn.Module:
+    def predicting_model(self) -> nn.Module:
         """The model that predicts: the mean of the weights where one is kept, else the one that is trained."""
         return unwrapped(self.model) if self.average is None else self.average.model
 
@@ -162,8 +165,8 @@ class State:
         if self.device.on_gpu:
             named["rng.cuda"] = self._of_all(torch.cuda.get_rng_state(self.device.device))
         if self.scaler is not None:
-            held = self.scaler.state_dict()
-            named["scaler"] = torch.tensor([held["scale"], held["_growth_tracker"]], dtype=torch.float64)
+            scaler = self.scaler.state_dict()
+            named["scaler"] = torch.tensor([scaler["scale"], scaler["_growth_tracker"]], dtype=torch.float64)
         return named
 
     def _of_all(self, random_state: Tensor) -> Tensor:
@@ -202,10 +205,10 @@ class State:
             scale, tracker = tensors["scaler"].tolist()
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": scale, "_growth_tracker": int(tracker)})
 
-    def _restore_optimizer(self, held: dict[str, Tensor]) -> None:
+    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         blank = self.optimizer.state_dict()
         states: dict[int, dict[str, Any]] = {}
-        for name, value in held.items():
+        for name, value in tensors.items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict({"state": states, "param_groups": blank["param_groups"]})

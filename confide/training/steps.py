@@ -1,5 +1,5 @@
-"""Run, what stays the same during a training, and one step of it: forward, objective, backward, clip, update,
-eagerly or replayed from a captured CUDA graph.
+"""A run, all that a training starts from, and one step of it: forward, objective, backward, clip, update; eagerly, or
+replayed from a captured CUDA graph.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import CompiledForward, State, WeightAverage, make_optimizer
 
-# Run: what stays the same during a training, made and checked before its first step.
+# A run: all that a training needs, checked before its first step.
 
 
 class StepSource(Protocol):
@@ -41,7 +41,7 @@ class StepSource(Protocol):
 
     def replay(self, rows: int) -> bool: ...
 
-    def around(self) -> AbstractContextManager[None]: ...
+    def stream_context(self) -> AbstractContextManager[None]: ...
 
 
 @dataclass
@@ -102,7 +102,7 @@ def start_run(
         val_feed = Feed(samples.val, preparation, device.device, mirror_twice=settings.mirror)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        if world.leads:
+        if world.is_lead:
             checkpoint.remove_partial_files(folder)
     run = Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)
     if settings.compile and device.on_gpu:
@@ -139,7 +139,7 @@ def _check_validation(settings: Settings, objective: Objective, samples: Trainin
         raise InputError(f"choose='{settings.choose}' needs a split 'val'; set val_fraction above 0, or choose='last'")
 
 
-# One optimisation step, eagerly: forward, objective, backward, clip, update; sums stay on the device.
+# One step; sums stay on the device, so that it never waits.
 
 
 def forward_backward(state: State, inputs: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,7 +181,11 @@ def train_step(state: State, settings: Settings, inputs: Tensor, labels: Tensor,
     apply_gradients(state, settings)
     if state.average is not None:
         state.average.update(unwrapped(state.model))
-    count = len(rows)
+    return add_to_sums(state, mean, hits, len(rows))
+
+
+def add_to_sums(state: State, mean: Tensor, hits: Tensor, count: int) -> Tensor:
+    """Count a batch in the epoch's sums on the device; returns its mean in float64."""
     mean = mean.double()
     state.sums += torch.stack([mean * count, hits.double(), torch.full_like(mean, count)])
     return mean
@@ -236,7 +240,7 @@ class GraphStep:
             run.notes.append(f"steps run eagerly: {reason}")
         return NoGraph()
 
-    def around(self) -> AbstractContextManager[None]:
+    def stream_context(self) -> AbstractContextManager[None]:
         """Context of an eager step: while warming up, a stream of its own, as capture asks for."""
         return self._warm_stream() if self.graph is None else nullcontext()
 
@@ -325,7 +329,7 @@ def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 class NoGraph:
     """Every step is run eagerly."""
 
-    def around(self) -> AbstractContextManager[None]:
+    def stream_context(self) -> AbstractContextManager[None]:
         """Nothing special."""
         return nullcontext()
 

@@ -1,5 +1,5 @@
-"""What is told or kept after every epoch: the log's row to TensorBoard or MLflow, and each sample's probability and
-prediction.
+"""What leaves a training after every epoch: the log's row to TensorBoard or MLflow, and each sample's probability and
+prediction to files.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def tracker(word: str, folder: Path, settings: Settings) -> Callable[[Row], None
     return _tensorboard(folder) if word == "tensorboard" else _mlflow(folder, settings)
 
 
-def tracker_for_members(told: Callable[[Row], None]) -> Callable[[int, Row], None]:
+def tracker_for_members(on_epoch: Callable[[Row], None]) -> Callable[[int, Row], None]:
     """The tracker for `fit_members(on_epoch=...)`: one run, each member's quantities under its own name."""
 
-    def tell(member: int, row: Row) -> None:
-        told({"epoch": row["epoch"], **{f"member-{member}/{k}": v for k, v in row.items() if k != "epoch"}})
+    def on_member_epoch(member: int, row: Row) -> None:
+        on_epoch({"epoch": row["epoch"], **{f"member-{member}/{k}": v for k, v in row.items() if k != "epoch"}})
 
-    return tell
+    return on_member_epoch
 
 
 def _tensorboard(folder: Path) -> Callable[[Row], None]:
@@ -95,7 +95,7 @@ class SampleHistory:
             "probability": probability.astype(np.float32),
             "prediction": logits.argmax(axis=1).astype(np.int32),
         }
-        formats.write_table(self.file(epoch), columns, {"confide": "history/1", "split": self.split})
+        formats.write_table(self.file(epoch), columns, {"confide": formats.HISTORY.tag, "split": self.split})
 
     def file(self, epoch: int) -> Path:
         """Where an epoch is kept."""
@@ -103,7 +103,7 @@ class SampleHistory:
 
     def finish(self, epochs: int) -> list[Path]:
         """The files of a training of so many epochs; those of a longer one before it are removed."""
-        kept = [self.file(epoch) for epoch in range(epochs)]
-        for path in set(self.folder.glob("epoch-*.parquet")) - set(kept):
+        files = [self.file(epoch) for epoch in range(epochs)]
+        for path in set(self.folder.glob("epoch-*.parquet")) - set(files):
             path.unlink()
-        return [path for path in kept if path.exists()]
+        return [path for path in files if path.exists()]

@@ -6,7 +6,7 @@ which checks what comes in once and remembers how it was made. High = safe, alwa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite
 from confide.files import formats
+from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
 from confide.predictions import Predictions
 from confide.records import Features, rows_of
-from confide.registry import Method, Registry
+from confide.registry import Method, MethodSpec, Registry
 from confide.types import PerSample
 
 
-def check_option_kinds(method: Method, given: Mapping[str, Any]) -> None:
+def check_option_kinds(method: Method[MethodSpec], given: Mapping[str, Any]) -> None:
     """Refuse `alpha_neg="a"` and `folds=2.5` by name; an option without a default value may be anything."""
     for name, value in given.items():
         default = method.options.get(name)
@@ -40,8 +41,6 @@ def check_option_kinds(method: Method, given: Mapping[str, Any]) -> None:
 # A method is a function `(predictions, features, *, options) -> Scorer`; the door wraps what it returns into a `Trust`,
 # which checks what comes in once and remembers how it was made. High = safe, always.
 
-TRUST_FORMAT = "trust/1"
-TRUST = Registry("trust predictor")
 ScorerState = tuple[dict[str, Any], dict[str, Tensor]]
 """Plain numbers and words for the JSON file, tensors for the safetensors file."""
 
@@ -56,6 +55,24 @@ class Scorer(Protocol):
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample: ...
 
     def state(self) -> ScorerState: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustSpec(MethodSpec):
+    """What is said of a predictor: whether it is `trained`; what it `wants` beside predictions (nothing, features,
+    features if given, members); the `scale` of its values; its own `threshold`, if it has one; whether it
+    `learns_errors` of the model; `restore` (numbers, tensors) -> the fitted scorer.
+    """
+
+    trained: bool
+    wants: str
+    scale: str
+    threshold: float | None
+    restore: Callable[..., Scorer]
+    learns_errors: bool = False
+
+
+TRUST = Registry("trust predictor", TrustSpec)
 
 
 @runtime_checkable
@@ -152,7 +169,6 @@ class Trust:
         target = Path(path) if Path(path).suffix == ".json" else Path(path) / "trust.json"
         numbers, tensors = self.scorer.state()
         record = {
-            "format": TRUST_FORMAT,
             "method": self.word,
             "threshold": self.threshold,
             "scale": self.scale,
@@ -164,13 +180,7 @@ class Trust:
             "about": dict(self.about),
             "state": numbers,
         }
-        if tensors:
-            # The tensors first: a reader that finds the JSON finds what it names.
-            weights = target.with_suffix(".safetensors")
-            formats.write_tensors(weights, tensors)
-            record |= {"tensors": weights.name, "sha256": formats.checksum(weights)}
-        formats.write_json(target, record)
-        return target
+        return save_fitted(target, formats.TRUST, FittedState(record, tensors))
 
 
 def fit(word: str, predictions: Predictions | None = None, features: Any = None, **options: Any) -> Trust:
@@ -183,28 +193,28 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     method = TRUST.get(word)
     method.check_options(options)
     check_option_kinds(method, options)
-    wants: str = method.facts["wants"]
+    wants: str = method.spec.wants
     if predictions is None:
-        if method.facts["trained"]:
+        if method.spec.trained:
             raise InputError(f"trust predictor '{word}' learns from predictions; pass those on 'val'")
         scorer = method.function(None, None, **options)
-        return Trust(word, scorer, method.facts["threshold"], method.facts["scale"], wants, options=options)
+        return Trust(word, scorer, method.spec.threshold, method.spec.scale, wants, options=options)
     need_predictions(word, predictions)
     predictions.need_not_test(f"trust predictor '{word}'")
     if not len(predictions):
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
-    trained = bool(method.facts["trained"])
+    trained = bool(method.spec.trained)
     rows = matched_rows(word, wants, predictions, features) if trained else None
     second = options.get("second")
     opinion = None if second is None else matched_rows(word, "features", predictions, second, "second features")
-    if method.facts.get("learns_errors"):
+    if method.spec.learns_errors:
         check_right_and_wrong(word, predictions)
     scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
     return Trust(
         word,
         scorer,
-        threshold=method.facts["threshold"],
-        scale=method.facts["scale"],
+        threshold=method.spec.threshold,
+        scale=method.spec.scale,
         wants=wants,
         num_classes=predictions.num_classes if trained else None,
         feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
@@ -319,36 +329,15 @@ FIELD_KINDS: dict[str, tuple[type, ...]] = {
 def load(path: str | Path) -> Trust:
     """Read what `Trust.save` wrote: trust.json, or the folder that holds it."""
     source = Path(path) / "trust.json" if Path(path).is_dir() else Path(path)
-    if not source.exists():
-        raise InputError(f"{source} must be a trust predictor's JSON file, but it does not exist; check the path")
-    record = formats.read_json(source)
-    found = record.get("format") if isinstance(record, dict) else None
-    if found != TRUST_FORMAT:
-        raise InputError(f"{source} must be of format '{TRUST_FORMAT}', got {found!r}; fit it again with this version")
-    try:
-        return _restored(record, source)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"{source} must be what `save` wrote, but it is damaged ({what}); fit again") from None
+    return load_fitted(source, formats.TRUST, _restored)
 
 
-def _restored(record: Mapping[str, Any], source: Path) -> Trust:
-    tensors: dict[str, Tensor] = {}
-    if "tensors" in record:
-        # Only the name counts: a JSON file must not make us read anywhere else.
-        weights = source.parent / Path(record["tensors"]).name
-        tensors = formats.read_tensors(weights)
-        if formats.checksum(weights) != record["sha256"]:
-            raise InputError(
-                f"{weights} must be the file that {source.name} names, but its checksum differs; fit again"
-            )
+def _restored(state: FittedState) -> Trust:
+    record = state.record
     method = TRUST.get(str(record["method"]))
-    for name, kinds in FIELD_KINDS.items():
-        if not isinstance(record[name], kinds) or isinstance(record[name], bool):
-            raise TypeError(f"{name} is {record[name]!r}")
-    check_choice(record["scale"], SCALES, f"scale in {source}")
-    scorer = method.facts["restore"](record["state"], tensors)
-    kept = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
-    return Trust(method.word, scorer, **{name: record[name] for name in kept}, second_dim=record.get("second_dim"))
+    need_fields(record, FIELD_KINDS)
+    check_choice(record["scale"], SCALES, "scale of a saved trust predictor")
+    scorer = method.spec.restore(record["state"], state.tensors)
+    fields = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
+    # Those saved before there were second opinions have no width of one.
+    return Trust(method.word, scorer, **{name: record[name] for name in fields}, second_dim=record.get("second_dim"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,13 +13,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from confide.checks import InputError, OptionError, check_choice, check_range, tensor_with_graph
-from confide.registry import Method, Registry
+from confide.registry import Method, OptionSpec, Registry
 from confide.trust.base import check_option_kinds
 from confide.types import PerSample
 
 # Losses of trust predictors: (oracle output z, correctness or p_true) -> one value per sample; registry and door.
 
-TRUST_LOSSES = Registry("trust loss")
+
+@dataclass(frozen=True, kw_only=True)
+class TrustLossSpec(OptionSpec):
+    """What is said of a trust loss: `target`, what its second argument is, `correct` (0 or 1) or `p_true`."""
+
+    target: str
+
+
+TRUST_LOSSES = Registry("trust loss", TrustLossSpec)
 PER_SAMPLE_OPTIONS = ("correct", "p_max")
 """Options that hold one value per sample."""
 TrustLoss = Callable[..., PerSample]
@@ -64,9 +73,9 @@ def create(word: str, *, reduction: str = "mean", **options: Any) -> TrustLossMo
 class TrustLossModule(nn.Module):
     """A trust loss with its options bound."""
 
-    def __init__(self, method: Method, options: Mapping[str, Any], reduction: str) -> None:
+    def __init__(self, method: Method[TrustLossSpec], options: Mapping[str, Any], reduction: str) -> None:
         super().__init__()
-        self.word, self.target = method.word, str(method.facts["target"])
+        self.word, self.target = method.word, str(method.spec.target)
         self.options, self.reduction = dict(options), reduction
 
     def forward(self, z: Tensor, target: Tensor, **needs: Any) -> Tensor:
@@ -77,7 +86,7 @@ class TrustLossModule(nn.Module):
         return values.mean() if self.reduction == "mean" and len(values) else values.sum()
 
 
-def _with_checks(method: Method) -> TrustLoss:
+def _with_checks(method: Method[TrustLossSpec]) -> TrustLoss:
     @functools.wraps(method.function)
     def checked(z: Tensor, target: Tensor, *positional: Any, **options: Any) -> PerSample:
         # The papers' code passes alpha_pos and the like by position; keyword-only options keep their order here.
@@ -88,7 +97,7 @@ def _with_checks(method: Method) -> TrustLoss:
         options = {**placed, **options}
         method.check_options(options)
         _check_values(method, options)
-        z, target = _check_pair(z, target, str(method.facts["target"]))
+        z, target = _check_pair(z, target, str(method.spec.target))
         beside = {
             name: _per_sample_option(options[name], z, name)
             for name in PER_SAMPLE_OPTIONS
@@ -113,12 +122,12 @@ def _per_sample_option(values: Any, z: Tensor, name: str) -> Tensor:
     return given
 
 
-def _check_values(method: Method, options: Mapping[str, Any]) -> None:
+def _check_values(method: Method[TrustLossSpec], options: Mapping[str, Any]) -> None:
     check_option_kinds(method, options)
-    for name, (low, high) in method.facts["ranges"].items():
+    for name, (low, high) in method.spec.ranges.items():
         if options.get(name) is not None:
             check_range(float(options[name]), f"{name} of trust loss '{method.word}'", low, high)
-    for name, words in method.facts["choices"].items():
+    for name, words in method.spec.choices.items():
         if name in options:
             check_choice(options[name], words, f"{name} of trust loss '{method.word}'")
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.losses.reweighting import class_balance_weights
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.trust.base import TRUST, ScorerState
@@ -440,13 +441,6 @@ def binary_focal(
 # An oracle trained with binary cross-entropy weighted by the effective number of right and wrong samples.
 
 
-def outcome_weights(counts: Tensor, beta: float) -> Tensor:
-    """w_c = (1 - beta) / (1 - beta^n_c), rescaled to sum to the number of classes; beta = 0 gives ones."""
-    effective = -torch.expm1(counts.to(torch.float64) * torch.log(torch.tensor(beta, dtype=torch.float64)))
-    weights = (1 - beta) / effective
-    return weights / weights.sum() * len(weights)
-
-
 @TRUST.add(
     "class_balanced",
     paper="Cui et al., 2019, arXiv:1901.05555",
@@ -464,7 +458,7 @@ def class_balanced(
     """
     check_range(beta, "beta", 0, 1, high_open=True)
     correct = predictions.facts.correct.cpu()
-    weights = outcome_weights(torch.bincount(correct.to(torch.int64), minlength=2), beta).to(torch.float32)
+    weights = class_balance_weights(torch.bincount(correct.to(torch.int64), minlength=2), beta).to(torch.float32)
 
     def objective(z: Tensor, right: Tensor) -> Tensor:
         return weights[right.to(torch.int64)] * binary_cross_entropy_loss(z, right)

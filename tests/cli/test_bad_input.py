@@ -127,7 +127,9 @@ def test_a_run_folder_of_another_version_is_left_alone(tmp_path, capsys):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "manifest.json").write_text('{"format": "run/99"}')
-    refused(capsys, ["demo", "--out", folder, "--epochs", "1"], "must be a run folder of format")
+    refused(
+        capsys, ["demo", "--out", folder, "--epochs", "1"], "in format 'run/99', newer than 'run/2' of this confide"
+    )
     assert (folder / "manifest.json").read_text() == '{"format": "run/99"}'
 
 

@@ -36,7 +36,7 @@ def test_evaluate_prints_a_table_and_writes_evaluation_and_report(folder, capsys
     for word in ("accuracy", "ece_mass", "auroc (entropy)", "by chance", "by class"):
         assert word in text
     saved = json.loads((folder / "out" / "evaluation.json").read_text())
-    assert saved["format"] == "evaluation/1"
+    assert saved["format"] == "evaluation/2"
     assert "<html" in (folder / "out" / "report.html").read_text()
 
 

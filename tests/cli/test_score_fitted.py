@@ -124,7 +124,7 @@ def test_what_cannot_be_kept_is_one_line(made, capsys, flags, message):
 def test_files_that_are_no_fit_and_features_that_do_not_fit(made, capsys):
     where, _, _ = made
     assert main(["score", "new.npz", "--fitted", "none.safetensors"]) == 1
-    assert "none.safetensors must be a safetensors file, but there is no such file" in line_of(capsys)
+    assert "none.safetensors must be a fitted difficulty, but there is no such file" in line_of(capsys)
     assert main(["score", "new.npz", "--fitted", "old.npz"]) == 1
     assert "old.npz must be a whole safetensors file" in line_of(capsys)
     assert main(["score", "old.npz", "--save-fit", "fit.safetensors", *PLAIN]) == 0

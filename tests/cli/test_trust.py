@@ -166,7 +166,7 @@ def test_tables_show_the_tests_of_separability(folder, tmp_path, capsys):
     rows = [line for line in out.splitlines() if line.startswith(("rmd, second", "trust_score, second"))]
     assert len(rows) == 4  # in the table of rankings and in that of decisions
     assert "p KL" in out
-    assert "p Bhatt." in out
+    assert "p Bhattacharyya" in out
 
 
 def test_a_second_reference_without_labels_is_one_clear_line(folder, tmp_path, capsys):

@@ -17,7 +17,7 @@ CASES = [(m.word, dict(corner)) for m in DIFFICULTY for corner in ({}, *m.corner
 def inputs(word, seed=0):
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 4, 200)
-    if DIFFICULTY.get(word).facts["source"] == "log":
+    if DIFFICULTY.get(word).spec.source == "log":
         return draw.dirichlet(np.ones(4), size=(2, 3, 200)), labels
     return draw.normal(size=(200, 6)) + 3 * draw.normal(size=(4, 6))[labels], labels
 
@@ -89,13 +89,13 @@ def test_scores_are_written_and_read_back(word, tmp_path):
 def test_high_is_hard(word):
     """A sample far from its class, or that a model gets wrong and is unsure of, scores above the median."""
     source, labels = inputs(word)
-    if DIFFICULTY.get(word).facts["source"] == "log":
+    if DIFFICULTY.get(word).spec.source == "log":
         source = np.tile(np.eye(4)[labels] * 0.96 + 0.01, (2, 3, 1, 1))
         source[:, :, 0] = np.roll([0.4, 0.3, 0.2, 0.1], labels[0] + 1)
     else:
         source = source.copy()
         source[0] += 40 * np.random.default_rng(5).normal(size=6)
-    fitted_on = source if DIFFICULTY.get(word).facts["source"] == "log" else None
+    fitted_on = source if DIFFICULTY.get(word).spec.source == "log" else None
     if fitted_on is not None:
         values = difficulty.score(word, source, labels).values
     else:

@@ -17,7 +17,7 @@ from confide.trust.losses import TRUST_LOSSES
 
 CASES = [(m.word, dict(corner)) for m in losses.LOSSES for corner in ({}, *m.corners)]
 WORDS = list(losses.names())
-SOFT = [m.word for m in losses.LOSSES if m.facts["soft"]]
+SOFT = [m.word for m in losses.LOSSES if m.spec.soft]
 HARD = [word for word in WORDS if word not in SOFT]
 NOT_SHIFT_INVARIANT = ("logit_norm",)
 ORDERED = ("crl",)  # pairs neighbours in the batch
@@ -237,13 +237,13 @@ def test_a_missing_need_or_one_of_wrong_length_is_named(word: str) -> None:
 
 @pytest.mark.parametrize("method", losses.LOSSES, ids=lambda m: m.word)
 def test_options_outside_their_range_are_refused(method: Any) -> None:
-    for name, (low, high) in method.facts["ranges"].items():
+    for name, (low, high) in method.spec.ranges.items():
         for value in (low - 1.0, high * 2 + 1.0, float("nan")):
             with pytest.raises(InputError, match=f"{name} of loss '{method.word}' must lie in"):
                 losses.create(method.word, **{name: value})
         with pytest.raises(InputError, match="must be a number"):
             losses.create(method.word, **{name: "much"})
-    for name in method.facts["choices"]:
+    for name in method.spec.choices:
         with pytest.raises(InputError, match="must be one of"):
             losses.create(method.word, **{name: "no such word"})
     with pytest.raises(OptionError, match="has no option 'gama'"):
@@ -263,7 +263,7 @@ def test_state_survives_a_checkpoint(word: str) -> None:
     first = losses.create(word)
     for seed in range(3):
         first(*batch(seed=seed), **needs_of(word, 12))
-        if hasattr(first, "update"):
+        if first.update is not None:
             first.update(*batch(200, seed=seed), **({"groups": torch.arange(200) % 5} if word == GROUPED else {}))
         first.end_epoch()
     second = losses.create(word)

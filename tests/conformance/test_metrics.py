@@ -30,11 +30,11 @@ def test_every_public_word_is_there():
 @pytest.mark.parametrize("method", METRICS, ids=lambda m: m.word)
 def test_facts_are_complete(method):
     assert method.paper
-    assert method.facts["better"] in ("higher", "lower", "neither")
-    assert method.facts["kind"] in ("mean", "calibration", "ranking", "separation")
-    low, high = method.facts["range"]
+    assert method.spec.info.better in ("higher", "lower", "neither")
+    assert method.spec.info.kind in ("mean", "calibration", "ranking", "separation")
+    low, high = method.spec.range
     assert low < high
-    meaning = method.facts["meaning"]
+    meaning = method.spec.info.meaning
     assert meaning.endswith(".")
     assert meaning[0].isupper()
     assert method.summary
@@ -53,7 +53,7 @@ def test_word_is_a_function_of_the_package(method):
 def test_every_corner_stays_in_its_range(word, corner):
     found = METRICS.get(word).function(predictions(), **corner)
     assert isinstance(found, Measurement)
-    low, high = METRICS.get(word).facts["range"]
+    low, high = METRICS.get(word).spec.range
     if corner.get("norm") == 1 and word == "debiased_ece":
         low = -1.0
     assert low <= float(found) <= high
@@ -68,7 +68,7 @@ def test_huge_logits_give_numbers(word):
         assert math.isfinite(value)
 
 
-@pytest.mark.parametrize("word", [m.word for m in METRICS if m.facts["kind"] in ("ranking", "separation")])
+@pytest.mark.parametrize("word", [m.word for m in METRICS if m.spec.info.kind in ("ranking", "separation")])
 def test_any_score_ranks(word):
     record = predictions()
     for score in ("msp", "entropy", "margin", "max_logit", "energy", record.facts.margin, record.facts.margin.numpy()):

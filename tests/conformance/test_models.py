@@ -11,13 +11,13 @@ import torch
 from confide import models
 from confide.models import MODELS, Classifier
 
-OWN = [method for method in MODELS if not method.facts.get("named")]
+OWN = [method for method in MODELS if not method.spec.named]
 CASES = [(m.word, options) for m in OWN for options in ({}, *m.corners)]
 SHAPES: Mapping[str, tuple[int, ...]] = {"image": (3, 8, 8), "any": (12,), "text": (20,)}
 
 
 def inputs_of(word: str, n: int = 2) -> torch.Tensor:
-    kind = MODELS.get(word).facts.get("takes", "image")
+    kind = MODELS.get(word).spec.takes
     shape = (3, 64, 64) if word.endswith("_imagenet") else SHAPES[kind]
     torch.manual_seed(0)
     return torch.randint(0, 50, (n, *shape)) if kind == "text" else torch.randn(n, *shape)

@@ -8,6 +8,7 @@ import torch
 
 from confide import shift
 from confide.checks import InputError
+from confide.shift.base import ShiftSpec
 
 WORDS = shift.names()
 CORRUPTIONS = shift.names("corruptions19")
@@ -65,7 +66,7 @@ def test_a_higher_severity_is_farther_from_the_clean_image(word, images):
         assert distances[-1] > 1.2 * distances[0]
 
 
-@pytest.mark.parametrize("word", [m.word for m in shift.SHIFTS if not m.facts.get("colour")])
+@pytest.mark.parametrize("word", [m.word for m in shift.SHIFTS if not m.spec.colour])
 def test_grey_images_are_spoilt_too(word, images):
     grey = images[:, :1]
     made = shift.corrupt(grey, word, 3, ids=np.arange(len(grey)))
@@ -85,7 +86,7 @@ def test_an_image_that_is_not_square_works(word, images):
     assert made.shape == (3, 3, 30, 32)
 
 
-@pytest.mark.parametrize("word", [m.word for m in shift.SHIFTS if "smallest" in m.facts])
+@pytest.mark.parametrize("word", [m.word for m in shift.SHIFTS if m.spec.smallest is not ShiftSpec.smallest])
 def test_an_image_smaller_than_the_kernel_is_refused_in_one_line(word):
     with pytest.raises(InputError, match=f"'{word}' needs images of at least"):
         shift.corrupt(np.zeros((2, 3, 2, 2), np.uint8), word, 5, ids=np.arange(2), form="224")

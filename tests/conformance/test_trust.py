@@ -22,7 +22,7 @@ def made(n=160, c=4, d=6, seed=0, split="val"):
 
 
 def evidence(word, predictions, features):
-    if TRUST.get(word).facts["wants"] != "members":
+    if TRUST.get(word).spec.wants != "members":
         return features
     noise = torch.randn(3, *predictions.logits.shape, generator=torch.Generator().manual_seed(5))
     return predictions.logits + noise
@@ -85,7 +85,7 @@ def test_an_unknown_option_names_the_nearest(word):
         fitted(word, predictions, features, sead=1)
 
 
-@pytest.mark.parametrize("word", [m.word for m in TRUST if m.facts["trained"]])
+@pytest.mark.parametrize("word", [m.word for m in TRUST if m.spec.trained])
 def test_another_number_of_classes_is_one_clear_line(word):
     predictions, features = made()
     other, rows = made(c=5)
@@ -93,7 +93,7 @@ def test_another_number_of_classes_is_one_clear_line(word):
         fitted(word, predictions, features)(other, rows)
 
 
-@pytest.mark.parametrize("word", [m.word for m in TRUST if m.facts["trained"]])
+@pytest.mark.parametrize("word", [m.word for m in TRUST if m.spec.trained])
 def test_other_features_are_one_clear_line(word):
     predictions, features = made()
     trust = fitted(word, predictions, features)
@@ -105,7 +105,7 @@ def test_other_features_are_one_clear_line(word):
         trust(predictions, features[:-1])
 
 
-@pytest.mark.parametrize("word", [m.word for m in TRUST if m.facts.get("learns_errors")])
+@pytest.mark.parametrize("word", [m.word for m in TRUST if m.spec.learns_errors])
 @pytest.mark.parametrize("right", [True, False])
 def test_only_right_or_only_wrong_predictions_are_refused(word, right):
     predictions, features = made()

@@ -1,11 +1,21 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import pytest
 
 from confide.checks import InputError, OptionError
-from confide.registry import Registry
+from confide.registry import MethodSpec, Registry
 
 
-def make() -> Registry:
-    registry = Registry("loss")
+@dataclass(frozen=True, kw_only=True)
+class Spec(MethodSpec):
+    better: str
+    slow: bool = False
+    value: Callable[..., float] = max
+
+
+def make() -> Registry[Spec]:
+    registry = Registry("loss", Spec)
 
     @registry.add("focal", paper="Lin et al., 2017", corners=({"gamma": 0.0},), better="lower")
     def focal(logits: object, labels: object, *, weights: object, gamma: float = 3.0) -> None:
@@ -23,7 +33,13 @@ def test_the_signature_is_the_schema():
     assert method.options == {"gamma": 3.0}
     assert method.needs == ("weights",)
     assert method.summary == "Focal loss, in one line."
-    assert method.facts == {"better": "lower"}
+    assert method.spec == Spec(better="lower")
+    assert method.spec.as_dict() == {"better": "lower"}
+
+
+def test_a_misspelt_fact_of_a_method_is_refused():
+    with pytest.raises(TypeError, match="beter"):
+        make().add("dice", paper="x", beter="lower")
 
 
 def test_an_unknown_word_names_the_nearest_one():
@@ -39,4 +55,4 @@ def test_an_unknown_option_names_the_nearest_one():
 def test_a_word_is_registered_once():
     registry = make()
     with pytest.raises(ValueError, match="registered twice"):
-        registry.add("focal", paper="again")(lambda: None)
+        registry.add("focal", paper="again", better="lower")(lambda: None)

@@ -58,7 +58,7 @@ def test_the_public_name_is_the_door():
 
 @pytest.mark.parametrize("method", DATASETS, ids=lambda method: method.word)
 def test_every_source_tells_what_it_takes(method):
-    assert method.facts["takes"] in ("word", "path", "name", "memory")
+    assert method.spec.takes in ("word", "path", "name", "memory")
     assert method.summary.endswith(".")
     assert method.paper
     assert method.function.__name__ == method.word.replace("-", "_")

@@ -60,4 +60,4 @@ def test_the_embedded_sample_loads_in_under_0_3_s():
 
 
 def test_it_is_a_word_of_the_registry():
-    assert DATASETS.get("fashion-sample").facts["takes"] == "word"
+    assert DATASETS.get("fashion-sample").spec.takes == "word"

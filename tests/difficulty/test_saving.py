@@ -48,7 +48,7 @@ def assert_same(fitted, loaded, rows, labels):
 
 
 def test_every_method_over_features_is_tested_here_and_can_be_saved():
-    over_features = {method.word for method in difficulty.DIFFICULTY if method.facts["source"] == "features"}
+    over_features = {method.word for method in difficulty.DIFFICULTY if method.spec.source == "features"}
     assert over_features == {word for word, _ in CASES}
 
 
@@ -188,7 +188,8 @@ def test_what_cannot_be_saved_says_so(tmp_path, clusters, monkeypatch):
         with pytest.raises(InputError, match=r"must end in \.safetensors"):
             fitted.save(tmp_path / name)
     method = difficulty.DIFFICULTY.get("prototype")
-    monkeypatch.setitem(difficulty.DIFFICULTY._methods, "prototype", replace(method, facts={"source": "features"}))
+    unsaved = replace(method, spec=replace(method.spec, restore=None))
+    monkeypatch.setitem(difficulty.DIFFICULTY._methods, "prototype", unsaved)
     with pytest.raises(InputError, match="difficulty 'prototype' cannot be saved"):
         fitted.save(tmp_path / "fit.safetensors")
     monkeypatch.undo()
@@ -238,7 +239,7 @@ def test_torn_and_foreign_files_are_one_line(tmp_path, saved):
     path.write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
     assert "must be a whole safetensors file" in refused(path)
     save_file({"weight": torch.zeros(3)}, path)
-    assert "must be of format 'difficulty/1', got None; give a fitted difficulty that was saved" in refused(path)
+    assert "must be a fitted difficulty of format 'difficulty/1', got None; give a fitted difficulty" in refused(path)
     assert "there is no such file" in refused(tmp_path)
     assert "there is no such file" in refused(tmp_path / "nowhere.safetensors")
 
@@ -246,7 +247,7 @@ def test_torn_and_foreign_files_are_one_line(tmp_path, saved):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "difficulty/2"}, "got 'difficulty/2'; use the version of confide that wrote it"),
+        ({"format": "difficulty/2"}, "'difficulty/2', newer than 'difficulty/1' of this confide"),
         ({"format": "calibrator/1"}, "got 'calibrator/1'; give a fitted difficulty"),
         ({"method": '"confusion"'}, "fitted by 'confusion', which cannot be loaded"),
         ({"method": '"of tomorrow"'}, "fitted by 'of tomorrow', which cannot be loaded"),

@@ -14,6 +14,7 @@ PLACES = (
     "confide.data",
     "confide.difficulty",
     "confide.evaluation",
+    "confide.explorer",
     "confide.features",
     "confide.losses",
     "confide.metrics",

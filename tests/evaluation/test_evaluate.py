@@ -11,7 +11,7 @@ import confide
 from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
-from confide.metrics.base import CORE
+from confide.metrics import table_words
 from confide.results import About
 
 
@@ -31,7 +31,7 @@ def evaluation():
 
 
 def test_every_core_metric_has_a_row_with_an_interval(evaluation):
-    for word in CORE:
+    for word in table_words("core"):
         found = evaluation.find(word, group=None)
         assert (found.model, found.stage, found.split, found.n) == ("net", "temperature", "test", 400)
         assert found.low <= found.high

@@ -10,15 +10,15 @@ import confide
 from confide.checks import InputError
 from confide.evaluation.compare import compare
 from confide.evaluation.trust import (
-    RANKING,
-    SEPARATION,
     TrustValues,
     compare_trust,
     decision_tests,
     rates_at_same_tpr,
+    separation_words,
     standardised,
     trust_verdict,
 )
+from confide.metrics import table_words
 from confide.report import render_report
 from confide.results import ComparedRow, Comparison, Evaluation
 
@@ -85,15 +85,15 @@ def test_a_monotone_change_of_scale_is_no_difference():
     predictions, scores = made()
     twin = TrustValues(np.exp(3 * scores["mcp"].values), None)
     found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin})
-    ranking = [one for one in found.comparisons if one.metric in RANKING]
-    assert {one.metric for one in ranking} == set(RANKING)
+    ranking = [one for one in found.comparisons if one.metric in table_words("trust")]
+    assert {one.metric for one in ranking} == set(table_words("trust"))
     assert all(one.p_value == 1.0 and one.difference == 0 for one in ranking)
 
 
 def test_separability_is_tested_against_the_baseline():
     predictions, scores = made()
     found = compare_trust(predictions, scores)
-    for metric in SEPARATION:
+    for metric in separation_words():
         tests = {one.b.score.removeprefix("trust:"): one for one in found.comparisons if one.metric == metric}
         expected = found.value(metric, score="trust:knows") - found.value(metric, score="msp")
         assert tests["knows"].difference == pytest.approx(expected)
@@ -109,11 +109,13 @@ def test_a_stretch_of_the_scale_does_not_separate_better():
     twin, constant = TrustValues(1000 * mcp - 7, None), TrustValues(np.full(len(mcp), 0.3), None)
     found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin, "constant": constant})
     tests = {
-        (one.metric, one.b.score.removeprefix("trust:")): one for one in found.comparisons if one.metric in SEPARATION
+        (one.metric, one.b.score.removeprefix("trust:")): one
+        for one in found.comparisons
+        if one.metric in separation_words()
     }
-    assert all(tests[metric, "twin"].p_value == 1.0 for metric in SEPARATION)
-    assert all(abs(tests[metric, "twin"].difference) < 1e-9 for metric in SEPARATION)
-    assert all(np.isnan(tests[metric, "constant"].p_value) for metric in SEPARATION)
+    assert all(tests[metric, "twin"].p_value == 1.0 for metric in separation_words())
+    assert all(abs(tests[metric, "twin"].difference) < 1e-9 for metric in separation_words())
+    assert all(np.isnan(tests[metric, "constant"].p_value) for metric in separation_words())
 
 
 def test_chance_finds_no_separability_where_there_is_none():
@@ -123,7 +125,9 @@ def test_chance_finds_no_separability_where_there_is_none():
         predictions, rng = made(300, seed)[0], np.random.default_rng(seed)
         guesses = {"mcp": rng.normal(size=300), "other": 5 * rng.normal(size=300) + 2}
         sides = {name: replace(predictions, trust=standardised(values)) for name, values in guesses.items()}
-        p_values += [one.p_value for one in compare(sides, metrics=SEPARATION[:1], score="trust", resamples=200)]
+        p_values += [
+            one.p_value for one in compare(sides, metrics=separation_words()[:1], score="trust", resamples=200)
+        ]
     assert sum(p < 0.1 for p in p_values) <= 4
     assert max(p_values) > 0.5
 
@@ -179,7 +183,7 @@ def test_logits_that_the_sigmoid_rounds_to_one_are_still_ranked():
     assert len(np.unique(far["knows"].values)) < 100
     found = compare_trust(predictions, far)
     near = compare_trust(predictions, {"mcp": scores["mcp"], "knows": TrustValues.of(knows, 0.0, "logit")})
-    for metric in RANKING:
+    for metric in table_words("trust"):
         assert found.value(metric, score="trust:knows") == near.value(metric, score="trust:knows")
     judged = {(one.metric, one.b.score.removeprefix("trust:")): one for one in found.comparisons}
     assert judged["auroc", "knows"].better == "b"

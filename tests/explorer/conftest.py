@@ -1,4 +1,4 @@
-"""A small run folder as the river leaves it: two models, three splits, calibrators, trust, features, history."""
+"""A small run folder as a run leaves it: two models, three splits, calibrators, trust, features, history."""
 
 from __future__ import annotations
 
@@ -189,28 +189,29 @@ def serve() -> Iterator[Callable[..., Client]]:
     from confide.explorer import open_layout
     from confide.explorer.launch import bind
     from confide.explorer.server import create_app
+    from confide.explorer.session import Explorer
 
     running: list[tuple[Any, threading.Thread, Any]] = []
 
     def start(path: Path, *, host: str = "127.0.0.1", token: str | None = None, **options: Any) -> Client:
-        app = create_app(open_layout(path, **options), host, token)
-        lag = Lag(app)
+        explorer = Explorer(open_layout(path, **options))
+        lag = Lag(create_app(explorer, host, token))
         listening = bind("127.0.0.1", 0)
         server = uvicorn.Server(uvicorn.Config(lag, log_level="error", access_log=False, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        running.append((server, thread, app))
-        start.explorers.append(app.explorer)  # type: ignore[attr-defined]
+        running.append((server, thread, explorer))
+        start.explorers.append(explorer)  # type: ignore[attr-defined]
         return Client(listening.getsockname()[1], lag)
 
     start.explorers = []  # type: ignore[attr-defined]
     yield start
-    for server, thread, app in running:
+    for server, thread, explorer in running:
         server.should_exit = True
         thread.join(10)
-        app.explorer.close()
+        explorer.close()
 
 
 @pytest.fixture

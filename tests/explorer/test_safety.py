@@ -107,7 +107,7 @@ def test_the_database_reaches_no_file(serve, run_folder):
 
     explorer = Explorer(open_layout(run_folder))
     with pytest.raises(duckdb.PermissionException):
-        explorer.table.fetch("SELECT * FROM read_csv('/etc/passwd')")
+        explorer.database.fetch("SELECT * FROM read_csv('/etc/passwd')")
 
 
 def test_injected_names_stay_text(client):

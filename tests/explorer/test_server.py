@@ -197,7 +197,7 @@ def test_two_models_are_compared_on_the_samples_both_saw(client, run_folder):
     only = found["cells"]["rw"], found["cells"]["wr"]
     assert found["p"] == pytest.approx(binomtest(only[0], sum(only)).pvalue, rel=1e-9)
     assert len(found["pairs"]) == sum(only)
-    gaps = [abs(p["said"][0]["confidence"] - p["said"][1]["confidence"]) for p in found["pairs"]]
+    gaps = [abs(p["predictions"][0]["confidence"] - p["predictions"][1]["confidence"]) for p in found["pairs"]]
     assert gaps == sorted(gaps, reverse=True)
     in_grid = client.get("find", split="test", with_="other-loss", cells=["rw"])
     assert in_grid["count"] == only[0]

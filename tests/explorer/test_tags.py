@@ -275,16 +275,16 @@ def test_a_full_disk_is_one_line_and_what_was_there_stays(client, serve, run_fol
 
 
 def test_an_order_found_while_a_tag_came_is_not_taken_for_the_new_one(client, serve, monkeypatch):
-    answers = serve.explorers[-1].answers
-    spread = answers._spread
+    queries = serve.explorers[-1].queries
+    histogram = queries._histogram
 
-    def tag_meanwhile(*given):
-        monkeypatch.setattr(answers, "_spread", spread)
+    def tag_meanwhile(*arguments):
+        monkeypatch.setattr(queries, "_histogram", histogram)
         client.put("tag?row=0", {"action": "drop"})
-        return spread(*given)
+        return histogram(*arguments)
 
     client.get("find", tag="drop")
-    monkeypatch.setattr(answers, "_spread", tag_meanwhile)
+    monkeypatch.setattr(queries, "_histogram", tag_meanwhile)
     client.get("find", tag="none")
     assert client.get("rows", **{"tag": "none", "from": 0, "count": 1})["total"] == 179
     assert client.get("find", tag="none")["count"] == 179

@@ -103,12 +103,12 @@ def test_the_strengths_are_updated_in_place():
     assert loss.doubts[0] > 0
 
 
-def test_bad_bands_get_one_clear_line():
+def test_bad_groups_get_one_clear_line():
     loss = losses.create("adaptive_difficulty", num_groups=2)
     logits, labels = predictions(0.9, 0.5, 10)
     with pytest.raises(InputError, match=r"groups must lie in \[0, 2\), got 0 to 5; set num_groups"):
         loss(logits, labels, groups=torch.tensor([0, 5] * 5))
-    with pytest.raises(InputError, match="one band for each validation sample"):
+    with pytest.raises(InputError, match="one group for each validation sample"):
         loss.update(logits, labels, groups=torch.zeros(3, dtype=torch.int64))
     with pytest.raises(InputError, match="whole numbers"):
         loss.update(logits, labels, groups=torch.zeros(10))

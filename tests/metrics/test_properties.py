@@ -168,7 +168,7 @@ def test_all_correct_all_wrong_and_few_samples_are_defined(word, labels, n):
     said = logits.argmax(dim=1)
     predictions = Predictions(logits, said if labels == "right" else (said + 1) % 7)
     value = float(getattr(metrics, word)(predictions))
-    low, high = METRICS.get(word).facts["range"]
+    low, high = METRICS.get(word).spec.range
     assert math.isnan(value) or low - 1e-12 <= value <= high + 1e-12
 
 

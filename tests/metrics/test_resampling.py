@@ -94,7 +94,7 @@ def test_intervals_cover_the_true_value(word, truth):
         method = METRICS.get(word)
         draws, _ = bootstrap(
             MetricSamples(calibrated(300, seed)),
-            [lambda view, m=method: m.facts["value"](view)],
+            [lambda view, m=method: m.spec.value(view)],
             resamples=200,
             seed=seed,
         )
@@ -115,7 +115,7 @@ def test_calibration_intervals_cover_small_and_large_errors(gap):
     for seed in range(40):
         predictions = calibrated(400, seed, gap)
         base = MetricSamples(predictions)
-        draws, _ = bootstrap(base, [lambda v: method.facts["value"](v, **options)], resamples=150, seed=seed)
+        draws, _ = bootstrap(base, [lambda v: method.spec.value(v, **options)], resamples=150, seed=seed)
         null = nulls(base, [(method, options)], resamples=150, seed=seed)[0]
         low, high = calibration_interval(float(metrics.ece(predictions, **options)), draws[0], null)
         covered += low - 0.002 <= true <= high

@@ -1,6 +1,7 @@
 """Intervals, chance levels and paired tests of the errors that need all probabilities again for every resample."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,7 +102,9 @@ def test_beyond_the_largest_size_a_part_is_resampled_and_the_note_says_so(monkey
     assert "interval" not in whole.note
     wide = whole.high - whole.low
     monkeypatch.setattr(kernel_calibration, "LARGEST", 300)
-    monkeypatch.setitem(METRICS.get("kde_ece").facts, "resampled_rows", 300)
+    method = METRICS.get("kde_ece")
+    bounded = replace(method, spec=replace(method.spec, resampled_rows=300))
+    monkeypatch.setitem(METRICS._methods, "kde_ece", bounded)
     part = metrics.kde_ece(predictions, of="top")
     assert part.note == "of top, interval from resamples of 300 of 600 rows"
     assert part.high - part.low == pytest.approx(wide, rel=0.5)

@@ -28,7 +28,7 @@ def trained():
 
 def test_accuracy_falls_with_severity(trained):
     accuracy, test = trained
-    words = [m.word for m in shift.SHIFTS if not m.facts.get("colour")]
+    words = [m.word for m in shift.SHIFTS if not m.spec.colour]
     table = {
         word: [accuracy(shift.corrupt(test.inputs, word, s, ids=test.ids)) for s in shift.SEVERITIES] for word in words
     }

@@ -48,7 +48,7 @@ def test_statistics_are_those_of_the_averaged_weights() -> None:
     batches = [torch.randn(50, 3), torch.randn(50, 3) + 1]
     model.register_buffer("other", torch.tensor(3.0))
     average.model.register_buffer("other", torch.tensor(0.0))
-    average.settle(model, batches)
+    average.recompute_statistics(model, batches)
     assert average.model.other == 3
     norm, outputs = average.model[1], [average.model[0](batch) for batch in batches]
     assert_close(norm.running_mean, torch.stack([out.mean(dim=0) for out in outputs]).mean(dim=0))

@@ -53,7 +53,7 @@ def test_replayed_steps_equal_eager_ones(bars: Dataset, monkeypatch: pytest.Monk
     monkeypatch.setattr(steps, "make_optimizer", with_rate_tensor)
     monkeypatch.setattr(steps, "_reason_against", lambda run: None)
     monkeypatch.setattr(steps.GraphStep, "_capture", capture)
-    monkeypatch.setattr(steps.GraphStep, "around", steps.NoGraph.around)
+    monkeypatch.setattr(steps.GraphStep, "stream_context", steps.NoGraph.stream_context)
     replayed = fit(bars, settings)
     # 240 samples: 4 whole batches and one of 40 an epoch; the first three steps warm up.
     assert made[0].graph.count == 3 * 4 - 3  # type: ignore[union-attr]

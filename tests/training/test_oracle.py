@@ -83,7 +83,7 @@ def test_files_bring_the_same_oracle_back(data, classifier, tmp_path):
     said = predict(classifier, data, "test", device="cpu")
     turned = said.take(np.arange(299, -1, -1))
     assert torch.equal(again.add_to(turned, data).trust, oracle(data).flip(0))
-    with pytest.raises(InputError, match=r"oracle\.json is missing"):
+    with pytest.raises(InputError, match=r"oracle\.json must be an oracle, but there is no such file"):
         Oracle.load(tmp_path / "none")
 
 
@@ -163,5 +163,5 @@ def test_a_damaged_oracle_is_one_clear_line(data, classifier, tmp_path, change):
         Oracle.load(tmp_path)
     assert "\n" not in str(told.value)
     (tmp_path / "oracle.safetensors").unlink()
-    with pytest.raises(InputError, match=r"must hold oracle\.safetensors beside"):
+    with pytest.raises(InputError, match=r"oracle\.safetensors must lie beside oracle\.json"):
         Oracle.load(tmp_path)

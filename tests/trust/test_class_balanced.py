@@ -2,15 +2,15 @@
 
 import torch
 
+from confide.losses.reweighting import class_balance_weights
 from confide.trust import fit
-from confide.trust.oracles import outcome_weights
 
 
 def test_balanced_weights():
     # beta = 0.5, counts 1 and 2: 0.5 / 0.5 = 1 and 0.5 / 0.75 = 2/3; rescaled to sum 2: 1.2 and 0.8
-    weights = outcome_weights(torch.tensor([1, 2]), 0.5)
+    weights = class_balance_weights(torch.tensor([1, 2]), 0.5)
     torch.testing.assert_close(weights, torch.tensor([1.2, 0.8], dtype=torch.float64))
-    torch.testing.assert_close(outcome_weights(torch.tensor([3, 900]), 0.0), torch.ones(2, dtype=torch.float64))
+    torch.testing.assert_close(class_balance_weights(torch.tensor([3, 900]), 0.0), torch.ones(2, dtype=torch.float64))
 
 
 def test_balancing_doubts_more(hidden_errors):

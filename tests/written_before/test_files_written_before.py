@@ -174,7 +174,7 @@ def test_cells_of_a_shift_grid_are_not_made_again(images, tmp_path):
 
 def test_a_run_folder():
     run = FILES / "run"
-    assert "train:cross_entropy" in read_manifest(run / "manifest.json")["stages"]
+    assert "train:cross_entropy" in read_manifest(run).stages
     evaluation = confide.Evaluation.load(run / "evaluation.json")
     accuracy = evaluation.value("accuracy", model="cross_entropy", stage="raw", group=None)
     assert accuracy == EXPECTED["run"]["accuracy"]

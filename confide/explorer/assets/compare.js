@@ -58,9 +58,9 @@ function pairs(about, found, openRow) {
   const total = chosen.reduce((sum, c) => sum + found.cells[c], 0);
   const title = chosen.length === 2 && chosen.includes("rw") && chosen.includes("wr") ? `${whole(total)} samples, one model right` : `${whole(total)} samples in the chosen cells`;
   if (!total) return el("div", {}, el("h3", {}, title), el("div", { class: "empty" }, el("h3", {}, chosen.length ? "No sample lies in these cells" : "No cell is chosen"), el("p", {}, "Press another cell of the table.")));
-  const said = (s, mark) => el("p", {}, el("i", { class: `sw ${mark}` }), el("span", { class: s.right ? null : "pr" }, s.name ?? "none"), el("em", {}, percent(s.confidence)));
+  const predicted = (s, mark) => el("p", {}, el("i", { class: `sw ${mark}` }), el("span", { class: s.right ? null : "pr" }, s.name ?? "none"), el("em", {}, percent(s.confidence)));
   const picture = (p) => { const i = el("img", { src: `/api/picture?row=${p.row}&small=1`, alt: "", loading: "lazy" }); i.addEventListener("error", () => i.replaceWith(el("span", { class: "nopic" }, "no picture"))); return i; };
-  const item = (p) => el("li", {}, el("button", { type: "button", "aria-label": `Open ${p.id}`, onclick: () => openRow(p.row) }, about.kind === "image" ? picture(p) : el("span", { class: "mono" }, p.id)), el("div", {}, el("p", { class: "lb" }, p.label ?? "none"), said(p.said[0], ""), said(p.said[1], "s3")));
+  const item = (p) => el("li", {}, el("button", { type: "button", "aria-label": `Open ${p.id}`, onclick: () => openRow(p.row) }, about.kind === "image" ? picture(p) : el("span", { class: "mono" }, p.id)), el("div", {}, el("p", { class: "lb" }, p.label ?? "none"), predicted(p.predictions[0], ""), predicted(p.predictions[1], "s3")));
   const note = total > found.pairs.length ? `Largest difference in confidence first, ${found.pairs.length} shown` : "Largest difference in confidence first";
   return el("div", {}, el("h3", {}, title), el("p", { class: "sub" }, note), el("ul", { class: "pairs" }, found.pairs.map(item)));
 }

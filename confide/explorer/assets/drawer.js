@@ -256,7 +256,7 @@ function scoreParts(found, sample) {
   const line = (name, note, value) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, note ?? ""), el("td", {}, value));
   const rows = [], by = Object.fromEntries(sample.values.map((v) => [v.key, v]));
   if (!found.missing) rows.push(line("Distance to its label", sample.label, number(found.own)), line("Distance to all samples", "background", number(found.all)));
-  if (by.difficulty && by.difficulty.value !== null) rows.push(line(`Difficulty${about.method ? ` (${about.method.toUpperCase()})` : ""}`, by.difficulty.rank !== undefined ? `hardest ${percent(by.difficulty.rank, by.difficulty.rank < 0.095 ? 1 : 0)}` : "", shown("difficulty", by.difficulty.value)));
+  if (by.difficulty && by.difficulty.value !== null) rows.push(line(`Difficulty${about.method ? ` (${about.method.toUpperCase()})` : ""}`, by.difficulty.rank !== null ? `hardest ${percent(by.difficulty.rank, by.difficulty.rank < 0.095 ? 1 : 0)}` : "", shown("difficulty", by.difficulty.value)));
   if (!found.missing) rows.push(line("Closest class", found.closest_name, number(found.closest_distance)));
   if (by.trust && by.trust.value !== null) rows.push(line("Trust", about.trust, shown("trust", by.trust.value)));
   if (by.loss && by.loss.value !== null) rows.push(line("Loss", "nats", shown("loss", by.loss.value)));

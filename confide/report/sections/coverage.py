@@ -13,7 +13,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, ticks
 from confide.report.draw import coordinate as number_text
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, share_words, shorten, when
+from confide.report.words import code, count, fixed, percent, share_words, shorten, shown, when
 from confide.results import Curve, ModelPoint
 
 # Thresholds whose error rate is promised, chosen on validation; and what was seen of them on the test split.
@@ -280,7 +280,8 @@ def _key(canvas: Canvas, view: EvaluationView, curves: list[Curve], left: float,
         canvas.line(left, y + 17 * place, left + 20, y + 17 * place, f"k{view.colour(curve.model)}", 2.2)
         area = view.find("aurc", curve.model, curve.stage)
         words = shorten(curve.model, 150 if canvas.width == PHONE else 260)
-        tail = f"  AURC {fixed(1000 * area.value, 1)}" if area else ""
+        info = view.info("aurc")
+        tail = f"  {info.title} {shown(info, area.value)}" if area else ""
         canvas.text(left + 27, y + 4 + 17 * place, words + tail, "b" if place == 0 else "l")
 
 

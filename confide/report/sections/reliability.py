@@ -11,10 +11,22 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, table, ticks
-from confide.report.verdict import calibration_error
 from confide.report.view import EvaluationView
-from confide.report.words import between, code, count, p_value, percent, points, shorten, stage_phrase, when
-from confide.results import Curve, Measurement
+from confide.report.words import (
+    CHANCE,
+    P_CALIBRATED,
+    between,
+    code,
+    count,
+    p_value,
+    percent,
+    points,
+    shorten,
+    shown,
+    stage_phrase,
+    when,
+)
+from confide.results import LEVEL, Curve, Measurement
 
 # Confidence minus accuracy by predicted class: hollow before calibration, filled after with its interval.
 
@@ -160,7 +172,7 @@ def finding(bins: list[Bin], p_value: float | None = None) -> str:
         return "accuracy against confidence"
     if over + under == 0:
         return "within chance"
-    if (over + under) / total <= 0.25 or (p_value is not None and p_value >= 0.05):
+    if (over + under) / total <= 0.25 or (p_value is not None and p_value >= LEVEL):
         return "mostly within chance"
     return (
         "confidence runs ahead"
@@ -315,7 +327,7 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
     # The verdict's own test, so that titles and verdict never disagree.
-    tested = calibration_error(view, curve.stage)
+    tested = view.calibration_error(curve.stage)
     title = order + finding(bins, tested.p_value if tested else None)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
@@ -328,22 +340,26 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
 
 
 def _facts(view: EvaluationView) -> list[tuple[str, str, str]]:
-    """(label, value, key of its meaning) beside the diagrams."""
+    """(label, value, its meaning) beside the diagrams."""
     facts = []
-    for metric, name in (("ece", "equal width"), ("ece_mass", "equal mass")):
-        both = [m for s in (view.before, view.after) if s and (m := view.find(metric, stage=s))]
-        if both:
-            facts.append((f"ECE, {name}", " → ".join(points(m.value) for m in both) + " pts", f"ece:{metric}"))
-    error = calibration_error(view, view.final)
+    errors = [info for info in view.evaluation.columns("headline") if info.kind == "calibration"]
+    measured = {
+        info.word: [m for s in (view.before, view.after) if s and (m := view.find(info.word, stage=s))]
+        for info in errors
+    }
+    for info in reversed(errors):
+        if both := measured[info.word]:
+            change = " → ".join(shown(info, m.value) for m in both)
+            facts.append((info.title, f"{change} {info.unit}", info.meaning))
+    error = view.calibration_error(view.final)
     if error and error.chance is not None:
         bound = f", up to {points(error.chance_high)}" if error.chance_high is not None else ""
-        facts.append(("ECE by chance", f"{points(error.chance)} pts{bound}", "chance"))
-    for metric, name in (("ece_mass", "equal mass"), ("ece", "equal width")):
-        tests = [
-            m for s in (view.before, view.after) if s and (m := view.find(metric, stage=s)) and m.p_value is not None
-        ]
+        facts.append(("ECE by chance", f"{points(error.chance)} pts{bound}", CHANCE))
+    for info in errors:
+        tests = [m.p_value for m in measured[info.word] if m.p_value is not None]
         if tests:
-            facts.append((f"p, calibrated, {name}", " → ".join(p_value(m.p_value) for m in tests), "p"))
+            name = info.title.removeprefix("ECE, ")
+            facts.append((f"p, calibrated, {name}", " → ".join(p_value(p) for p in tests), P_CALIBRATED))
     note = view.stage_note(view.focus, view.final)
     if note and view.after:
         facts.append((f"Fitted {stage_phrase(view.final)}", note, ""))

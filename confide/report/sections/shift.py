@@ -12,17 +12,23 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import between, code, count, fixed, percent, points, score_name, shorten, when
-from confide.results import Curve, Measurement
+from confide.report.words import (
+    code,
+    count,
+    fixed,
+    interval,
+    percent,
+    points,
+    score_name,
+    shorten,
+    unit_word,
+    when,
+    with_unit,
+)
+from confide.results import Curve, Measurement, MetricInfo
 
 # Data from elsewhere: scores of known and foreign samples, and how well scores tell them apart.
 
-OOD_MEASURES = {
-    "auroc": "AUROC",
-    "aupr_in": "AUPR, known",
-    "aupr_out": "AUPR, foreign",
-    "fpr95": "FPR at 95\u202f% TPR",
-}
 SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of the scores, best first
 
 
@@ -142,16 +148,17 @@ def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement])
         f"Dot plot of the AUROC of telling {name} from known {view.unit} by score and model: the highest is "
         f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
     )
+    measures, area = view.evaluation.columns("ood"), view.info(best.metric)
     rows = [
-        (m.model, score_name(str(m.score)), *(text for word in OOD_MEASURES for text in _ood_texts(view, m, word)))
+        (m.model, score_name(str(m.score)), *(text for info in measures for text in _ood_texts(view, m, info)))
         for m in found
     ]
-    header = [text for word in OOD_MEASURES.values() for text in (word, "95\u202f% interval")]
+    header = [text for info in measures for text in (info.title, "95\u202f% interval")]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     return Figure(
         f"foreign-areas-{name}",
         f"Telling {name} from known {view.unit}, by score",
-        f"AUROC, per cent, higher is better{start}",
+        f"{area.title}, {unit_word(area).lower()}, {area.better} is better{start}",
         _ood_area_canvas(view, found, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
         wide=_ood_area_canvas(view, found, marks, THIRD).render(alt),
@@ -162,10 +169,10 @@ def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement])
     )
 
 
-def _ood_texts(view: EvaluationView, like: Measurement, word: str) -> tuple[str, str]:
+def _ood_texts(view: EvaluationView, like: Measurement, info: MetricInfo) -> tuple[str, str]:
     """A measure of the same model, set and score: its value and its interval."""
-    found = view.find(word, like.model, like.stage, like.group, like.score)
-    return (percent(found.value, 1), between(found.low, found.high, 1, 100)) if found else ("–", "")
+    measured = view.find(info.word, like.model, like.stage, like.group, like.score)
+    return (with_unit(info, measured.value), interval(info, measured)) if measured else ("–", "")
 
 
 def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list[float], width: int) -> Canvas:

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, fixed
-from confide.results import Curve
+from confide.report.words import code, fixed, unit_word
+from confide.results import Curve, MetricInfo
 
-TITLES = {
-    "loss": ("Training loss", "Nats", 1),
-    "train_loss": ("Training loss", "Nats", 1),
-    "val_loss": ("Validation loss", "Nats", 1),
-    "val_nll": ("Validation NLL", "Nats", 1),
-    "val_brier": ("Validation Brier", "Sum over classes", 1),
-    "val_ece": ("Validation ECE", "Points", 100),
-    "ece": ("Validation ECE", "Points", 100),
-    "val_accuracy": ("Validation accuracy", "Per cent", 100),
-    "accuracy": ("Validation accuracy", "Per cent", 100),
-    "train_accuracy": ("Training accuracy", "Per cent", 100),
-}
+SPLITS = {"train": "Training", "val": "Validation"}
 ORDER = ("train_loss", "loss", "val_loss", "val_nll", "val_ece", "ece", "val_accuracy", "accuracy", "train_accuracy")
 NOT_SHOWN = ("epoch", "seconds", "time", "learning_rate")
 MOST_PANELS = 6
@@ -55,20 +44,30 @@ def training_section(view: EvaluationView) -> TrainingSection:
     return TrainingSection(models, panels, gammas)
 
 
+def logged_info(view: EvaluationView, name: str) -> MetricInfo:
+    """What is told of a column of the training log: `val_nll` is the NLL of the validation samples, and so on."""
+    split, _, word = name.rpartition("_") if name.startswith(("train_", "val_")) else ("", "", name)
+    if word == "loss":
+        return MetricInfo(name, f"{SPLITS[split or 'train']} loss", unit="nats")
+    if word in view.evaluation.metrics:
+        info = view.info(word)
+        return replace(info, title=f"{info.title}, {SPLITS[split or 'val'].lower()}")
+    return MetricInfo(name, name.replace("_", " ").capitalize())
+
+
 def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | None:
-    title, unit, by = TITLES.get(name, (name.replace("_", " ").capitalize(), "", 1))
-    lines = [
-        (c.model, [(e, by * v) for e, v in zip(c.columns["epoch"], c.columns[name], strict=True) if math.isfinite(v)])
-        for c in curves
-        if name in c.columns
-    ]
-    lines = [(model, points) for model, points in lines if points]
+    info = logged_info(view, name)
+    lines = []
+    for c in (c for c in curves if name in c.columns):
+        logged = zip(c.columns["epoch"], c.columns[name], strict=True)
+        if points := [(epoch, info.scale * value) for epoch, value in logged if math.isfinite(value)]:
+            lines.append((c.model, points))
     if not lines:
         return None
     values = [v for _, points in lines for _, v in points]
     near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
     marks = ticks(0 if near_zero else min(values), max(values), 4)
-    digits = 1 if by == 100 else 3
+    digits, title, unit = info.digits, info.title, unit_word(info)
     rows = [(model, f"{e:g}", fixed(v, digits)) for model, points in lines for e, v in points]
     model, points = lines[0]
     alt = f"{title} by epoch: {model} goes from {fixed(points[0][1], digits)} to {fixed(points[-1][1], digits)}."

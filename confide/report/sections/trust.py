@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, EvaluationView
-from confide.report.words import between, code, count, fixed, percent, score_name, shorten, term, tip, when
-from confide.results import ComparedRow, Curve
+from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip, when
+from confide.results import ComparedRow, Curve, MetricInfo
 
 # Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
 
@@ -254,7 +254,6 @@ def _sweep_canvas(alphas: tuple[float, ...], kept: tuple[float, ...], caught: tu
 
 # Trust: can a score tell right from wrong? Confidence of both, trust scores compared, and what a cut leaves.
 
-RANKING = ("auroc", "aurc", "fpr95")
 MOST_SCORES = 8
 
 
@@ -291,19 +290,26 @@ def trust_section(view: EvaluationView) -> TrustSection:
 
 def _scores(view: EvaluationView) -> list[str]:
     """Scores that ranking metrics of the model in focus were measured for, at the stage to trust with."""
-    found = [
+    stage, ranking = _stage(view), _ranking(view)
+    scores = [
         m.score or "msp"
         for m in view.measurements
-        if m.metric in RANKING and m.model == view.focus and m.group is None and m.stage == _stage(view)
+        if m.metric in ranking and m.model == view.focus and m.group is None and m.stage == stage
     ]
-    return list(dict.fromkeys(found))[:MOST_SCORES]
+    return list(dict.fromkeys(scores))[:MOST_SCORES]
+
+
+def _ranking(view: EvaluationView) -> set[str]:
+    """The metrics by which scores are compared."""
+    return {info.word for info in view.evaluation.columns("scores")}
 
 
 def _stage(view: EvaluationView) -> str:
     """The stage at which most scores were measured; the calibrated one where they are equal."""
+    ranking = _ranking(view)
     scores = {
         stage: {
-            m.score for m in view.measurements if m.metric in RANKING and m.model == view.focus and m.stage == stage
+            m.score for m in view.measurements if m.metric in ranking and m.model == view.focus and m.stage == stage
         }
         for stage in (view.final, view.before)
     }
@@ -311,29 +317,28 @@ def _stage(view: EvaluationView) -> str:
 
 
 def _compared(view: EvaluationView, scores: list[str]) -> Figure:
-    """Trust scores by three ranking metrics, dots with whiskers."""
+    """Trust scores by some ranking metrics, dots with whiskers."""
     stage = _stage(view)
-    metrics = [m for m in RANKING if any(view.find(m, stage=stage, score=_word(s)) for s in scores)]
+    columns = view.evaluation.columns("scores")
+    metrics = [info for info in columns if any(view.find(info.word, stage=stage, score=_word(s)) for s in scores)]
     lead = metrics[0]
-    kind = term(lead)
-    order = sorted(
-        scores, key=lambda s: -_value(view, lead, stage, s) if kind.better == "higher" else _value(view, lead, stage, s)
-    )
+    sign = -1 if lead.better == "higher" else 1
+    order = sorted(scores, key=lambda s: sign * _value(view, lead.word, stage, s))
     best, how_good = _best_score(view, order, stage)
-    rows = [(score_name(s), *(text for m in metrics for text in _texts(view, m, stage, s))) for s in order]
-    header = ["Score", *(h for m in metrics for h in (f"{term(m).title}, {term(m).unit}", "95 % interval"))]
+    rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
+    header = ["Score", *(h for info in metrics for h in (f"{info.title}, {info.unit}", "95 % interval"))]
     title: str | Markup = "Trust scores on the same predictions"
     if best:
         title = Markup("{} tells right from wrong {}").format(code(score_name(best)), how_good)
     top = order[0]
     alt = (
-        f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {kind.title}, {rows[0][1]} {kind.unit}."
+        f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
     )
     return Figure(
         "scores",
         title,
         Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
-            Markup(", ").join(tip(term(m).title, term(m).meaning) for m in metrics), code(view.focus), when(stage)
+            Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), when(stage)
         ),
         _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
         table(header, rows),
@@ -350,11 +355,9 @@ def _value(view: EvaluationView, metric: str, stage: str, score: str) -> float:
     return found.value if found else math.nan
 
 
-def _texts(view: EvaluationView, metric: str, stage: str, score: str) -> tuple[str, str]:
-    found, kind = view.find(metric, stage=stage, score=_word(score)), term(metric)
-    if found is None:
-        return "–", ""
-    return fixed(kind.scale * found.value, kind.digits), between(found.low, found.high, kind.digits, kind.scale)
+def _texts(view: EvaluationView, info: MetricInfo, stage: str, score: str) -> tuple[str, str]:
+    measured = view.find(info.word, stage=stage, score=_word(score))
+    return ("–", "") if measured is None else (shown(info, measured.value), interval(info, measured))
 
 
 def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[str | None, str]:
@@ -369,33 +372,38 @@ def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[st
 
 
 def _panels(
-    view: EvaluationView, order: list[str], metrics: list[str], stage: str, width: int, step: int, best: str | None
+    view: EvaluationView,
+    order: list[str],
+    metrics: list[MetricInfo],
+    stage: str,
+    width: int,
+    step: int,
+    best: str | None,
 ) -> Canvas:
     height = 20 + step * len(order)
     canvas = Canvas(width, height + 18)
     left, gap = 104, 30
     each = (width - left - 14 - gap * (len(metrics) - 1)) / len(metrics)
-    for place, metric in enumerate(metrics):
-        kind, start = term(metric), left + place * (each + gap)
-        found = {s: m for s in order if (m := view.find(metric, stage=stage, score=_word(s)))}
-        ends = [kind.scale * v for m in found.values() for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    for place, info in enumerate(metrics):
+        start = left + place * (each + gap)
+        measured = {s: m for s in order if (m := view.find(info.word, stage=stage, score=_word(s)))}
+        ends = [info.scale * v for m in measured.values() for v in (m.value, m.low, m.high) if math.isfinite(v)]
         marks = ticks(min(ends), max(ends), 4 if width > PHONE else 3)
         scale = Scale(marks[0], marks[-1], start, start + each)
-        canvas.text(
-            start, 10, f"{kind.title if width > PHONE else kind.title.split(' ')[0]}, {kind.unit} {kind.arrow}", "l"
-        )
+        title = info.title if width > PHONE else info.title.split(" ")[0]
+        canvas.text(start, 10, f"{title}, {info.unit} {info.arrow}", "l")
         for value in marks:
             canvas.line(scale(value), 20, scale(value), height, "g")
             canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
         for row, score in enumerate(order):
-            if score in found:
-                m, y = found[score], 20 + step * (row + 0.5)
+            if score in measured:
+                m, y = measured[score], 20 + step * (row + 0.5)
                 colour = "1" if score == best else "g"
                 if math.isfinite(m.low):
                     canvas.line(
-                        scale.clip(kind.scale * m.low), y, scale.clip(kind.scale * m.high), y, f"k{colour}", 1.5
+                        scale.clip(info.scale * m.low), y, scale.clip(info.scale * m.high), y, f"k{colour}", 1.5
                     )
-                canvas.dot(scale(kind.scale * m.value), y, f"f{colour}", 4.5)
+                canvas.dot(scale(info.scale * m.value), y, f"f{colour}", 4.5)
     for row, score in enumerate(order):
         canvas.text(0, 24 + step * (row + 0.5), shorten(score_name(score), left - 8), "b" if score == best else "l")
     return canvas
