@@ -13,6 +13,8 @@ from confide.checks import InputError, OptionError, check_number, check_range, d
 from confide.files.formats import read_yaml
 from confide.registry import MethodSpec, Registry
 
+__all__ = ["Config", "MethodChoice", "change_fields", "from_dict", "load_config"]
+
 RECIPES = Path(__file__).parent / "recipes"
 
 
@@ -27,10 +29,15 @@ class MethodChoice:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.word)
 
+    @property
+    def by_difficulty(self) -> bool:
+        """Whether a calibrator goes by the difficulty of a sample."""
+        return self.options.get("by") == calibrators.DIFFICULTY
+
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides the outcome of a run."""
+    """Everything that decides the outcome of a run; words and options are looked up when it is made."""
 
     data: str = "fashion-sample"
     data_options: Mapping[str, Any] = field(default_factory=dict)
@@ -47,34 +54,110 @@ class Config:
     seed: int = 0
     title: str = ""
 
+    def __post_init__(self) -> None:
+        for name, registry in _families().items():
+            value = getattr(self, name)
+            if isinstance(_default(name), MethodChoice):
+                object.__setattr__(self, name, _method_choice(value, name, registry))
+                continue
+            listed = value if isinstance(value, (list, tuple)) else [value]
+            object.__setattr__(self, name, tuple(_method_choice(v, name, registry) for v in listed))
+            _check_names(getattr(self, name), name)
+        if not self.losses:
+            raise InputError("config field 'losses' must name at least one loss, got none")
+        for name in ("data_options", "training"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {getattr(self, name)!r}")
+        for name in ("metrics", "risks"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        check_range(self.promise, "config field 'promise'", 0, 1, high_open=True)
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise InputError(f"config field 'seed' must be a whole number, got {self.seed!r}")
+
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionary, as the manifest keeps it; `from_dict` reads it back."""
-        row: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, MethodChoice):
-                value = _choice_dict(value)
-            elif isinstance(value, tuple):
-                value = [_choice_dict(v) if isinstance(v, MethodChoice) else v for v in value]
-            elif isinstance(value, Mapping):
-                value = dict(value)
-            row[f.name] = value
-        return row
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
 
-def _choice_dict(choice: MethodChoice) -> dict[str, Any]:
-    return {"word": choice.word, "name": choice.name, **choice.options}
+def _families() -> dict[str, Registry[MethodSpec]]:
+    """Fields that name methods."""
+    return {
+        "features": features.EXTRACTORS,
+        "difficulty": difficulty.DIFFICULTY,
+        "losses": losses.LOSSES,
+        "calibrators": calibrators.CALIBRATORS,
+        "trust": trust.TRUST,
+    }
+
+
+def _default(name: str) -> Any:
+    return getattr(Config, name, {})  # mappings have a factory instead
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, MethodChoice):
+        return {"word": value.word, "name": value.name, **value.options}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def load_config(source: str | Path | Mapping[str, Any] | Config, **changes: Any) -> Config:
-    """Config from a YAML file, a built-in recipe's name, a mapping or a Config, with fields changed."""
+    """Config from a YAML file, a built-in recipe's name, a mapping or a Config, with fields changed.
+
+    Args:
+        source: file, recipe, mapping or Config.
+        changes: fields and their values; `**{"training.epochs": 3}` changes one inner field.
+
+    Returns:
+        The config, with every word and option looked up.
+
+    Raises:
+        InputError: where the file, a word or a value is not known; OptionError for a field or option.
+
+    Example:
+        >>> from confide.config import load_config
+        >>> config = load_config("demo", seed=1, **{"training.epochs": 3})
+        >>> config.seed, config.training["epochs"], [loss.name for loss in config.losses]
+        (1, 3, ['cross_entropy', 'difficulty_entropy', 'adafocal'])
+    """
     if isinstance(source, Config):
-        data: dict[str, Any] = source.as_dict()
-    elif isinstance(source, Mapping):
-        data = dict(source)
-    else:
-        data = _read_yaml(source)
-    return from_dict({**data, **changes})
+        return from_dict(change_fields(source.as_dict(), changes)) if changes else source
+    values = dict(source) if isinstance(source, Mapping) else _read_yaml(source)
+    for name in {path.partition(".")[0] for path in changes if "." in path} & {f.name for f in fields(Config)}:
+        # A word without options is one with none yet; what the file leaves out is as it is by default.
+        value = values.get(name, _plain(_default(name)))
+        values[name] = {"word": value} if isinstance(value, str) and name in _families() else value
+    return from_dict(change_fields(values, changes))
+
+
+def change_fields(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with `field` or `field.inner` changed.
+
+    Args:
+        values: by field.
+        changes: new values, by field or by field and inner field with a dot between.
+
+    Returns:
+        A new dictionary.
+
+    Raises:
+        InputError: where an inner field of a plain value is named.
+
+    Example:
+        >>> from confide.config import change_fields
+        >>> change_fields({"loss": "focal", "loss_options": {"gamma": 3}}, {"loss_options.gamma": 2})
+        {'loss': 'focal', 'loss_options': {'gamma': 2}}
+    """
+    changed = dict(values)
+    for path, value in changes.items():
+        outer, dot, inner = path.partition(".")
+        before = changed.get(outer)
+        if dot and not (before is None or isinstance(before, Mapping)):
+            raise InputError(f"field '{outer}' has no inner fields, got '{path}'; set it whole")
+        changed[outer] = {**(before or {}), inner: value} if dot else value
+    return changed
 
 
 def _read_yaml(source: str | Path) -> dict[str, Any]:
@@ -93,41 +176,27 @@ def _read_yaml(source: str | Path) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Config:
-    """Config from plain values; every word and option is looked up before any work starts."""
+    """Config from plain values; every word and option is looked up before any work starts.
+
+    Args:
+        data: fields of a Config; words with options as {"word": ..., "name": ..., option: value}.
+
+    Returns:
+        The config.
+
+    Raises:
+        OptionError: where a field or an option is not known; InputError for a word or value.
+
+    Example:
+        >>> from confide.config import from_dict
+        >>> from_dict({"losses": [{"word": "focal", "gamma": 2.0}]}).losses[0].options
+        {'gamma': 2.0}
+    """
     known = {f.name for f in fields(Config)}
     for key in data:
         if key not in known:
             raise OptionError(f"config has no field '{key}'; {did_you_mean(key, known)}")
-    values = dict(data)
-    families: dict[str, Registry[MethodSpec]] = {
-        "features": features.EXTRACTORS,
-        "difficulty": difficulty.DIFFICULTY,
-        "losses": losses.LOSSES,
-        "calibrators": calibrators.CALIBRATORS,
-        "trust": trust.TRUST,
-    }
-    for name, registry in families.items():
-        if name not in values:
-            continue
-        if isinstance(getattr(Config, name, None), MethodChoice) or name in ("features", "difficulty"):
-            values[name] = _method_choice(values[name], name, registry)
-        else:
-            listed = values[name] if isinstance(values[name], (list, tuple)) else [values[name]]
-            values[name] = tuple(_method_choice(v, name, registry) for v in listed)
-            _check_names(values[name], name)
-    if "losses" in values and not values["losses"]:
-        raise InputError("config field 'losses' must name at least one loss, got none")
-    for name in ("data_options", "training"):
-        if name in values and not isinstance(values[name], Mapping):
-            raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {values[name]!r}")
-    for name in ("metrics", "risks"):
-        if isinstance(values.get(name), list):
-            values[name] = tuple(values[name])
-    check_range(values.get("promise", 0.0), "config field 'promise'", 0, 1, high_open=True)
-    seed = values.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise InputError(f"config field 'seed' must be a whole number, got {seed!r}")
-    return Config(**values)
+    return Config(**data)
 
 
 def _method_choice(value: Any, family: str, registry: Registry[MethodSpec]) -> MethodChoice:

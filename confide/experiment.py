@@ -1,200 +1,33 @@
 """The whole story on one page: from data to report.
 
-Every stage writes its record to the run folder. A second call skips what is done, a killed run goes on where it was,
-and changing one option makes again only what depends on it.
+Every stage of `confide.pipeline` writes its record to the run folder. A second call skips what is done, a killed run
+goes on where it was, and changing one option makes again only what depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
-from confide import calibrators, data, difficulty, evaluation, features, metrics, report, training, trust
-from confide.calibrators import DIFFICULTY
+from confide import calibrators, difficulty, pipeline, report, training, trust
+from confide.checks import InputError
 from confide.config import Config, MethodChoice, load_config
 from confide.files import formats
+from confide.pipeline import PREDICTED_CLASS, RAW, EvaluatedStage
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
-from confide.results import About, Evaluation, ModelPoint
+from confide.results import About, Evaluation
 from confide.store import DataNote, RunFolder, environment
 
-# The end of the river: what was measured on each model and stage becomes one evaluation and one report.
-
-THRESHOLD_SPLIT = "promise"
-"""The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
-
-GROUP_FILES = {"bands": "groups", "label_bands": "label_groups"}
-
-
-@dataclass(frozen=True)
-class EvaluatedStage:
-    """One model at one stage: its test predictions and what was measured on them."""
-
-    predictions: Predictions
-    evaluation: Evaluation
-
-
-def evaluate_stage(
-    folder: RunFolder,
-    plan: Config,
-    choice: MethodChoice,
-    stage: str,
-    spoken: Mapping[str, Predictions],
-    scores: Scores,
-    trusted: Mapping[str, Tensor],
-) -> EvaluatedStage:
-    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise."""
-
-    def make() -> Evaluation:
-        found = evaluation.evaluate(
-            spoken["test"], plan.metrics, model=choice.name, stage=stage, scores=scores, trust=trusted, seed=plan.seed
-        )
-        if THRESHOLD_SPLIT not in spoken:
-            return found
-        points = []
-        for risk in plan.risks:
-            point = evaluation.operating_point(spoken[THRESHOLD_SPLIT], risk)
-            points.append(ModelPoint(point, choice.name, stage, evaluation.observed(point, spoken["test"])))
-        return replace(found, operating_points=tuple(points))
-
-    splits = [f"predict:{choice.name}:{split}" for split in spoken]
-    fitted = [f"trust:{choice.name}:{name}" for name in trusted]
-    if stage != "raw":
-        fitted.append(f"calibrate:{choice.name}:{stage}")
-    found = folder.stage(
-        f"evaluate:{choice.name}:{stage}",
-        uses={"metrics": plan.metrics, "seed": plan.seed, "risks": list(plan.risks)},
-        after=("difficulty:test", *splits, *fitted),
-        file=folder.paths.model_evaluation(choice.name, stage),
-        make=make,
-        write=Evaluation.save,
-        read=Evaluation.load,
-    )
-    return EvaluatedStage(spoken["test"], found)
-
-
-def conclude(
-    folder: RunFolder, plan: Config, dataset: Dataset, judged: Mapping[str, EvaluatedStage], scores: Scores
-) -> Evaluation:
-    """All evaluations in one, with paired tests between models and stages, training curves and samples to look at."""
-
-    def make() -> Evaluation:
-        logs = [training.Trained.load(folder.paths.model(choice.name)) for choice in plan.losses]
-        curves = tuple(c for log, choice in zip(logs, plan.losses, strict=True) for c in log.curves(choice.name))
-        first = judged[f"{plan.losses[0].name}/raw"].predictions
-        return evaluation.join(
-            [*(one.evaluation for one in judged.values()), Evaluation((), curves)],
-            comparisons=evaluation.compare(
-                {name: one.predictions for name, one in judged.items()},
-                metrics=metrics.table_words("summary"),
-                pairs=pairs_to_compare(list(judged)),
-                seed=plan.seed,
-            ),
-            samples=(
-                *evaluation.gallery(dataset.test, scores, dataset.class_names, predictions=first, each=plan.gallery),
-                *evaluation.suspects(dataset.test, scores, dataset.class_names),
-            ),
-            about=describe_run(folder, plan, dataset),
-            warnings=[f"{name}: {note}" for name, fitted in load_calibrators(folder, plan) for note in fitted.notes],
-        )
-
-    return folder.stage(
-        "conclude",
-        uses={"title": plan.title, "gallery": plan.gallery, "seed": plan.seed},
-        after=("data", *(f"evaluate:{name.replace('/', ':', 1)}" for name in judged)),
-        file=folder.paths.evaluation,
-        make=make,
-        write=Evaluation.save,
-        read=Evaluation.load,
-    )
-
-
-def pairs_to_compare(names: list[str]) -> list[tuple[str, str]]:
-    """What is worth a test: models at the same stage, and stages of the same model against raw."""
-    split = {name: name.rsplit("/", 1) for name in names}
-    return [
-        (a, b)
-        for a, b in combinations(names, 2)
-        if split[a][1] == split[b][1] or (split[a][0] == split[b][0] and split[a][1] == "raw")
-    ]
-
-
-def load_calibrators(folder: RunFolder, plan: Config) -> list[tuple[str, calibrators.Calibrator]]:
-    """The fitted calibrators by "model/stage"."""
-    return [
-        (f"{choice.name}/{wanted.name}", calibrators.load(folder.paths.calibrator(choice.name, wanted.name)))
-        for choice in plan.losses
-        for wanted in plan.calibrators
-    ]
-
-
-def temperature_text(fitted: calibrators.Calibrator) -> str:
-    """The temperature of a calibrator, or from the lowest to the highest where it has several."""
-    several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
-    if not several or not any(fitted.weights.values()):
-        return f"T = {fitted.temperature:.2f}"
-    overall = 1 / fitted.temperature
-    # A group's logits are divided by a mean of the inverse temperatures: its own, and the overall one.
-    found = [
-        1 / (overall + fitted.weights[name] * (1 / own.temperature - overall)) for name, own in fitted.groups.items()
-    ]
-    return f"T = {min(found):.2f} to {max(found):.2f} by {fitted.by}"
-
-
-def describe_run(folder: RunFolder, plan: Config, dataset: Dataset) -> About:
-    """How it was made: what a report tells at its end."""
-    counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
-    return About(
-        title=plan.title or dataset.name,
-        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
-        class_names=tuple(dataset.class_names),
-        label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
-        difficulty=plan.difficulty.word,
-        stages={
-            name: temperature_text(fitted)
-            for name, fitted in load_calibrators(folder, plan)
-            if "temperature" in fitted.values
-        },
-        chosen_stage=plan.calibrators[0].name if plan.calibrators else None,
-        data={"name": dataset.name, **dataset.provenance},
-        config=plan.as_dict(),
-        seed=plan.seed,
-        timings={name: stage.seconds for name, stage in folder.stages.items()},
-        commands=(f"confide run {folder.paths.config} --out {folder.path}",),
-        **environment(),
-    )
-
-
-def write_run_report(folder: RunFolder, verdict: Evaluation) -> Path:
-    """The report."""
-
-    def write(record: Evaluation, path: Path) -> None:
-        report.write_report(record, path)
-
-    folder.stage(
-        "report",
-        uses={},
-        after=("conclude",),
-        file=folder.paths.report,
-        make=lambda: verdict,
-        write=write,
-        read=lambda path: verdict,
-    )
-    return folder.paths.report
-
-
-# The whole story on one page: the river from data to report.
-#
-# Every stage writes its record to the run folder. A second call skips what is done, a killed run goes on where it was,
-# and changing one option makes again only what depends on it.
+__all__ = ["Outcome", "run"]
 
 
 @dataclass(frozen=True)
@@ -206,151 +39,147 @@ class Outcome:
     report: Path
     made: tuple[str, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"folder": self.folder, "report": self.report, "made": self.made, **self.evaluation.to_dict()}
+
 
 def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
-    """Run an experiment from a config (file, recipe, mapping or Config), resumable in its run folder.
+    """Run an experiment from data to report, resumable in its run folder.
 
     Args:
-        out: the run folder; `runs/<title>` when left out.
-        changes: fields of the config to change.
+        config: a YAML file, a built-in recipe's name (demo, confide), a mapping or a Config.
+        out: the run folder; `runs/<title>` when left out. A second call goes on there where the first was.
+        changes: fields of the config to change; `**{"training.epochs": 3}` changes one inner field.
+
+    Returns:
+        The folder, the evaluation, the report, and the stages that were made this time.
+
+    Raises:
+        InputError: where a word, option or value of the config is not known, before any work; or where another process
+            writes the folder.
+
+    Example:
+        >>> import confide, numpy as np
+        >>> draw, labels = np.random.default_rng(0), np.arange(120) % 2
+        >>> np.savez("rows.npz", x=draw.normal(size=(120, 2)) + 2 * labels[:, None], y=labels)
+        >>> config = {"data": "rows.npz", "features": "pixels", "training": {"model": "mlp", "epochs": 1},
+        ...           "metrics": ["accuracy"], "promise": 0.0}
+        >>> outcome = confide.run(config, "run")
+        >>> outcome.report.name, len(confide.run(config, "run").made)
+        ('report.html', 0)
     """
-    plan = load_config(config, **changes)
-    settings = {choice.name: settings_of(plan, choice) for choice in plan.losses}
-    with RunFolder(out or Path("runs") / (plan.title or "run"), plan.as_dict(), plan.seed) as folder:
-        dataset = open_data(folder, plan)
-        rows = {split: extract(folder, plan, dataset, split) for split in dataset.splits}
-        scores = {split: score(folder, plan, rows, split) for split in ("train", "test")}
-        for kind in {training.group_scores_kind(one) for one in settings.values()} - {""}:
-            scores[kind] = score_groups(kind, folder, plan, rows)
-        hardness = score_unlabelled(folder, plan, rows) if any(map(uses_difficulty, plan.calibrators)) else None
-        judged: dict[str, EvaluatedStage] = {}
-        for choice in plan.losses:
-            said = train(folder, choice, settings[choice.name], dataset, scores)
-            trusted = fit_trust(folder, plan, choice, said, rows)
-            for stage, spoken in calibrate(folder, plan, choice, said, hardness).items():
-                believed = trusted if stage == "raw" else {}
-                judged[f"{choice.name}/{stage}"] = evaluate_stage(
-                    folder, plan, choice, stage, spoken, scores["test"], believed
-                )
-        verdict = conclude(folder, plan, dataset, judged, scores["test"])
-        return Outcome(folder.path, verdict, write_run_report(folder, verdict), tuple(folder.made))
+    config = load_config(config, **changes)
+    settings = {loss.name: pipeline.settings_of(config, loss) for loss in config.losses}
+    with RunFolder(out or Path("runs") / (config.title or "run"), config.as_dict(), config.seed) as folder:
+        dataset = open_data(folder, config)
+        rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
+        scores = score(folder, config, rows, settings)
+        stages: list[EvaluatedStage] = []
+        for loss in config.losses:
+            predictions = train(folder, loss, settings[loss.name], dataset, scores)
+            trust_values = fit_trust(folder, config, loss, predictions, rows)
+            for stage in calibrate(folder, config, loss, predictions, scores.get(PREDICTED_CLASS)):
+                ranked_by = trust_values if stage.name == RAW else {}
+                stages.append(evaluate(folder, config, loss, stage, scores["test"], ranked_by))
+        evaluation = conclude(folder, config, dataset, stages, scores["test"])
+        return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.made))
 
 
-def settings_of(plan: Config, choice: MethodChoice) -> training.Settings:
-    """Training settings of one loss; unknown options are refused here, before any work."""
-    chosen = {"loss": choice.word, "loss_options": dict(choice.options), "seed": plan.seed}
-    return training.Settings.from_dict({**plan.training, **chosen})
-
-
-def open_data(folder: RunFolder, plan: Config) -> Dataset:
+def open_data(folder: RunFolder, config: Config) -> Dataset:
     """The dataset with a part of val set apart for promises, and a note of where it came from."""
-    dataset = data.load_dataset(plan.data, seed=plan.seed, **plan.data_options)
-    if plan.promise:
-        parts = data.cut(dataset.val, {THRESHOLD_SPLIT: plan.promise}, plan.seed)
-        dataset = replace(
-            dataset, splits={**dataset.splits, "val": parts["train"], THRESHOLD_SPLIT: parts[THRESHOLD_SPLIT]}
-        )
+    dataset = pipeline.open_data(config.data, threshold_share=config.promise, seed=config.seed, **config.data_options)
     note = DataNote.of(dataset)
     folder.stage(
         "data",
-        uses={"data": plan.data, "options": dict(plan.data_options), "seed": plan.seed, "note": note.as_dict()},
+        uses={"data": config.data, "options": dict(config.data_options), "seed": config.seed, "note": note.as_dict()},
         file=folder.paths.data,
         make=lambda: note,
         write=DataNote.save,
         read=DataNote.load,
     )
-    formats.write_text(folder.paths.config, yaml.safe_dump(formats.plain(plan.as_dict()), sort_keys=False))
+    formats.write_text(folder.paths.config, yaml.safe_dump(formats.plain(config.as_dict()), sort_keys=False))
     return dataset
 
 
-def extract(folder: RunFolder, plan: Config, dataset: Dataset, split: str) -> Features:
+def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> Features:
     """Features of one split."""
-    word = features.usual(dataset) if plan.features.word == "auto" else plan.features.word
     return folder.stage(
         f"features:{split}",
-        uses={"features": word, **plan.features.options},
+        uses={"features": pipeline.extractor_word(dataset, config.features), **config.features.options},
         after=("data",),
         file=folder.paths.features(split),
-        make=lambda: features.extract(word, dataset, split, **plan.features.options),
+        make=lambda: pipeline.extract(dataset, config.features, split),
         write=Features.save,
         read=Features.load,
     )
 
 
-def score(folder: RunFolder, plan: Config, rows: Mapping[str, Features], split: str) -> Scores:
-    """Difficulty of one split, by a model fitted on the training split; on test also which labels look wrong."""
-
-    def make() -> Scores:
-        fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
-        scores = fitted.score(rows[split])
-        if split != "test":
-            return scores
-        return difficulty.with_verdicts(scores, difficulty.verdicts(rows[split], scores=scores))
-
-    return folder.stage(
-        f"difficulty:{split}",
-        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
-        after=("features:train", f"features:{split}"),
-        file=folder.paths.scores(split),
-        make=make,
-        write=Scores.save,
-        read=Scores.load,
-    )
+STAGE_OF_SCORES = {
+    pipeline.GROUPS: "difficulty:bands",
+    pipeline.LABEL_GROUPS: "difficulty:label_bands",
+    PREDICTED_CLASS: "difficulty:unlabelled",
+}
+"""Stages whose scores span several splits, under the names that keys were made of from the first."""
 
 
-def score_groups(kind: str, folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
-    """The scores that bands are made of."""
-    return folder.stage(
-        f"difficulty:{kind}",
-        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
-        after=("features:train", "features:val"),
-        file=folder.paths.scores(GROUP_FILES[kind]),
-        make=lambda: training.group_scores(kind, plan.difficulty.word, rows, **plan.difficulty.options),
-        write=Scores.save,
-        read=Scores.load,
-    )
+def score(
+    folder: RunFolder, config: Config, rows: Mapping[str, Features], settings: Mapping[str, training.Settings]
+) -> dict[str, Scores]:
+    """Difficulty of train and test, on test also which labels look wrong; and what losses and calibrators go by."""
 
+    @cache
+    def fitted() -> difficulty.FittedDifficulty:
+        """Fitted once, when a stage first needs it, and kept for samples that come later."""
+        model = pipeline.fit_difficulty(config.difficulty, rows["train"])
+        with suppress(InputError):  # a method without a state to write is fitted where it is used
+            model.save(folder.paths.difficulty)
+        return model
 
-def uses_difficulty(wanted: MethodChoice) -> bool:
-    """Whether a calibrator goes by the difficulty of a sample."""
-    return wanted.options.get("by") == DIFFICULTY
+    def group_scores(kind: str) -> Scores:
+        return pipeline.score_groups(kind, fitted(), rows)
 
+    def stage(name: str, splits: tuple[str, ...], make: Callable[[], Scores]) -> Scores:
+        return folder.stage(
+            STAGE_OF_SCORES.get(name, f"difficulty:{name}"),
+            uses={"difficulty": config.difficulty.word, **config.difficulty.options},
+            after=tuple(f"features:{split}" for split in splits),
+            file=folder.paths.scores(name),
+            make=make,
+            write=Scores.save,
+            read=Scores.load,
+        )
 
-def score_unlabelled(folder: RunFolder, plan: Config, rows: Mapping[str, Features]) -> Scores:
-    """Difficulty to the likeliest class of every sample that is predicted: what calibrators may go by."""
-    splits = [split for split in rows if split != "train"]
-
-    def make() -> Scores:
-        fitted = difficulty.fit(plan.difficulty.word, rows["train"], **plan.difficulty.options)
-        return Scores.joined([fitted.score(rows[split], "predicted") for split in splits])
-
-    return folder.stage(
-        "difficulty:unlabelled",
-        uses={"difficulty": plan.difficulty.word, **plan.difficulty.options},
-        after=tuple(f"features:{split}" for split in rows),
-        file=folder.paths.scores("predicted_class"),
-        make=make,
-        write=Scores.save,
-        read=Scores.load,
-    )
+    scores = {
+        "train": stage("train", ("train", "train"), lambda: pipeline.score_split(fitted(), rows["train"])),
+        "test": stage(
+            "test", ("train", "test"), lambda: pipeline.score_split(fitted(), rows["test"], judge_labels=True)
+        ),
+    }
+    for kind in sorted({pipeline.group_file(each) for each in settings.values()} - {""}):
+        scores[kind] = stage(kind, ("train", "val"), partial(group_scores, kind))
+    if any(choice.by_difficulty for choice in config.calibrators):
+        scores[PREDICTED_CLASS] = stage(
+            PREDICTED_CLASS, tuple(rows), lambda: pipeline.score_predicted_class(fitted(), rows)
+        )
+    return scores
 
 
 def train(
-    folder: RunFolder, choice: MethodChoice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
+    folder: RunFolder, loss: MethodChoice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
-    """What a model trained with one loss says on every split but its own."""
-    home = folder.paths.model(choice.name)
-    used = training.group_scores_kind(settings) or "train"
-    history = training.SampleHistory(
-        folder.paths.history(choice.name), dataset.split(settings.record).labels, settings.record
-    )
+    """Predictions of a model trained with one loss, on every split but its own."""
+    home = folder.paths.model(loss.name)
+    kind = pipeline.group_file(settings)
+    record = dataset.split(settings.record)
+    history = training.SampleHistory(folder.paths.history(loss.name), record.labels, settings.record)
     folder.stage(
-        f"train:{choice.name}",
+        f"train:{loss.name}",
         uses=settings.as_dict(),
-        after=("data", f"difficulty:{used}"),
+        after=("data", STAGE_OF_SCORES.get(kind, "difficulty:train")),
         file=home / "model.safetensors",
         make=lambda: training.fit(
-            dataset, settings, scores=scores[used], folder=home, recorder=history, if_other="restart"
+            dataset, settings, scores=scores[kind or "train"], folder=home, recorder=history, if_other="restart"
         ),
         write=lambda trained, path: trained.save(path.parent),
         read=training.Trained.load,
@@ -359,11 +188,11 @@ def train(
 
     def predict(split: str) -> Predictions:
         return folder.stage(
-            f"predict:{choice.name}:{split}",
+            f"predict:{loss.name}:{split}",
             uses={},
-            after=(f"train:{choice.name}",),
-            file=folder.paths.predictions(choice.name, split),
-            make=lambda: training.predict(home, dataset, split),
+            after=(f"train:{loss.name}",),
+            file=folder.paths.predictions(loss.name, split),
+            make=lambda: pipeline.predict(home, dataset, split),
             write=Predictions.save,
             read=Predictions.load,
         )
@@ -372,58 +201,155 @@ def train(
 
 
 def fit_trust(
-    folder: RunFolder, plan: Config, choice: MethodChoice, said: Mapping[str, Predictions], rows: Mapping[str, Features]
+    folder: RunFolder,
+    config: Config,
+    loss: MethodChoice,
+    predictions: Mapping[str, Predictions],
+    rows: Mapping[str, Features],
 ) -> dict[str, Tensor]:
     """Trust in every test prediction, by each trust predictor fitted on val; kept for the explorer."""
-    asked = said["test"]
+    test = predictions["test"]
 
-    def fitted(wanted: MethodChoice) -> trust.Trust:
+    def fitted(choice: MethodChoice) -> trust.Trust:
         return folder.stage(
-            f"trust:{choice.name}:{wanted.name}",
-            uses={"trust": wanted.word, **wanted.options},
-            after=(f"predict:{choice.name}:val", "features:val"),
-            file=folder.paths.trust(choice.name, wanted.name),
-            make=lambda: trust.fit(wanted.word, said["val"], rows["val"], **wanted.options),
-            write=lambda record, path: record.save(path),
+            f"trust:{loss.name}:{choice.name}",
+            uses={"trust": choice.word, **choice.options},
+            after=(f"predict:{loss.name}:val", "features:val"),
+            file=folder.paths.trust(loss.name, choice.name),
+            make=lambda: pipeline.fit_trust(choice, predictions["val"], rows["val"]),
+            write=lambda predictor, path: predictor.save(path),
             read=trust.load,
         )
 
-    def valued(wanted: MethodChoice, predictor: trust.Trust) -> Tensor:
+    def values_of(choice: MethodChoice, predictor: trust.Trust) -> Tensor:
         return folder.stage(
-            f"trusted:{choice.name}:{wanted.name}",
+            f"trusted:{loss.name}:{choice.name}",
             uses={},
-            after=(f"trust:{choice.name}:{wanted.name}", f"predict:{choice.name}:test", "features:test"),
-            file=folder.paths.trust_values(choice.name, wanted.name, "test"),
-            make=lambda: predictor(asked, rows["test"]),
-            write=lambda values, path: formats.write_table(path, {"id": asked.ids, "trust": values.cpu().numpy()}),
+            after=(f"trust:{loss.name}:{choice.name}", f"predict:{loss.name}:test", "features:test"),
+            file=folder.paths.trust_values(loss.name, choice.name, "test"),
+            make=lambda: predictor(test, rows["test"]),
+            write=lambda values, path: formats.write_table(path, {"id": test.ids, "trust": values.cpu().numpy()}),
             read=lambda path: torch.tensor(formats.read_table(path)[0]["trust"]),
         )
 
-    return {wanted.name: valued(wanted, fitted(wanted)) for wanted in plan.trust}
+    return {choice.name: values_of(choice, fitted(choice)) for choice in config.trust}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Predictions of a model by split, raw or after a calibrator."""
+
+    name: str
+    predictions: Mapping[str, Predictions]
+    calibrator: calibrators.Calibrator | None = None
 
 
 def calibrate(
-    folder: RunFolder, plan: Config, choice: MethodChoice, said: Mapping[str, Predictions], hardness: Scores | None
-) -> dict[str, dict[str, Predictions]]:
-    """Predictions by stage: raw, and after each calibrator fitted on val; `hardness` is what these may go by."""
-    known = dict(said)
-    if hardness is not None:
-        known = {split: one.with_column(DIFFICULTY, hardness.of(one.ids)) for split, one in said.items()}
+    folder: RunFolder,
+    config: Config,
+    loss: MethodChoice,
+    predictions: Mapping[str, Predictions],
+    scores: Scores | None,
+) -> list[Stage]:
+    """Predictions raw, and after each calibrator fitted on val; `scores` are what these may go by."""
+    known = dict(predictions)
+    if scores is not None:
+        known = {split: pipeline.with_difficulty(part, scores) for split, part in predictions.items()}
 
-    def fitted(wanted: MethodChoice) -> calibrators.Calibrator:
-        read = ("difficulty:unlabelled",) if uses_difficulty(wanted) else ()
+    def fitted(choice: MethodChoice) -> calibrators.Calibrator:
+        goes_by = (STAGE_OF_SCORES[PREDICTED_CLASS],) if choice.by_difficulty else ()
         return folder.stage(
-            f"calibrate:{choice.name}:{wanted.name}",
-            uses={"calibrator": wanted.word, **wanted.options},
-            after=(f"predict:{choice.name}:val", *read),
-            file=folder.paths.calibrator(choice.name, wanted.name),
-            make=lambda: calibrators.fit(wanted.word, known["val"], **wanted.options),
-            write=lambda record, path: record.save(path),
+            f"calibrate:{loss.name}:{choice.name}",
+            uses={"calibrator": choice.word, **choice.options},
+            after=(f"predict:{loss.name}:val", *goes_by),
+            file=folder.paths.calibrator(loss.name, choice.name),
+            make=lambda: pipeline.fit_calibrator(choice, known["val"]),
+            write=lambda calibrator, path: calibrator.save(path),
             read=calibrators.load,
         )
 
-    stages = {"raw": dict(said)}
-    for wanted in plan.calibrators:
-        calibrator = fitted(wanted)
-        stages[wanted.name] = {split: calibrator(spoken) for split, spoken in known.items()}
+    stages = [Stage(RAW, dict(predictions))]
+    for choice in config.calibrators:
+        calibrator = fitted(choice)
+        calibrated = {split: calibrator(part) for split, part in known.items()}
+        stages.append(Stage(choice.name, calibrated, calibrator))
     return stages
+
+
+def evaluate(
+    folder: RunFolder, config: Config, loss: MethodChoice, stage: Stage, scores: Scores, trust_values: dict[str, Tensor]
+) -> EvaluatedStage:
+    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise."""
+    after = ["difficulty:test", *(f"predict:{loss.name}:{split}" for split in stage.predictions)]
+    after += [f"trust:{loss.name}:{name}" for name in trust_values]
+    after += [f"calibrate:{loss.name}:{stage.name}"] if stage.calibrator is not None else []
+    evaluation = folder.stage(
+        f"evaluate:{loss.name}:{stage.name}",
+        uses={"metrics": config.metrics, "seed": config.seed, "risks": list(config.risks)},
+        after=after,
+        file=folder.paths.model_evaluation(loss.name, stage.name),
+        make=lambda: pipeline.evaluate_model(
+            stage.predictions,
+            model=loss.name,
+            stage=stage.name,
+            metrics=config.metrics,
+            scores=scores,
+            trust_values=trust_values,
+            risks=config.risks,
+            seed=config.seed,
+        ),
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+    return EvaluatedStage(loss.name, stage.name, stage.predictions["test"], evaluation, stage.calibrator)
+
+
+def conclude(
+    folder: RunFolder, config: Config, dataset: Dataset, stages: list[EvaluatedStage], scores: Scores
+) -> Evaluation:
+    """All evaluations in one, with paired tests, training curves and samples to look at."""
+
+    def make() -> Evaluation:
+        logs = {loss.name: training.Trained.load(folder.paths.model(loss.name)) for loss in config.losses}
+        return pipeline.conclude(
+            stages,
+            dataset,
+            scores,
+            curves=[curve for name, trained in logs.items() for curve in trained.curves(name)],
+            gallery=config.gallery,
+            seed=config.seed,
+            about=About(
+                title=config.title or None,
+                difficulty=config.difficulty.word,
+                chosen_stage=config.calibrators[0].name if config.calibrators else None,
+                config=config.as_dict(),
+                seed=config.seed,
+                timings={name: record.seconds for name, record in folder.stages.items()},
+                commands=(f"confide run {folder.paths.config} --out {folder.path}",),
+                **environment(),
+            ),
+        )
+
+    return folder.stage(
+        "conclude",
+        uses={"title": config.title, "gallery": config.gallery, "seed": config.seed},
+        after=("data", *(f"evaluate:{stage.model}:{stage.stage}" for stage in stages)),
+        file=folder.paths.evaluation,
+        make=make,
+        write=Evaluation.save,
+        read=Evaluation.load,
+    )
+
+
+def write_report(folder: RunFolder, evaluation: Evaluation) -> Path:
+    """The report."""
+    folder.stage(
+        "report",
+        uses={},
+        after=("conclude",),
+        file=folder.paths.report,
+        make=lambda: evaluation,
+        write=report.write_report,
+        read=lambda path: evaluation,
+    )
+    return folder.paths.report

@@ -1,24 +1,628 @@
-"""One training from data to a calibrated model: `run_training` does what a `TrainingJob` says, with a recipe too."""
+"""The stages of an experiment as functions: open data, extract, score, train, predict, trust, calibrate, evaluate,
+conclude. `confide.run` calls them one after the other and keeps what each gives in its run folder, `confide train
+--recipe` and `confide predict` call some of them, and so may you.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from confide import calibrators, difficulty, features
-from confide.checks import InputError
-from confide.config import Config, load_config
-from confide.data import load_dataset
-from confide.records import Dataset, Features, Scores
-from confide.training import Trained, group_scores, group_scores_kind, predict, predict_members
+import numpy as np
+import torch
+
+from confide import calibrators, data, difficulty, evaluation, features, training, trust
+from confide.calibrators import DIFFICULTY
+from confide.checks import InputError, MissingExtra
+from confide.config import Config, MethodChoice, load_config
+from confide.metrics import table_words
+from confide.predictions import Predictions
+from confide.records import Dataset, Features, Scores, load_features
+from confide.results import About, Curve, Evaluation, ModelPoint
+from confide.scoring import fitted_extractor
+from confide.store import RunPaths
 from confide.training.distributed import is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
-FITTED_DIFFICULTY = "difficulty.safetensors"
-"""A fitted difficulty beside a calibrator that goes by it."""
-BAND_SCORES, VAL_DIFFICULTY = "difficulty.parquet", "hardness.parquet"
-"""Files in the run's folder: scores that make the loss's groups; the difficulty of val that the calibrator reads."""
+__all__ = [
+    "add_trust",
+    "apply_calibrator",
+    "conclude",
+    "evaluate_model",
+    "extract",
+    "fit_calibrator",
+    "fit_difficulty",
+    "fit_trust",
+    "open_data",
+    "predict",
+    "run_training",
+    "score_groups",
+    "score_predicted_class",
+    "score_split",
+    "settings_of",
+    "try_training",
+    "with_difficulty",
+]
+
+RAW = "raw"
+"""The stage of a model as it was trained."""
+THRESHOLD_SPLIT = "promise"
+"""The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
+GROUPS, LABEL_GROUPS, PREDICTED_CLASS = "groups", "label_groups", "predicted_class"
+"""Scores over several splits: to the likeliest class or to the label's, by which a loss groups; by which calibrators
+go."""
+
+
+# Data, features, difficulty.
+
+
+def open_data(source: Any, *, threshold_share: float = 0.0, seed: int = 0, **options: Any) -> Dataset:
+    """The dataset, with a part of val set apart for thresholds that are promised.
+
+    Args:
+        source: a dataset's word or path, or arrays.
+        threshold_share: of val; 0 sets none apart.
+        seed: of splits that the data do not have.
+        options: of the dataset.
+
+    Returns:
+        The dataset; the part is its split `promise`.
+
+    Example:
+        >>> from confide import pipeline
+        >>> dataset = pipeline.open_data("fashion-sample", threshold_share=0.25)
+        >>> len(dataset.val), len(dataset.split("promise"))
+        (1500, 500)
+    """
+    dataset = data.load_dataset(source, seed=seed, **options)
+    if not threshold_share:
+        return dataset
+    parts = data.cut(dataset.val, {THRESHOLD_SPLIT: threshold_share}, seed)
+    splits = {**dataset.splits, "val": parts["train"], THRESHOLD_SPLIT: parts[THRESHOLD_SPLIT]}
+    return replace(dataset, splits=splits)
+
+
+def extractor_word(dataset: Dataset, choice: MethodChoice) -> str:
+    """The extractor that is meant by a choice: for `auto` the usual one of such data."""
+    return features.usual(dataset) if choice.word == "auto" else choice.word
+
+
+def extract(dataset: Dataset, choice: str | MethodChoice = "auto", split: str = "train", **run: Any) -> Features:
+    """Features of one split.
+
+    Args:
+        dataset: with that split.
+        choice: an extractor's word or a choice with its options; `auto` takes the usual one of such data, `cached`
+            the features that the data carry.
+        split: to look at.
+        run: how it is done: out, batch_size, device, workers.
+
+    Returns:
+        Features of every sample, with labels and ids.
+
+    Example:
+        >>> from confide import pipeline
+        >>> pipeline.extract(pipeline.open_data("fashion-sample"), "cached", "val").dim
+        64
+    """
+    choice = MethodChoice(choice) if isinstance(choice, str) else choice
+    return features.extract(extractor_word(dataset, choice), dataset, split, **run, **choice.options)
+
+
+def fit_difficulty(choice: str | MethodChoice, rows: Features) -> difficulty.FittedDifficulty:
+    """A difficulty fitted on the features of the training split, once for all that is scored by it.
+
+    Args:
+        choice: a difficulty's word, or a choice with its options.
+        rows: features of the training split.
+
+    Returns:
+        The fitted difficulty.
+
+    Example:
+        >>> from confide import pipeline
+        >>> dataset = pipeline.open_data("fashion-sample")
+        >>> rows = {split: pipeline.extract(dataset, "cached", split) for split in ("train", "val")}
+        >>> fitted = pipeline.fit_difficulty("prototype", rows["train"])
+        >>> len(pipeline.score_split(fitted, rows["val"])), len(pipeline.score_predicted_class(fitted, rows))
+        (2000, 2000)
+    """
+    choice = MethodChoice(choice) if isinstance(choice, str) else choice
+    return difficulty.fit(choice.word, rows, **choice.options)
+
+
+def score_split(fitted: difficulty.FittedDifficulty, rows: Features, *, judge_labels: bool = False) -> Scores:
+    """Difficulty of one split, to the class of each label.
+
+    Args:
+        fitted: on the training split.
+        rows: features of the split.
+        judge_labels: also tell which labels look wrong.
+
+    Returns:
+        Scores; with `judge_labels` they have a column `verdict`.
+
+    Example:
+        >>> from confide import pipeline
+        >>> rows = pipeline.extract(pipeline.open_data("fashion-sample"), "cached", "val")
+        >>> scores = pipeline.score_split(pipeline.fit_difficulty("prototype", rows), rows, judge_labels=True)
+        >>> "verdict" in scores.columns
+        True
+    """
+    scores = fitted.score(rows)
+    return difficulty.with_verdicts(scores, difficulty.verdicts(rows, scores=scores)) if judge_labels else scores
+
+
+def score_predicted_class(fitted: difficulty.FittedDifficulty, rows: Mapping[str, Features]) -> Scores:
+    """Difficulty to the likeliest class, known without labels, of all splits but the training split.
+
+    Args:
+        fitted: on the training split.
+        rows: features by split.
+
+    Returns:
+        Scores of the splits together: what calibrators may go by.
+
+    Example:
+        >>> from confide import pipeline
+        >>> rows = {"val": pipeline.extract(pipeline.open_data("fashion-sample"), "cached", "val")}
+        >>> len(pipeline.score_predicted_class(pipeline.fit_difficulty("prototype", rows["val"]), rows))
+        2000
+    """
+    return Scores.joined([fitted.score(part, "predicted") for split, part in rows.items() if split != "train"])
+
+
+def score_groups(kind: str, fitted: difficulty.FittedDifficulty, rows: Mapping[str, Features]) -> Scores:
+    """Difficulty of train and val by which a loss groups its samples.
+
+    A difficulty that knows the label puts misread samples into the hard group, which then looks too sure even where
+    the network is calibrated; docs/findings.md tells what came of either.
+
+    Args:
+        kind: `groups` for the difficulty to the likeliest class, `label_groups` for that to the label's.
+        fitted: on the training split.
+        rows: features by split.
+
+    Returns:
+        Scores of both splits.
+
+    Example:
+        >>> from confide import pipeline
+        >>> rows = {"train": pipeline.extract(pipeline.open_data("fashion-sample"), "cached", "val")}
+        >>> len(pipeline.score_groups("groups", pipeline.fit_difficulty("prototype", rows["train"]), rows))
+        2000
+    """
+    labels = None if kind == LABEL_GROUPS else "predicted"
+    return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])
+
+
+# Training and prediction.
+
+
+def loss_settings(config: Config, loss: MethodChoice) -> dict[str, Any]:
+    """What a config says of training with one of its losses, as fields of `training.Settings`."""
+    return {**config.training, "loss": loss.word, "loss_options": dict(loss.options)}
+
+
+def settings_of(config: Config, loss: MethodChoice) -> training.Settings:
+    """Training settings of one loss of a config; unknown options are refused here, before any work.
+
+    Args:
+        config: of the experiment.
+        loss: one of its losses.
+
+    Returns:
+        The settings, with the experiment's seed.
+
+    Example:
+        >>> from confide import pipeline
+        >>> from confide.config import load_config
+        >>> config = load_config("confide")
+        >>> pipeline.settings_of(config, config.losses[0]).loss
+        'entropy_regularization'
+    """
+    return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed})
+
+
+def predict(
+    model: str | Path | training.Trained | Sequence[training.Trained], data: Any, split: str = "test", **options: Any
+) -> Predictions:
+    """Predictions of a trained model, or the mean of an ensemble's.
+
+    Args:
+        model: a trained model or its folder; the members of an ensemble, or their folder.
+        data: a dataset or a split.
+        split: to predict.
+        options: passes, average, foreign, batch_size, device, as in `training.predict`.
+
+    Returns:
+        Predictions with labels and ids.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import pipeline, training
+        >>> rows = {"x": np.random.default_rng(0).normal(size=(60, 2)), "y": np.arange(60) % 2}
+        >>> np.savez("rows.npz", **rows)
+        >>> dataset = pipeline.open_data("rows.npz")
+        >>> model = training.fit(dataset, training.Settings(model="mlp", epochs=1, device="cpu"))
+        >>> len(pipeline.predict(model, dataset)) == len(dataset.test)
+        True
+    """
+    if isinstance(model, (str, Path)):
+        members: Sequence[Any] = training.member_folders(model)
+        if members:
+            return training.predict_members(members, data, split, **options)
+        return training.predict(model, data, split, **options)
+    if isinstance(model, training.Trained):
+        return training.predict(model, data, split, **options)
+    if len(model) > 1:
+        return training.predict_members(model, data, split, **options)
+    return training.predict(model[0], data, split, **options)
+
+
+# Calibration.
+
+
+def with_difficulty(predictions: Predictions, scores: Scores) -> Predictions:
+    """Predictions with the column `difficulty` that calibrators may go by.
+
+    Args:
+        predictions: of some samples.
+        scores: of these samples, and perhaps others, by id.
+
+    Returns:
+        The predictions with the column.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import Predictions, Scores, pipeline
+        >>> predictions = Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], ids=["a", "b"])
+        >>> scores = Scores(np.array(["b", "a"]), np.array([3.0, 1.0]), "rmd")
+        >>> pipeline.with_difficulty(predictions, scores).columns["difficulty"].tolist()
+        [1.0, 3.0]
+    """
+    return predictions.with_column(DIFFICULTY, scores.of(predictions.ids))
+
+
+def fit_calibrator(
+    choice: str | MethodChoice, val: Predictions, scores: Scores | None = None
+) -> calibrators.Calibrator:
+    """A calibrator fitted on validation predictions.
+
+    Args:
+        choice: a calibrator's word, or a choice with its options.
+        val: predictions on data that the model was not trained on.
+        scores: difficulty of the samples to their likeliest class, where the calibrator goes by it.
+
+    Returns:
+        The fitted calibrator: Predictions in, calibrated Predictions out.
+
+    Example:
+        >>> from confide import Predictions, pipeline
+        >>> val = Predictions([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 0.0]], [0, 0, 1, 1], split="val")
+        >>> pipeline.fit_calibrator("temperature", val).temperature > 1
+        True
+    """
+    choice = MethodChoice(choice) if isinstance(choice, str) else choice
+    if choice.by_difficulty and scores is not None:
+        val = with_difficulty(val, scores)
+    return calibrators.fit(choice.word, val, **choice.options)
+
+
+def apply_calibrator(
+    path: str | Path, predictions: Predictions, extract_by: Callable[..., Features] | None = None
+) -> Predictions:
+    """Predictions after a saved calibrator; where it goes by difficulty they are scored first.
+
+    Args:
+        path: of the calibrator. The difficulty it goes by is a column of the predictions (`with_difficulty`), or fitted
+            and saved beside it.
+        predictions: to calibrate.
+        extract_by: gives the features of these samples by an extractor's word and options; for a saved difficulty.
+
+    Returns:
+        The calibrated predictions.
+
+    Raises:
+        InputError: where the difficulty cannot be had; one line says what to do.
+
+    Example:
+        >>> from confide import Predictions, pipeline
+        >>> val = Predictions([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 0.0]], [0, 0, 1, 1], split="val")
+        >>> path = pipeline.fit_calibrator("temperature", val).save("calibrator.json")
+        >>> bool((pipeline.apply_calibrator("calibrator.json", val).logits.abs() < 4).all())
+        True
+    """
+    calibrator = calibrators.load(path)
+    by = getattr(calibrator, "by", None)
+    if by == DIFFICULTY and by not in predictions.columns:
+        predictions = with_difficulty(predictions, _scores_beside(Path(path), extract_by))
+    return calibrator(predictions)
+
+
+def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Scores:
+    """Scores by the fitted difficulty in the calibrator's folder, or in the run folder that holds it."""
+    places = [RunPaths(folder).difficulty for folder in (path.parent, path.parent.parent)]
+    beside = next((place for place in places if place.exists()), places[0])
+    needs = f"{path} goes by the difficulty of every sample"
+    other = "pass --scores FILE (confide score DATA --labels predicted makes one)"
+    if not beside.exists():
+        raise InputError(f"{needs}, but {beside} is not there; keep both files together, or {other}")
+    if extract_by is None:
+        raise InputError(f"{needs}; pass extract_by, or add the column '{DIFFICULTY}' to the predictions")
+    fitted = difficulty.load(beside)
+    try:
+        word, options = fitted_extractor(str(beside), fitted)
+        rows = extract_by(word, **options)
+    except (InputError, MissingExtra) as error:
+        raise InputError(f"{needs}, but the features for it cannot be had: {error}; or {other}") from None
+    return fitted.score(rows, "predicted")
+
+
+# Trust.
+
+
+def fit_trust(
+    choice: str | MethodChoice, val: Predictions | None = None, rows: Features | None = None, *, seed: int | None = None
+) -> trust.Trust:
+    """A trust predictor, fitted on validation predictions where it learns.
+
+    Args:
+        choice: a trust predictor's word, or a choice with its options.
+        val: predictions on data that the model was not trained on.
+        rows: their features.
+        seed: of predictors that draw; by default their own.
+
+    Returns:
+        The fitted predictor: predictions and features in, trust of each out.
+
+    Example:
+        >>> from confide import Predictions, pipeline
+        >>> pipeline.fit_trust("mcp")(Predictions([[0.0, 0.0]], [0])).tolist()
+        [0.5]
+    """
+    choice = MethodChoice(choice) if isinstance(choice, str) else choice
+    method = trust.TRUST.get(choice.word)
+    options = {"seed": seed} if seed is not None and "seed" in method.options else {}
+    if not method.spec.trained:
+        return trust.fit(choice.word, **choice.options)
+    return trust.fit(choice.word, val, rows, **{**options, **choice.options})
+
+
+def add_trust(
+    path: str | Path,
+    predictions: Predictions,
+    *,
+    rows: Callable[[], Features] | str | Path | None = None,
+    second: str | Path | None = None,
+    extract_by: Callable[..., Features] | None = None,
+) -> Predictions:
+    """Predictions with the column `trust` of a saved trust predictor.
+
+    Args:
+        path: of the predictor.
+        predictions: of one model.
+        rows: file or folder of the features that it was fitted on, or a function that makes them when they are needed.
+        second: file or folder of the second opinion; without it the extractor that the predictor names is asked.
+        extract_by: gives the features of these samples by an extractor's word, for the second opinion.
+
+    Returns:
+        The predictions with the column.
+
+    Raises:
+        InputError: where what the predictor looks at cannot be had; one line says what to do.
+
+    Example:
+        >>> from confide import Predictions, pipeline
+        >>> path = pipeline.fit_trust("mcp").save("trust.json")
+        >>> pipeline.add_trust("trust.json", Predictions([[0.0, 0.0]], [0])).trust.tolist()
+        [0.5]
+    """
+    predictor = trust.load(path)
+    if predictor.wants == "members":
+        raise InputError(f"'{predictor.word}' needs the logits of several members and cannot be applied to one model")
+    if second and predictor.second_dim is None:
+        raise InputError(f"{path} was fitted without a second opinion; leave --second out")
+
+    def read(file: str | Path) -> Features:
+        return load_features(file, ids=predictions.ids, labels=predictions.labels.numpy())
+
+    opinion = own = None
+    if predictor.second_dim is not None:
+        opinion = read(second) if second else _second_opinion(predictor, path, extract_by)
+    if predictor.feature_dim is not None and rows is not None:
+        own = rows() if callable(rows) else read(rows)
+    return predictor.add_to(predictions, own, opinion)
+
+
+def _second_opinion(predictor: trust.Trust, path: str | Path, extract_by: Callable[..., Features] | None) -> Features:
+    """Features by the extractor that the predictor's file names; one line with what to do where they cannot be had."""
+    word = predictor.about.get("second_extractor")
+    needs = f"{path} needs a second opinion on these samples, {predictor.second_dim} features each by '{word}'"
+    if extract_by is None:
+        raise InputError(f"{needs}; pass them as second")
+    try:
+        rows = extract_by(str(word))
+    except MissingExtra as error:
+        raise InputError(
+            f"{needs}: {error}; or where it can be had run `confide score DATA --split SPLIT --features {word} "
+            "--write-features second.npz` and pass --second second.npz"
+        ) from None
+    except InputError as error:
+        raise InputError(f"{needs}, which cannot be made here: {error}; pass them by --second FILE") from None
+    if rows.dim != predictor.second_dim:
+        raise InputError(f"{needs}, which gives {rows.dim} here; pass them by --second FILE")
+    return rows
+
+
+# Evaluation.
+
+
+def evaluate_model(
+    predictions: Mapping[str, Predictions],
+    *,
+    model: str = "model",
+    stage: str = RAW,
+    metrics: str | Sequence[str] = "core",
+    scores: Scores | None = None,
+    trust_values: Mapping[str, torch.Tensor] | None = None,
+    risks: Sequence[float] = (),
+    seed: int = 0,
+) -> Evaluation:
+    """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise.
+
+    Args:
+        predictions: by split; `test` is measured, thresholds are chosen on `promise` where it is there.
+        model: its name.
+        stage: `raw`, or the calibrator's name.
+        metrics: core, all, or words.
+        scores: difficulty of the test samples.
+        trust_values: of the test predictions, by trust predictor.
+        risks: error rates that thresholds are chosen for.
+        seed: of the resampling.
+
+    Returns:
+        The evaluation.
+
+    Example:
+        >>> from confide import Predictions, pipeline
+        >>> test = Predictions([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 0.0]], [0, 0, 1, 1], split="test")
+        >>> pipeline.evaluate_model({"test": test}, model="small", metrics=["accuracy"]).value("accuracy")
+        0.75
+    """
+    test, holdout = predictions["test"], predictions.get(THRESHOLD_SPLIT)
+    measured = evaluation.evaluate(
+        test, metrics, model=model, stage=stage, scores=scores, trust=trust_values, seed=seed
+    )
+    if holdout is None:
+        return measured
+    points = []
+    for risk in risks:
+        point = evaluation.operating_point(holdout, risk)
+        points.append(ModelPoint(point, model, stage, evaluation.observed(point, test)))
+    return replace(measured, operating_points=tuple(points))
+
+
+@dataclass(frozen=True)
+class EvaluatedStage:
+    """One model at one stage: its test predictions, what was measured on them, and the calibrator that made them."""
+
+    model: str
+    stage: str
+    predictions: Predictions
+    evaluation: Evaluation
+    calibrator: calibrators.Calibrator | None = None
+
+    @property
+    def name(self) -> str:
+        """`model/stage`, as comparisons call it."""
+        return f"{self.model}/{self.stage}"
+
+
+def conclude(
+    stages: Sequence[EvaluatedStage],
+    dataset: Dataset,
+    scores: Scores,
+    *,
+    curves: Sequence[Curve] = (),
+    gallery: int = 6,
+    seed: int = 0,
+    about: About | None = None,
+) -> Evaluation:
+    """All evaluations in one, with paired tests between models and stages, training curves and samples to look at.
+
+    Args:
+        stages: every model at every stage, measured on the same test samples.
+        dataset: whose test samples are shown.
+        scores: their difficulty.
+        curves: of the trainings.
+        gallery: easiest and hardest samples shown of each class.
+        seed: of the resampling.
+        about: what else a report tells.
+
+    Returns:
+        The evaluation that `report.write_report` draws.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import Predictions, Scores, pipeline
+        >>> dataset = pipeline.open_data("fashion-sample")
+        >>> test = Predictions(3 * np.eye(10)[dataset.test.labels], dataset.test.labels, dataset.test.ids, "test")
+        >>> measured = pipeline.evaluate_model({"test": test}, metrics=["accuracy"])
+        >>> scores = Scores(test.ids, np.arange(len(test), dtype=float), "rmd")
+        >>> stage = pipeline.EvaluatedStage("model", "raw", test, measured)
+        >>> len(pipeline.conclude([stage], dataset, scores, gallery=1).samples)
+        20
+    """
+    return evaluation.join(
+        [*(stage.evaluation for stage in stages), Evaluation((), tuple(curves))],
+        comparisons=evaluation.compare(
+            {stage.name: stage.predictions for stage in stages},
+            metrics=table_words("summary"),
+            pairs=pairs_to_compare(stages),
+            seed=seed,
+        )
+        if len(stages) > 1
+        else (),
+        samples=(
+            *evaluation.gallery(
+                dataset.test, scores, dataset.class_names, predictions=stages[0].predictions, each=gallery
+            ),
+            *evaluation.suspects(dataset.test, scores, dataset.class_names),
+        ),
+        about=(about or About()).over(_describe(dataset, stages)),
+        warnings=[
+            f"{stage.name}: {note}"
+            for stage in stages
+            if stage.calibrator is not None
+            for note in stage.calibrator.notes
+        ],
+    )
+
+
+def pairs_to_compare(stages: Sequence[EvaluatedStage]) -> list[tuple[str, str]]:
+    """What is worth a test: models at the same stage, and stages of the same model against raw."""
+    return [
+        (a.name, b.name)
+        for a, b in combinations(stages, 2)
+        if a.stage == b.stage or (a.model == b.model and a.stage == RAW)
+    ]
+
+
+def temperature_text(fitted: calibrators.Calibrator) -> str:
+    """The temperature of a calibrator, or from the lowest to the highest where it has several."""
+    several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
+    if not several or not any(fitted.weights.values()):
+        return f"T = {fitted.temperature:.2f}"
+    overall = 1 / fitted.temperature
+    # A group's logits are divided by a mean of the inverse temperatures: its own, and the overall one.
+    temperatures = [
+        1 / (overall + fitted.weights[name] * (1 / own.temperature - overall)) for name, own in fitted.groups.items()
+    ]
+    return f"T = {min(temperatures):.2f} to {max(temperatures):.2f} by {fitted.by}"
+
+
+def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
+    """What a report tells of data and stages."""
+    counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
+    return About(
+        title=dataset.name,
+        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        class_names=tuple(dataset.class_names),
+        label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
+        stages={
+            stage.name: temperature_text(stage.calibrator)
+            for stage in stages
+            if stage.calibrator is not None and "temperature" in stage.calibrator.values
+        },
+        data={"name": dataset.name, **dataset.provenance},
+    )
+
+
+# One training from data to a calibrated model, with the names of a run folder.
 
 
 def run_training(job: TrainingJob) -> TrainingOutcome:
@@ -29,16 +633,32 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
 
     Returns:
         The chosen epoch of every network, and the seconds spent.
+
+    Example:
+        >>> import numpy as np
+        >>> from pathlib import Path
+        >>> from confide import pipeline, training
+        >>> from confide.training.jobs import TrainingJob
+        >>> np.savez("rows.npz", x=np.random.default_rng(0).normal(size=(60, 2)), y=np.arange(60) % 2)
+        >>> settings = training.Settings(model="mlp", epochs=1, device="cpu")
+        >>> outcome = pipeline.run_training(TrainingJob("rows.npz", settings, Path("run")))
+        >>> len(outcome.members), (outcome.folder / "model.safetensors").exists()
+        (1, True)
     """
-    dataset = load_dataset(job.data, **job.data_options)
+    dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
     if job.recipe is None:
         return TrainingOutcome.of(job, train_networks(job, dataset, scores))
-    recipe = load_config(job.recipe)
-    scores = recipe_scores(job, recipe, dataset, scores)
+    recipe, paths = load_config(job.recipe), RunPaths(job.out)
+    scores = _recipe_scores(job, recipe, dataset, scores)
     trained = train_networks(job, dataset, scores)
     if is_lead_process() and "val" in dataset.splits:
-        recipe_calibrator(trained, dataset, recipe, job.out)
+        for choice in recipe.calibrators[:1]:
+            known = paths.existing(paths.scores(PREDICTED_CLASS)) if choice.by_difficulty else None
+            val = predict(trained, dataset, "val")
+            calibrator = fit_calibrator(choice, val, None if known is None else Scores.load(known))
+            calibrator.save(paths.calibrator(recipe.losses[0].name, choice.name))
+            calibrator.save(paths.first_calibrator)
     return TrainingOutcome.of(job, trained)
 
 
@@ -50,6 +670,13 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
 
     Returns:
         The outcome; its `error` says why nothing was trained.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide import pipeline, training
+        >>> from confide.training.jobs import TrainingJob
+        >>> pipeline.try_training(TrainingJob("nowhere.npz", training.Settings(), Path("run"))).error is None
+        False
     """
     try:
         return run_training(job)
@@ -57,51 +684,32 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
         return TrainingOutcome(job.out, job.settings, error=str(error))
 
 
-def recipe_settings(name: str) -> dict[str, Any]:
-    """What a recipe says of training: its settings and its first loss."""
-    config = load_config(name)
-    first = config.losses[0]
-    return {**config.training, "loss": first.word, "loss_options": dict(first.options)}
-
-
-def recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
+def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
     """What the loss reads: `scores`, or made by the recipe; what the calibrator goes by is made before training too."""
-    kind = group_scores_kind(job.settings) if scores is None else ""
-    groups_file, val_file, fit_file = (job.out / name for name in (BAND_SCORES, VAL_DIFFICULTY, FITTED_DIFFICULTY))
-    needed = [groups_file] if kind else []
-    needed += [val_file] if _uses_difficulty(recipe) else []
-    if not all(file.exists() for file in needed) or _of_other_features(fit_file, job.features):
-        rows = _recipe_features(dataset, recipe, job.features)
+    paths = RunPaths(job.out)
+    kind = group_file(job.settings) if scores is None else ""
+    by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
+    needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
+    there = all(paths.existing(file).exists() for file in needed)
+    if needed and (not there or _of_other_features(paths.difficulty, job.features)):
+        choice = MethodChoice(job.features) if job.features else recipe.features
+        rows = {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
+        fitted = fit_difficulty(recipe.difficulty, rows["train"])
         if kind:
-            group_scores(kind, recipe.difficulty.word, rows, **recipe.difficulty.options).save(groups_file)
-        if val_file in needed and "val" in rows:
-            # The fitted difficulty, by which later samples are scored, and what it says of val without its labels.
-            fitted = difficulty.fit(recipe.difficulty.word, rows["train"], **recipe.difficulty.options)
-            fitted.save(fit_file)
-            fitted.score(rows["val"], "predicted").save(val_file)
-    return Scores.load(groups_file) if kind else scores
+            score_groups(kind, fitted, rows).save(paths.scores(kind))
+        if by_difficulty:
+            fitted.save(paths.difficulty)
+            score_predicted_class(fitted, rows).save(paths.scores(PREDICTED_CLASS))
+    return Scores.load(paths.existing(paths.scores(kind))) if kind else scores
 
 
-def _uses_difficulty(recipe: Config) -> bool:
-    return any(choice.options.get("by") == calibrators.DIFFICULTY for choice in recipe.calibrators[:1])
+def group_file(settings: training.Settings) -> str:
+    """Name of the scores by which the loss of these settings groups samples; empty where it does not."""
+    if not training.group_scores_kind(settings):
+        return ""
+    return LABEL_GROUPS if settings.label_bands else GROUPS
 
 
 def _of_other_features(path: Path, extractor: str | None) -> bool:
     """Whether a difficulty that was fitted before is one of other features than are asked for now."""
     return extractor is not None and path.exists() and difficulty.load(path).source.get("extractor") != extractor
-
-
-def _recipe_features(dataset: Dataset, recipe: Config, extractor: str | None) -> dict[str, Features]:
-    word, options = (extractor, {}) if extractor else (recipe.features.word, recipe.features.options)
-    word = features.usual(dataset) if word == "auto" else word
-    splits = [split for split in ("train", "val") if split in dataset.splits]
-    return {split: features.extract(word, dataset, split, **options) for split in splits}
-
-
-def recipe_calibrator(trained: Sequence[Trained], dataset: Dataset, recipe: Config, out: Path) -> None:
-    """The recipe's calibrator, fitted on what model or ensemble predicts on val, as calibrator.json in the folder."""
-    for choice in recipe.calibrators[:1]:
-        val = predict_members(trained, dataset, "val") if len(trained) > 1 else predict(trained[0], dataset, "val")
-        if _uses_difficulty(recipe):
-            val = val.with_column(calibrators.DIFFICULTY, Scores.load(out / VAL_DIFFICULTY).of(val.ids))
-        calibrators.fit(choice.word, val, **choice.options).save(out / "calibrator.json")

@@ -74,6 +74,15 @@ class MetricInfo:
 
 
 @dataclass(frozen=True)
+class DifficultyInfo:
+    """What a reader is told about a difficulty score; `source` is "features" where no prediction of a model is used."""
+
+    word: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One row of a long, flat table: a metric's value with its 95 % interval.
 
@@ -126,11 +135,29 @@ class Measurement:
         return self.interval() if self.interval else (math.nan, math.nan)
 
     def with_interval(self) -> Measurement:
-        """The same with its interval computed, so that a file holds it."""
+        """The same with its interval computed, so that a file holds it.
+
+        Returns:
+            A measurement with `bounds`.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.metrics.accuracy(p).with_interval().as_row()["low"] < 0.75
+            True
+        """
         return replace(self, bounds=self._bounds(), interval=None)
 
     def as_row(self) -> dict[str, Any]:
-        """The row as it stands in evaluation.json; an interval that was not computed stays out."""
+        """The row as it stands in evaluation.json; an interval that was not computed stays out.
+
+        Returns:
+            The fields by name, `low` and `high` last.
+
+        Example:
+            >>> row = confide.Measurement("accuracy", 0.9, 10, bounds=(0.6, 0.98)).as_row()
+            >>> row["value"], row["low"], row["high"]
+            (0.9, 0.6, 0.98)
+        """
         row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
@@ -453,13 +480,24 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     metrics: Mapping[str, MetricInfo] = field(default_factory=dict)
     """What the metrics of the rows are called and mean, by word; those left out are filled in from the registry."""
+    stage_titles: Mapping[str, str] = field(default_factory=dict)
+    """What the stages are called in a sentence, by word; filled in likewise."""
+    difficulty: DifficultyInfo | None = None
+    """What the difficulty score that `about` names means; filled in likewise."""
 
     def __post_init__(self) -> None:
-        unexplained = [word for word in self._metric_words() if word not in self.metrics]
-        if unexplained:
-            # By name at run time: the record stands below the metrics, and a report needs nothing but the record.
-            known = import_module("confide.metrics").explain(unexplained)
+        # By name at run time: the record stands below the families, and a report needs nothing but the record.
+        metrics = [word for word in self._metric_words() if word not in self.metrics]
+        if metrics:
+            known = import_module("confide.metrics").explain(metrics)
             object.__setattr__(self, "metrics", {**self.metrics, **known})
+        stages = dict.fromkeys((*(m.stage for m in self.measurements), *(c.stage for c in self.curves)))
+        if unnamed := [stage for stage in stages if stage != "raw" and stage not in self.stage_titles]:
+            titles = import_module("confide.calibrators").stage_titles(unnamed)
+            object.__setattr__(self, "stage_titles", {**self.stage_titles, **titles})
+        if self.difficulty is None and self.about.difficulty is not None:
+            info = import_module("confide.difficulty").difficulty_info(self.about.difficulty)
+            object.__setattr__(self, "difficulty", info)
 
     def _metric_words(self) -> tuple[str, ...]:
         """Words of the measurements and comparisons, and of what a training log names `val_nll`."""
@@ -472,11 +510,37 @@ class Evaluation:
         return tuple(dict.fromkeys(words))
 
     def info(self, metric: str) -> MetricInfo:
-        """What a reader is told about a metric; of an unknown word, the word."""
+        """What a reader is told about a metric; of an unknown word, the word.
+
+        Args:
+            metric: its word.
+
+        Returns:
+            Title, unit, scale, digits, direction and meaning.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> info = confide.evaluate(p, "accuracy", intervals=False).info("accuracy")
+            >>> info.title, info.unit, info.better
+            ('Accuracy', '%', 'higher')
+        """
         return self.metrics.get(metric) or MetricInfo.unknown(metric)
 
     def columns(self, table: str) -> tuple[MetricInfo, ...]:
-        """The metrics that have a column in that table, in the order of their places."""
+        """The metrics that have a column in that table, in the order of their places.
+
+        Args:
+            table: such as "models", the main table of a report.
+
+        Returns:
+            What a reader is told about each.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, ["nll", "accuracy"], intervals=False)
+            >>> [info.title for info in found.columns("models")]
+            ['Accuracy', 'NLL', 'Brier']
+        """
         own = [info for info in self.metrics.values() if table in info.tables]
         return tuple(sorted(own, key=lambda info: info.tables[table]))
 
@@ -491,22 +555,74 @@ class Evaluation:
         return f"<Evaluation: {', '.join([*shown, *counts])}; write_report and .save keep it>"
 
     def find(self, metric: str, **where: Any) -> Measurement:
-        """The first measurement of that metric whose fields are as given."""
+        """The first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The measurement, with its interval where it has one.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, "accuracy", intervals=False)
+            >>> found.find("accuracy", group="class=1").n
+            3
+        """
         for m in self.measurements:
             if m.metric == metric and all(getattr(m, k) == v for k, v in where.items()):
                 return m
         raise InputError(f"the evaluation has no measurement '{metric}' with {dict(where)}")
 
     def value(self, metric: str, **where: Any) -> float:
-        """The value of that measurement."""
+        """The value of the first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The number.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).value("accuracy", group=None)
+            0.75
+        """
         return float(self.find(metric, **where))
 
     def save(self, path: str | Path) -> None:
-        """Write evaluation.json, atomically."""
+        """Write evaluation.json, atomically.
+
+        Args:
+            path: of the file.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.75
+        """
         formats.write_json(path, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
+        """Plain dictionary, ready for JSON.
+
+        Returns:
+            What stands in evaluation.json.
+
+        Example:
+            >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+            >>> confide.Evaluation(rows).to_dict()["measurements"][0]["value"]
+            0.9
+        """
         return {
             "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
@@ -517,6 +633,8 @@ class Evaluation:
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
+            "stage_titles": dict(self.stage_titles),
+            "difficulty": None if self.difficulty is None else asdict(self.difficulty),
         }
 
     def _repr_html_(self) -> str:
@@ -526,12 +644,43 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read evaluation.json of this version or of an earlier one."""
+        """Read evaluation.json, of this version or one before.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the file is of another format.
+
+        Example:
+            >>> confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.9
+        """
         return cls.from_dict(formats.read_json(path), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
-        """The record of a dictionary made by `to_dict`."""
+        """The evaluation of a dictionary made by `to_dict`.
+
+        Args:
+            data: the dictionary.
+            where: what an error names as its place.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the dictionary is of another format.
+
+        Example:
+            >>> data = confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).to_dict()
+            >>> confide.Evaluation.from_dict(data).value("accuracy")
+            0.9
+        """
         formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
@@ -543,6 +692,8 @@ class Evaluation:
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
+            stage_titles=data.get("stage_titles", {}),
+            difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
         )
 
 
@@ -602,7 +753,29 @@ def join(
     operating_points: Iterable[ModelPoint] = (),
     warnings: Iterable[str] = (),
 ) -> Evaluation:
-    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once."""
+    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once.
+
+    Args:
+        evaluations: at least one.
+        comparisons: paired tests between them.
+        about: what is known of the whole; it wins over what they say, and the first of them over the others.
+        samples: further samples to show.
+        operating_points: further operating points.
+        warnings: further warnings.
+
+    Returns:
+        The evaluation of all.
+
+    Raises:
+        InputError: there is none to join.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> parts = [confide.evaluate(p, "accuracy", intervals=False, model=name) for name in ("first", "second")]
+        >>> both = confide.evaluation.join(parts)
+        >>> sorted({m.model for m in both.measurements})
+        ['first', 'second']
+    """
     if not evaluations:
         raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
     known = about or About()
@@ -622,4 +795,6 @@ def join(
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
+        stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
+        difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),
     )

@@ -1,6 +1,6 @@
 """Post-hoc calibration: fit on held-out predictions -> a frozen map from Predictions to Predictions."""
 
-from confide.calibrators.base import CALIBRATORS, Calibrator
+from confide.calibrators.base import CALIBRATORS, Calibrator, stage_titles
 from confide.calibrators.fitting import Candidate, Choice, choose, fit, load, names
 from confide.calibrators.groups import DIFFICULTY, GROUPED, MOST_BANDS, GroupCalibrator
 from confide.calibrators.linear_maps import dirichlet, matrix, vector
@@ -30,6 +30,7 @@ __all__ = [
     "metamis",
     "names",
     "spline",
+    "stage_titles",
     "temperature",
     "vector",
 ]

@@ -7,7 +7,7 @@ file. `fitting.fit` joins them into a `Calibrator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -56,11 +56,13 @@ def allowed_threads() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratorSpec(MethodSpec):
-    """What is said of a calibrator: `keeps_argmax` always, never, or only with (option, value); `yields` logits or
-    probabilities; how many `parameters` it fits (alone, per class, per pair of classes); whether its map is `linear`
-    in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`.
+    """What is said of a calibrator: its `title` in a sentence; whether it `keeps_argmax` always, never, or only with
+    (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
+    classes); whether its map is `linear` in the logits, so that a fit may start from another's; whether the fit itself
+    `finds_nan`.
     """
 
+    title: str = ""
     keeps_argmax: bool | tuple[str, str]
     yields: str
     parameters: tuple[int, int, int]
@@ -69,6 +71,29 @@ class CalibratorSpec(MethodSpec):
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)
+
+
+def stage_titles(stages: Iterable[str]) -> dict[str, str]:
+    """What the stages of an evaluation are called in a sentence; those that no calibrator has are left out.
+
+    Args:
+        stages: words of calibrators, also with `_by_` and what each group is fitted by.
+
+    Returns:
+        Stage -> title.
+
+    Example:
+        >>> confide.calibrators.stage_titles(["raw", "temperature", "vector_by_difficulty"])
+        {'temperature': 'temperature scaling', 'vector_by_difficulty': 'vector scaling by difficulty'}
+    """
+    titles = {}
+    for stage in stages:
+        word, by, column = stage.partition("_by_")
+        if word in CALIBRATORS:
+            titles[stage] = (CALIBRATORS.get(word).spec.title or word) + (f" by {column}" if by else "")
+    return titles
+
+
 Values = Mapping[str, Tensor]
 Transform = Callable[[Values, Logits], Logits]
 TRANSFORMS: dict[str, Transform] = {}

@@ -35,7 +35,15 @@ from confide.results import LEVEL
 
 
 def names() -> tuple[str, ...]:
-    """All words."""
+    """All words.
+
+    Returns:
+        Every word that `fit`, `choose` and `confide calibrate` take.
+
+    Example:
+        >>> "temperature" in confide.calibrators.names()
+        True
+    """
     return CALIBRATORS.names()
 
 
@@ -51,10 +59,31 @@ def fit(
     """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
 
     Args:
+        word: the method, such as `temperature`; `names()` lists them.
+        predictions: of a split that was not trained on, with logits.
         by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
         bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
         options: those of the method.
+
+    Returns:
+        A `Calibrator`: called with predictions it gives the same samples with calibrated logits; it has `save`,
+        `module()` for a torch.nn.Module, and `notes` with warnings. A `GroupCalibrator` where `by` is given.
+
+    Raises:
+        InputError: predictions of the test split, without logits, without samples, or with numbers that are not finite.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("temperature", val)
+        >>> round(calibrator.temperature, 3)
+        1.924
+        >>> round(float(calibrator(val).facts.confidence.mean()), 3)
+        0.8
     """
     method = CALIBRATORS.get(word)
     method.check_options(options)
@@ -83,7 +112,27 @@ def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: M
 
 
 def load(path: str | Path) -> Calibrator:
-    """The calibrator that `save` wrote."""
+    """The calibrator that `save` wrote.
+
+    Args:
+        path: a .json or .safetensors file.
+
+    Returns:
+        The `Calibrator`, or the `GroupCalibrator`, as it was fitted.
+
+    Raises:
+        InputError: the file is missing, damaged, no calibrator, or of a newer confide.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> confide.calibrators.fit("temperature", val).save("calibrator.json")
+        >>> round(confide.calibrators.load("calibrator.json").temperature, 3)
+        1.924
+    """
     return load_fitted(path, formats.CALIBRATOR, _restored)
 
 
@@ -238,12 +287,33 @@ def choose(
     """The calibrator with the best cross-validated score, `none` among them.
 
     Args:
+        predictions: held-out ones, as for `fit`; every candidate is fitted on the other folds and scored on its own.
+        words: the candidates; by default the methods that do well at most sizes.
         score: `nll` or `brier`, both proper.
         folds: parts of the cross-validation, balanced within labels.
         seed: of the parts.
         by: column for calibration by group.
         bands: cut that column's numbers into so many bands.
         may_decline: whether `none` may be the choice; if not, the best calibrator is taken and a warning says so.
+
+    Returns:
+        A `Choice`: `word`, the `calibrator` fitted on all samples (None where `none` is best), and every
+        candidate with its score.
+
+    Raises:
+        InputError: too few predictions for the folds, or what `fit` refuses.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> choice = confide.calibrators.choose(val, ["temperature", "vector"])
+        >>> choice.word
+        'temperature'
+        >>> [(c.word, round(c.score, 2)) for c in choice.candidates]
+        [('none', 0.84), ('temperature', 0.7), ('vector', 0.73)]
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)

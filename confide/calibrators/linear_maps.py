@@ -361,6 +361,7 @@ SEPARATED_DOUBT = 0.1
 @CALIBRATORS.add(
     "vector",
     paper="Guo et al., 2017, arXiv:1706.04599",
+    title="vector scaling",
     corners=(),
     keeps_argmax=False,
     yields="logits",
@@ -368,7 +369,25 @@ SEPARATED_DOUBT = 0.1
     linear=True,
 )
 def vector(logits: Logits, labels: Labels) -> FittedValues:
-    """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL."""
+    """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL.
+
+    Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("vector", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
+    """
     rows = ScaledRows(logits, labels)
     # The temperature of some rows is near enough to start from; a class without samples keeps that of all.
     step = max(1, rows.n // START_ROWS) if bool(rows.seen.all()) else 1
@@ -492,6 +511,7 @@ SEPARATED_NATS = 0.1
 @CALIBRATORS.add(
     "matrix",
     paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
+    title="matrix scaling",
     corners=({"reg_lambda": 1.0, "reg_mu": 1.0}, {"reg_lambda": 0.1}),
     keeps_argmax=False,
     yields="logits",
@@ -502,8 +522,23 @@ def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: f
     """Matrix scaling, softmax(W z + b), mean NLL + lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         reg_lambda: pull on the off-diagonal entries (ODIR); 0 is plain matrix scaling, which needs n well above c^2.
         reg_mu: pull on the bias; left out, the same as `reg_lambda`.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("matrix", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_range(reg_lambda, "reg_lambda", 0.0)
     bias = reg_lambda if reg_mu is None else reg_mu
@@ -557,6 +592,7 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
 @CALIBRATORS.add(
     "dirichlet",
     paper="Kull et al., 2019, arXiv:1910.12656",
+    title="Dirichlet calibration",
     corners=({"reg_lambda": 0.001}, {"reg_lambda": 0.01, "reg_mu": 0.01}, {"reg_lambda": 1.0, "reg_norm": True}),
     keeps_argmax=False,
     yields="probabilities",
@@ -575,12 +611,27 @@ def dirichlet(
     """Dirichlet calibration, softmax(W log p + b), mean NLL + lambda sum off-diagonal^2 + mu sum b^2 (ODIR).
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         reg_lambda: pull on W; left out, ODIR with lambda = mu = strength / n, the same for every class, the strength
             chosen by cross-validated NLL on these samples.
         reg_mu: pull on b; left out while `reg_lambda` is given, lambda pulls on all entries and b (L2), not ODIR.
         reg_norm: divide lambda by c (c - 1) and mu by c, as the paper prints it.
         reference_row: subtract the last row from every row before the pull, as the released code does, so that its
             published strengths mean the same; by default done where `reg_lambda` is given.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("dirichlet", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
     check_range(reg_mu or 0.0, "reg_mu", 0.0)

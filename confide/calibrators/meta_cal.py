@@ -27,6 +27,7 @@ ROUNDING = 1e-6
 @CALIBRATORS.add(
     "metamis",
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
+    title="Meta-Cal for misclassification",
     corners=({"alpha": 0.5}, {"alpha": 0.001}),
     keeps_argmax=False,
     yields="logits",
@@ -40,9 +41,25 @@ def metamis(
     The rows above the threshold say "do not know": their argmax becomes class 0, which costs accuracy.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         alpha: share of right predictions that may fall above the threshold. Default: the choice of the paper.
         seed: of the draw of right predictions (a tenth, at most 500) that set the threshold.
         rows: these validation rows set the threshold instead of drawn ones.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("metamis", val)
+        >>> uniform = calibrator(val).facts.confidence < 0.334  # says "do not know"
+        >>> int(uniform.sum())
+        45
     """
     check_range(alpha, "alpha", 0.0, 1.0, low_open=True, high_open=True)
     entropy = entropy_of(logits)
@@ -113,6 +130,7 @@ Vector = NDArray[np.float64]
 @CALIBRATORS.add(
     "metaacc",
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
+    title="Meta-Cal for accuracy",
     corners=({"seed": 7},),
     keeps_argmax=False,
     yields="logits",
@@ -129,10 +147,26 @@ def metaacc(
     """Meta-Cal under a coverage accuracy constraint: softmax(z / T) where the entropy is below a threshold, else 1 / c.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         target: accuracy wanted among the answered samples (the paper: .97 CIFAR-10, .87 CIFAR-100); left out, half
             way between the accuracy at full coverage and the highest one the drawn samples reach.
         seed: of the draw of validation rows (a tenth, at most 500) that set the threshold.
         rows: these validation rows set the threshold instead of drawn ones.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(600)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 7)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("metaacc", val)
+        >>> uniform = calibrator(val).facts.confidence < 0.334  # says "do not know"
+        >>> int(uniform.sum())
+        344
     """
     entropy = entropy_of(logits)
     chosen = chosen_rows(rows, np.arange(len(labels)), len(labels) // 10, seed, len(labels))

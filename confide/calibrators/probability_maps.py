@@ -129,6 +129,7 @@ RANKING_SHARE = 1e-9
 @CALIBRATORS.add(
     "isotonic",
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
+    title="isotonic calibration",
     corners=({"form": "one_map"}, {"form": "ranked"}),
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
@@ -138,8 +139,23 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         form: `one_vs_rest` fits a map per class; `ranked` adds 1e-9 p to it, so that classes on one step keep their
             order (IROvA); `one_map` shares one such map among all classes and never changes the argmax (IRM).
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("isotonic", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
     share = 0.0 if form == "one_vs_rest" else RANKING_SHARE
@@ -203,6 +219,7 @@ def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
 @CALIBRATORS.add(
     "histogram",
     paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
+    title="histogram binning",
     corners=({"binning": "mass"}, {"target": "classes"}, {"empty": "zero"}, {"bins": 1}),
     keeps_argmax=False,
     yields="probabilities",
@@ -220,11 +237,26 @@ def histogram(
     """Histogram binning, q = share of hits among the validation samples whose probability falls into the same bin.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         bins: number of bins (low, high].
         binning: `width` (Guo et al.) or `mass`, edges midway between parts of equal size (Kumar et al., 2019).
         target: `top` calibrates the confidence of the predicted class and leaves the others their proportions;
             `classes` calibrates every class against the rest and normalises.
         empty: value of a bin without samples, its `midpoint` (Kumar et al.) or `zero`.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("histogram", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_range(bins, "bins", 1)
     check_choice(binning, ("width", "mass"), "binning")
@@ -277,6 +309,7 @@ def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
 @CALIBRATORS.add(
     "spline",
     paper="Gupta et al., 2021, arXiv:2006.12800",
+    title="spline calibration",
     corners=({"knots": 3}, {"knots": 20}),
     keeps_argmax=False,
     yields="probabilities",
@@ -286,7 +319,22 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
     """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         knots: knots of the natural cubic spline, equally spaced over the ranks. Default: the choice of the paper.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("spline", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.81]
     """
     check_range(knots, "knots", 3)
     if len(labels) < 2:
@@ -329,6 +377,7 @@ BETA_SMALLEST = float(np.finfo(np.float64).eps)
 @CALIBRATORS.add(
     "beta",
     paper="Kull et al., 2017, Beyond sigmoids",
+    title="beta calibration",
     corners=({"form": "am"}, {"form": "ab"}),
     keeps_argmax=False,
     yields="probabilities",
@@ -338,7 +387,22 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         form: `abm` fits all three; `am` sets b = a; `ab` has no intercept and doubles p, so that 1/2 stays 1/2.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("beta", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_choice(form, ("abm", "am", "ab"), "form")
     maps = []

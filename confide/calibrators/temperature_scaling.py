@@ -308,6 +308,7 @@ GRID = tuple(k / 10 for k in range(1, 101))
 @CALIBRATORS.add(
     "temperature",
     paper="Guo et al., 2017, arXiv:1706.04599",
+    title="temperature scaling",
     corners=({"search": "grid"}, {"search": "grid", "criterion": "nll"}, {"search": "grid", "binning": "mass"}),
     keeps_argmax=True,
     yields="logits",
@@ -327,10 +328,27 @@ def temperature(
     """Temperature scaling, softmax(z / T) with one T for all classes.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         search: `newton` finds the T of the smallest NLL to 1e-8; `grid` tries 0.1, 0.2, ..., 10 as the papers do.
         criterion: what the grid minimises, `ece` (the papers) or `nll`; newton minimises `nll`.
         bins: bins of the grid's ECE.
         binning: `width` or `mass`, the bins of the grid's ECE.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("temperature", val)
+        >>> round(calibrator.temperature, 3)
+        1.924
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_choice(search, ("newton", "grid"), "search")
     check_choice(criterion, (None, "nll", "ece") if search == "grid" else (None, "nll"), "criterion")
@@ -390,6 +408,7 @@ Vector = NDArray[np.float64]
 @CALIBRATORS.add(
     "ensemble_temperature",
     paper="Zhang et al., 2020, Mix-n-Match, arXiv:2003.07329",
+    title="ensemble temperature scaling",
     corners=({"criterion": "nll"}, {"bounds": (1.0, 1.0001)}),
     keeps_argmax=True,
     yields="probabilities",
@@ -401,8 +420,23 @@ def ensemble_temperature(
     """Ensemble temperature scaling, w0 softmax(z / T) + w1 softmax(z) + w2 / c, the weights on the simplex.
 
     Args:
+        logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
+        labels: their classes, `n`.
         criterion: what T and then the weights minimise, `brier` (the paper's choice) or `nll`.
         bounds: smallest and largest T, from the released code.
+
+    Returns:
+        The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
+        >>> calibrator = confide.calibrators.fit("ensemble_temperature", val)
+        >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
+        [0.96, 0.8]
     """
     check_choice(criterion, ("brier", "nll"), "criterion")
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1]:

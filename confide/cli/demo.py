@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from confide.cli.shared import print_json
-
 EXAMPLE = "  confide demo\n  confide demo --out runs/demo --epochs 3 --seed 1"
 
 
@@ -17,16 +15,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from confide.cli.result_tables import show_outcome
-    from confide.config import load_config
     from confide.experiment import run as run_experiment
 
-    config = load_config("demo")
-    training = {**config.training, "epochs": args.epochs}
-    outcome = run_experiment(load_config(config, training=training, seed=args.seed), args.out)
-    if args.json:
-        print_json(
-            {"folder": outcome.folder, "report": outcome.report, "made": outcome.made, **outcome.evaluation.to_dict()}
-        )
-    else:
-        show_outcome(outcome)
+    changes = {"training.epochs": args.epochs, "seed": args.seed}
+    show_outcome(run_experiment("demo", args.out, **changes), args.json)
     return 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import parse_options
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
-    from confide.records import Dataset, Features
 
 
 EXAMPLE = """\
@@ -60,57 +58,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from confide import pipeline
+    from confide.checks import InputError
     from confide.data import load_dataset
-    from confide.training import member_folders, predict, predict_members
+    from confide.records import Features, Scores
+    from confide.shift import corrupt_split
+    from confide.training import member_folders, penultimate
 
     dataset = load_dataset(args.data, **parse_options(args.data_option))
     if args.shift:
-        dataset = shifted(dataset, args.split, args.shift, args.severity)
-    options: dict[str, Any] = {
-        "passes": args.passes,
-        "average": args.average,
-        "foreign": args.foreign,
-        "batch_size": args.batch_size,
-        "device": args.device,
-    }
+        dataset = corrupt_split(dataset, args.split, args.shift, args.severity)
     members = member_folders(args.checkpoint)
-    if members:
-        predictions = predict_members(members, dataset, args.split, **options)
-    else:
-        predictions = predict(args.checkpoint, dataset, args.split, **options)
-    if args.trust or args.write_features:
-        predictions = _beside(args, predictions, bool(members), dataset)
+
+    def own_features() -> Features:
+        if members:
+            raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
+        return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
+
+    def extract_by(word: str, **options: Any) -> Features:
+        device = None if args.device == "auto" else args.device
+        choice = pipeline.MethodChoice(word, options)
+        return pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
+
+    predictions = pipeline.predict(
+        args.checkpoint,
+        dataset,
+        args.split,
+        passes=args.passes,
+        average=args.average,
+        foreign=args.foreign,
+        batch_size=args.batch_size,
+        device=args.device,
+    )
+    if args.write_features:
+        own_features().save(args.write_features)
+    if args.trust:
+        rows = args.features or own_features
+        predictions = pipeline.add_trust(args.trust, predictions, rows=rows, second=args.second, extract_by=extract_by)
     if args.scores:
-        from confide.calibrators import DIFFICULTY
-        from confide.records import Scores
-
-        predictions = predictions.with_column(DIFFICULTY, Scores.load(args.scores).of(predictions.ids))
+        predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
     if args.calibrator:
-        from confide.cli.recipe import with_calibrator
-
-        predictions = with_calibrator(predictions, args.calibrator, extractor(args, dataset))
+        predictions = pipeline.apply_calibrator(args.calibrator, predictions, extract_by)
     predictions.save(args.out)
     show(predictions, len(members) or 1, args)
     return 0
-
-
-def shifted(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
-    """The dataset with the images of one split made worse; draws are keyed by sample id."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from confide.checks import InputError
-    from confide.shift import corrupt
-
-    if dataset.kind != "image":
-        raise InputError(f"--shift takes images, got a dataset of {dataset.kind}; leave it out")
-    samples = dataset.split(split)
-    images = np.asarray(samples.inputs[np.arange(len(samples))])
-    # Features that the data carries are those of the images as they were.
-    columns = {name: values for name, values in samples.columns.items() if name != "features"}
-    worse = replace(samples, inputs=corrupt(images, word, severity, ids=samples.ids), columns=columns)
-    return replace(dataset, splits={**dataset.splits, split: worse})
 
 
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
@@ -118,49 +109,17 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
     from confide.cli.shared import print_json
     from confide.training.prediction import log_metrics
 
-    found: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
+    summary: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     if args.shift:
-        found |= {"shift": args.shift, "severity": args.severity}
+        summary |= {"shift": args.shift, "severity": args.severity}
     if not args.foreign:
-        found |= log_metrics(predictions.logits, predictions.labels)
+        summary |= log_metrics(predictions.logits, predictions.labels)
     if args.json:
-        print_json(found)
+        print_json(summary)
         return
     models = "1 model" if members == 1 else f"{members} models"
     shift = f" under {args.shift} {args.severity}" if args.shift else ""
     print(f"{len(predictions):,} predictions of {models} on '{predictions.split}'{shift} in {args.out}")
     if not args.foreign:
-        print(f"accuracy {100 * found['accuracy']:.1f} %, ECE {100 * found['ece']:.1f} %, NLL {found['nll']:.3f}")
+        print(f"accuracy {100 * summary['accuracy']:.1f} %, ECE {100 * summary['ece']:.1f} %, NLL {summary['nll']:.3f}")
         print(f"next: confide evaluate {args.out}")
-
-
-def extractor(args: argparse.Namespace, dataset: Dataset) -> Callable[..., Features]:
-    """Features of the split that is predicted, by an extractor's word and options."""
-    from confide import features
-
-    device = None if args.device == "auto" else args.device
-
-    def by(word: str, **options: Any) -> Features:
-        return features.extract(word, dataset, args.split, batch_size=args.batch_size or 64, device=device, **options)
-
-    return by
-
-
-def _beside(args: argparse.Namespace, predictions: Any, several: bool, dataset: Any) -> Any:
-    """What goes with the predictions: their trust, and a file of penultimate features."""
-    from confide.checks import InputError
-    from confide.cli.recipe import with_trust
-    from confide.training import penultimate
-
-    def own() -> Any:
-        if several:
-            raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
-        return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
-
-    if args.write_features:
-        own().save(args.write_features)
-    return (
-        with_trust(predictions, args.trust, own, args.features, extractor(args, dataset), args.second)
-        if args.trust
-        else predictions
-    )

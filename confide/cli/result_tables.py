@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from confide.cli.shared import metric_cell, p_value, text_table
+from confide.cli.shared import metric_cell, p_value, print_json, text_table
 from confide.evaluation.trust import DECIDING, TrustValues, measurement_of, trust_score
 from confide.experiment import Outcome
 from confide.metrics import explain
 from confide.results import Curve, Evaluation, Measurement, MetricInfo
 
 
-def show_outcome(outcome: Outcome) -> None:
+def show_outcome(outcome: Outcome, as_json: bool) -> None:
     """The table of models and stages, warnings, and the path of the report as the last line."""
+    if as_json:
+        print_json(outcome.as_dict())
+        return
     if not outcome.made:
         print("nothing to do: every stage was made before with these options")
     print(run_table(outcome.evaluation))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from confide.cli.shared import print_json
+from confide.cli.shared import parse_options
 
 EXAMPLE = """\
   confide run experiment.yaml --out runs/first
@@ -27,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
 
     from confide.checks import InputError
     from confide.cli.result_tables import show_outcome
-    from confide.config import load_config
     from confide.experiment import run as run_experiment
 
     if (args.config is None) == (args.recipe is None):
@@ -35,33 +33,6 @@ def run(args: argparse.Namespace) -> int:
             "confide run needs a config or --recipe NAME, one of the two; try: confide run --recipe confide"
         )
     source = args.config or args.recipe
-    config = load_config(with_changes(load_config(source).as_dict(), args.set))
-    out = Path(args.out or Path("runs") / Path(source).stem)
-    outcome = run_experiment(config, out)
-    if args.json:
-        print_json(
-            {"folder": outcome.folder, "report": outcome.report, "made": outcome.made, **outcome.evaluation.to_dict()}
-        )
-    else:
-        show_outcome(outcome)
+    changes = parse_options(args.set, "--set must be FIELD=VALUE")
+    show_outcome(run_experiment(source, args.out or Path("runs") / Path(source).stem, **changes), args.json)
     return 0
-
-
-def with_changes(data: dict[str, Any], changes: list[str]) -> dict[str, Any]:
-    """The config with `field=value` or `field.inner=value` changed; values are read as YAML."""
-    from confide.checks import InputError
-    from confide.files.formats import read_yaml
-
-    for change in changes:
-        path, sign, text = change.partition("=")
-        if not sign:
-            raise InputError(f"--set must be FIELD=VALUE, got '{change}'")
-        outer, dot, inner = path.partition(".")
-        value = read_yaml(text, f"--set {path}")
-        if dot:
-            if not isinstance(data.get(outer), dict):
-                raise InputError(f"--set {path}: config field '{outer}' has no inner fields; set it whole")
-            data[outer] = {**data[outer], inner: value}
-        else:
-            data[outer] = value
-    return data

@@ -87,9 +87,10 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.shared import refuse_flags
-    from confide.pipeline import recipe_settings
-    from confide.training import preset
+    from confide.cli.shared import parse_options, refuse_flags
+    from confide.config import change_fields, load_config
+    from confide.pipeline import loss_settings
+    from confide.training import Settings, preset
     from confide.training.jobs import TrainingJob
     from confide.training.settings import checked_schedule_options, override_settings
 
@@ -97,13 +98,16 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
         refuse_flags({"--features": args.features}, "training without --recipe reads no features")
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
-    recipe = recipe_settings(args.recipe) if args.recipe else {}
-    whole = {**_settings_from_flags(args), **dict(option_pair(text) for text in args.set if not _is_inner(text))}
-    inner = [text for text in args.set if _is_inner(text)]
-    base = with_changes(preset(args.preset, **override_settings(recipe, whole)).as_dict(), inner)
+    recipe = load_config(args.recipe) if args.recipe else None
+    brought = loss_settings(recipe, recipe.losses[0]) if recipe else {}
+    changes = parse_options(args.set)
+    whole = {name: value for name, value in changes.items() if "." not in name}
+    inner = {name: value for name, value in changes.items() if "." in name}
+    settings = preset(args.preset, **override_settings(brought, {**_settings_from_flags(args), **whole}))
+    base = change_fields(settings.as_dict(), inner)
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
-        settings = preset("quick").from_dict(with_changes(dict(base), list(combination)))
+        settings = Settings.from_dict(change_fields(base, parse_options(combination)))
         checked_schedule_options(settings)
         losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
         models.method(settings.model)[0].check_options(settings.model_options)
@@ -113,9 +117,9 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
                 data=args.data,
                 settings=settings,
                 out=Path(args.out) / name,
-                data_options=dict(option_pair(text) for text in args.data_option),
+                data_options=parse_options(args.data_option),
                 scores=tuple(args.scores or ()),
-                recipe=args.recipe,
+                recipe=recipe,
                 features=args.features,
                 members=args.members,
                 record=bool(args.record),
@@ -160,6 +164,7 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
+    from confide.store import RunPaths
     from confide.training.distributed import is_lead_process
 
     if not is_lead_process():
@@ -181,26 +186,13 @@ def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> N
         notes = "; ".join(dict.fromkeys(note for member in outcome.members for note in member.notes))
         print(seconds + (f"; {notes}" if notes else ""))
     folder = outcomes[0].folder
-    calibrator = f" --calibrator {folder / 'calibrator.json'}" if (folder / "calibrator.json").exists() else ""
-    print(f"next: confide predict {folder} {data} --split test{calibrator} --out predictions.parquet")
+    calibrator = RunPaths(folder).first_calibrator
+    calibrated = f" --calibrator {calibrator}" if calibrator.exists() else ""
+    print(f"next: confide predict {folder} {data} --split test{calibrated} --out predictions.parquet")
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
-
-
-def option_pair(text: str) -> tuple[str, Any]:
-    from confide.checks import InputError
-    from confide.files.formats import read_yaml
-
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise InputError(f"an option must be NAME=VALUE, got '{text}'")
-    return name.strip(), read_yaml(value, f"the value of '{name.strip()}'")
-
-
-def _is_inner(text: str) -> bool:
-    return "." in text.partition("=")[0]
 
 
 def _folder_name(text: str) -> str:
@@ -217,12 +209,3 @@ def _grid_values(text: str) -> list[str]:
         raise InputError(f"a grid must be FIELD=A,B, got '{text}'")
     # Commas inside brackets belong to one value.
     return [f"{name.strip()}={value.strip()}" for value in re.split(r",(?![^\[{]*[\]}])", values)]
-
-
-def with_changes(settings: dict[str, Any], changes: list[str]) -> dict[str, Any]:
-    """Settings with `field=value` or `field.inner=value` changed; values are read as YAML."""
-    for text in changes:
-        path, value = option_pair(text)
-        outer, dot, inner = path.partition(".")
-        settings[outer] = {**(settings.get(outer) or {}), inner: value} if dot else value
-    return settings

@@ -1,6 +1,6 @@
 """How hard is every sample, from features or from a training log: high = hard, always."""
 
-from confide.difficulty.base import DIFFICULTY, FittedDifficulty, check_ending, fit, load, names, score
+from confide.difficulty.base import DIFFICULTY, FittedDifficulty, check_ending, difficulty_info, fit, load, names, score
 from confide.difficulty.explain import explain, read_vocabulary
 from confide.difficulty.from_features import kmeans, md, prototype, rmd
 from confide.difficulty.from_logs import confusion, correctness, entropy, loss
@@ -8,3 +8,34 @@ from confide.difficulty.harden import harden
 from confide.difficulty.label_errors import verdicts, with_verdicts
 from confide.difficulty.training_logs import CountLog, ProbabilityLog, Recorder, open_log
 from confide.difficulty.weights import agreement, error_by_difficulty, groups, weights
+
+__all__ = [
+    "DIFFICULTY",
+    "CountLog",
+    "FittedDifficulty",
+    "ProbabilityLog",
+    "Recorder",
+    "agreement",
+    "check_ending",
+    "confusion",
+    "correctness",
+    "entropy",
+    "error_by_difficulty",
+    "explain",
+    "fit",
+    "groups",
+    "harden",
+    "kmeans",
+    "load",
+    "loss",
+    "md",
+    "names",
+    "open_log",
+    "prototype",
+    "read_vocabulary",
+    "rmd",
+    "score",
+    "verdicts",
+    "weights",
+    "with_verdicts",
+]

@@ -23,6 +23,7 @@ from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import MethodSpec, Registry
+from confide.results import DifficultyInfo
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -30,7 +31,17 @@ State = tuple[dict[str, Any], Arrays]
 
 
 def check_ending(path: str | Path) -> None:
-    """Only one format is written; whoever wants another should know before the fit."""
+    """Only one format is written; whoever wants another should know before the fit.
+
+    Args:
+        path: where a fitted difficulty is to be saved.
+
+    Raises:
+        InputError: it does not end in .safetensors.
+
+    Example:
+        >>> confide.difficulty.check_ending("fitted.safetensors")
+    """
     fitted.check_ending(path, formats.DIFFICULTY)
 
 
@@ -84,6 +95,25 @@ class DifficultySpec(MethodSpec):
 
 
 DIFFICULTY = Registry("difficulty", DifficultySpec)
+
+
+def difficulty_info(word: str) -> DifficultyInfo | None:
+    """What a reader is told about a difficulty score, or None where no method has that word.
+
+    Args:
+        word: the method of the scores.
+
+    Returns:
+        Its word, the first line of its help, and what it is made from.
+
+    Example:
+        >>> confide.difficulty.difficulty_info("confusion").meaning
+        'Confusion score, the mean over epochs of H(mean over members of p).'
+    """
+    if word not in DIFFICULTY:
+        return None
+    method = DIFFICULTY.get(word)
+    return DifficultyInfo(word, method.summary, method.spec.source)
 
 
 class DifficultyModel(Protocol):
@@ -190,7 +220,29 @@ def _labels(labels: Any, n: int) -> Labels | str | None:
 
 
 def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedDifficulty:
-    """Fit a difficulty over features on one split; the result scores this or any other."""
+    """Fit a difficulty over features on one split; the result scores this or any other.
+
+    Args:
+        word: a method over features: `rmd`, `md`, `prototype`, `kmeans`.
+        features: a `Features` record, an array or a tensor `n d`.
+        labels: class indices; a record brings its own.
+        options: those of the method.
+
+    Returns:
+        A `FittedDifficulty`: `score` gives the difficulty of these or any other samples, `save` writes it.
+
+    Raises:
+        InputError: a word that reads a training log, or features and labels that do not fit together.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> fitted = confide.difficulty.fit("rmd", rows[:40], labels[:40])
+        >>> fitted.score(rows[40:], "predicted").values.shape  # later samples, without labels
+        (20,)
+    """
     method = DIFFICULTY.get(word)
     method.check_options(options)
     if method.spec.source != "features":
@@ -216,6 +268,25 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
 
     `features` is a Features record, an array or a tensor `n d`; for the words that read a training (`confusion`,
     `loss`, `correctness`, `entropy`) a recorder, its log, Predictions, or probabilities [member, epoch,] n x c.
+
+    Args:
+        word: the method; `names()` lists them.
+        features: what the method looks at, see above.
+        labels: class indices; a record brings its own. After a fit also "predicted" or "min".
+        ids: of the samples, where the features carry none.
+        options: those of the method.
+
+    Returns:
+        `Scores`: one value per sample with its id, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> scores = confide.difficulty.score("rmd", rows, labels)
+        >>> int(scores.values.argmax())
+        7
     """
     method = DIFFICULTY.get(word)
     method.check_options(options)
@@ -239,7 +310,15 @@ def _score_log(word: str, log: TrainingLog, options: Mapping[str, Any]) -> Score
 
 
 def names() -> tuple[str, ...]:
-    """All words of the family."""
+    """All words of the family.
+
+    Returns:
+        Every word that `score` and `confide score` take.
+
+    Example:
+        >>> confide.difficulty.names()
+        ('confusion', 'correctness', 'entropy', 'kmeans', 'loss', 'md', 'prototype', 'rmd')
+    """
     return DIFFICULTY.names()
 
 
@@ -250,7 +329,28 @@ FIELD_KINDS = {"method": str, "options": dict, "num_classes": int, "notes": list
 
 
 def load(path: str | Path) -> FittedDifficulty:
-    """Read what `FittedDifficulty.save` wrote; it scores as the one that was saved, to the last digit on a CPU."""
+    """Read what `FittedDifficulty.save` wrote; it scores as the one that was saved, to the last digit on a CPU.
+
+    Args:
+        path: a .safetensors file.
+
+    Returns:
+        The `FittedDifficulty` as it was fitted.
+
+    Raises:
+        InputError: the file is missing, damaged, no fitted difficulty, or of a newer confide.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> fitted = confide.difficulty.fit("prototype", rows, labels)
+        >>> fitted.save("fitted.safetensors")
+        >>> again = confide.difficulty.load("fitted.safetensors")
+        >>> bool((again.score(rows, labels).values == fitted.score(rows, labels).values).all())
+        True
+    """
     return fitted.load_fitted(path, formats.DIFFICULTY, _restored)
 
 

@@ -29,7 +29,23 @@ class ClassWords:
 
 
 def read_vocabulary(path: str | Path) -> tuple[str, ...]:
-    """Words of a text file, one a line; empty lines and repetitions are left out."""
+    """Words of a text file, one a line; empty lines and repetitions are left out.
+
+    Args:
+        path: of the text file, UTF-8.
+
+    Returns:
+        The words, in the order of the file.
+
+    Raises:
+        InputError: no such file, or no word in it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> chars = Path("words.txt").write_text(chr(10).join(["dark", "", "blurred", "dark"]))
+        >>> confide.difficulty.read_vocabulary("words.txt")
+        ('dark', 'blurred')
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{file} must be a text file of words, one a line, but it does not exist")
@@ -46,9 +62,24 @@ def explain(
     """For every class, the words whose cosine with the hard samples exceeds that with the easy ones the most.
 
     Args:
+        features: of the samples, by an extractor that also embeds words.
+        scores: their difficulty, matched by id.
+        vocabulary: the words.
         embedded: the vocabulary in the features' space, one row a word (a CLIP-like text side).
         each: words per end.
         part: share of a class that counts as hard, and as easy.
+
+    Returns:
+        The `ClassWords` of every class.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [0.9, 0.2], [0.1, 1.0]])
+        >>> features = confide.Features(rows, np.zeros(4, np.int64), np.arange(4), "clip")
+        >>> scores = confide.Scores(np.arange(4), np.array([0.0, 0.1, 0.2, 3.0]), "rmd")
+        >>> words = confide.difficulty.explain(features, scores, ("bright", "dark"), np.eye(2), each=1)
+        >>> words[0].hard, words[0].easy
+        (('dark',), ('bright',))
     """
     check_range(part, "part", 0, 0.5, low_open=True)
     words = np.asarray(embedded, dtype=np.float64)

@@ -194,10 +194,24 @@ def rmd(
     """Relative Mahalanobis distance, (x - mu_y)' Sigma^-1 (x - mu_y) - (x - mu)' Sigma_all^-1 (x - mu).
 
     Args:
+        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
+        labels: their classes.
         shrinkage: "auto" shrinks the covariances by Ledoit-Wolf only where they have not full rank, and says so;
             "none" refuses then; "ledoit_wolf" and "oas" always; a number in [0, 1] is the intensity.
         augmented: features of the same samples under random augmentations; the Gaussians are fitted on these (the
             paper takes five runs), the score is that of the plain features.
+
+    Returns:
+        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> fitted = confide.difficulty.fit("rmd", rows, labels)
+        >>> int(fitted.score(rows, labels).values.argmax())
+        7
     """
     return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=True)
 
@@ -215,10 +229,24 @@ def md(
     """Mahalanobis distance to the own class, (x - mu_y)' Sigma^-1 (x - mu_y).
 
     Args:
+        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
+        labels: their classes.
         shrinkage: "auto" shrinks the covariances by Ledoit-Wolf only where they have not full rank, and says so;
             "none" refuses then; "ledoit_wolf" and "oas" always; a number in [0, 1] is the intensity.
         augmented: features of the same samples under random augmentations; the Gaussians are fitted on these (the
             paper takes five runs), the score is that of the plain features.
+
+    Returns:
+        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> fitted = confide.difficulty.fit("md", rows, labels)
+        >>> int(fitted.score(rows, labels).values.argmax())
+        7
     """
     return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=False)
 
@@ -278,7 +306,21 @@ def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -
     """Supervised prototype, ||x - mu_y||.
 
     Args:
+        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
+        labels: their classes.
         distance: "l2", or "cosine" for 1 - cos.
+
+    Returns:
+        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> fitted = confide.difficulty.fit("prototype", rows, labels)
+        >>> int(fitted.score(rows, labels).values.argmax())
+        7
     """
     check_choice(distance, ("l2", "cosine"), "distance")
     means, counts = class_means(values, labels, int(labels.max()) + 1)
@@ -340,10 +382,24 @@ def kmeans(
     """Self-supervised prototypes, min_j ||x - c_j|| over k-means centres c_j.
 
     Args:
+        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
+        labels: not needed; their number of classes is the default of `k`.
         k: number of centres; None takes the number of classes, or 10 without labels.
         distance: "l2", or "cosine" for 1 - cos, clustered on rows of length one.
         iterations: at most so many; it stops when no sample changes its centre.
         seed: of the first centres (k-means++ on a sample).
+
+    Returns:
+        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [2, 2, 5]  # far from both clusters
+        >>> fitted = confide.difficulty.fit("kmeans", rows, labels)
+        >>> int(fitted.score(rows, labels).values.argmax())
+        7
     """
     check_choice(distance, ("l2", "cosine"), "distance")
     check_range(iterations, "iterations", 1)

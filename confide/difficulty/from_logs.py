@@ -29,9 +29,19 @@ def confusion(
     The entropy is that of the member mean, not the mean of the members' entropies. The paper's threshold 5 is in bits.
 
     Args:
+        log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         base: of the logarithm, "e" or a number; 2 for the paper's bits.
         epochs: "all", "last" or epoch numbers; the paper finds 20 epochs enough.
         members: "all" or positions; the paper takes three.
+
+    Returns:
+        One number per sample, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> probs = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.8, 0.2], [0.4, 0.6]]])  # two epochs, two samples
+        >>> confide.difficulty.score("confusion", probs, labels=[0, 0]).values.round(3).tolist()
+        [0.413, 0.683]
     """
     return log.mean_entropy(epochs, members) / log_of_base(base)
 
@@ -50,9 +60,19 @@ def entropy(
     """Entropy of the prediction, -sum_k p_k log p_k, of the member mean after the last epoch.
 
     Args:
+        log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         base: of the logarithm, "e" or a number.
         epochs: "last", "all" or epoch numbers (then averaged).
         members: "all" or positions.
+
+    Returns:
+        One number per sample, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> probs = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.8, 0.2], [0.4, 0.6]]])  # two epochs, two samples
+        >>> confide.difficulty.score("entropy", probs, labels=[0, 0]).values.round(3).tolist()
+        [0.5, 0.673]
     """
     return log.mean_entropy(epochs, members) / log_of_base(base)
 
@@ -64,8 +84,18 @@ def loss(log: TrainingLog, *, epochs: Selection = "last", members: Selection = "
     """Cross-entropy of the label, -log p_y, after the last epoch, averaged over members.
 
     Args:
+        log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         epochs: "last", "all" or epoch numbers (then averaged).
         members: "all" or positions.
+
+    Returns:
+        One number per sample, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> probs = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.8, 0.2], [0.4, 0.6]]])  # two epochs, two samples
+        >>> confide.difficulty.score("loss", probs, labels=[0, 0]).values.round(3).tolist()
+        [0.223, 0.916]
     """
     return log.mean_loss(epochs, members)
 
@@ -80,7 +110,17 @@ def correctness(log: TrainingLog, *, epochs: Selection = "all", members: Selecti
     """One minus the share of epochs (and members) in which the label was predicted, 1 - mean 1[argmax p = y].
 
     Args:
+        log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         epochs: "all", "last" or epoch numbers.
         members: "all" or positions.
+
+    Returns:
+        One number per sample, high = hard.
+
+    Example:
+        >>> import numpy as np
+        >>> probs = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.8, 0.2], [0.4, 0.6]]])  # two epochs, two samples
+        >>> confide.difficulty.score("correctness", probs, labels=[0, 0]).values.round(3).tolist()
+        [0.0, 0.5]
     """
     return np.asarray(1 - log.correct_frequency(epochs, members), dtype=np.float64)

@@ -108,10 +108,24 @@ def harden(
     """The hardest fraction of the samples, without near-duplicates when features are given.
 
     Args:
+        scores: of the samples, high = hard.
         fraction: share of the samples to keep.
         stratify: the same share of every class, at least one sample of each.
         features: rows to tell near-duplicates by; the next hardest takes the place of one left out.
         similarity: cosine of centred features from which two samples count as near-duplicates.
+
+    Returns:
+        A `HardBenchmark`: the rows, hardest first; `card()` says how it was made.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> scores = confide.difficulty.score("rmd", rows, labels)
+        >>> hard = confide.difficulty.harden(scores, fraction=0.05)
+        >>> len(hard.rows), int(hard.rows[0])
+        (3, 7)
     """
     check_range(fraction, "fraction", 0, 1, low_open=True)
     check_range(similarity, "similarity", 0, 1, low_open=True)

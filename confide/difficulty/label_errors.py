@@ -287,12 +287,30 @@ def verdicts(
     """What every sample looks like, each judged by the class Gaussians of all the others.
 
     Args:
+        features: a `Features` record, an array or a tensor `n d`.
+        labels: class indices to judge; a record brings its own.
         scores: difficulty; the hardest share without another verdict is called hard.
         predictions: out-of-fold predictions of a model on these samples; averaged with the Gaussians' posteriors.
         inputs: the pictures or texts themselves, looked at for damage.
         hardest: share of samples that counts as hard.
         rounds: fits; each but the last drops the samples whose label looks wrong from the next.
         shrinkage: of the covariance, as in `rmd`.
+
+    Returns:
+        `Verdicts`: one word per sample, the label that fits better, and how sure that is.
+
+    Raises:
+        InputError: samples of one class alone.
+
+    Example:
+        >>> import numpy as np
+        >>> true = np.arange(60) % 2
+        >>> rows = 8 * np.eye(2, 3)[true] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> labels = true.copy()
+        >>> labels[5] = 1 - labels[5]  # a wrong label
+        >>> found = confide.difficulty.verdicts(rows, labels)
+        >>> found.suspects().tolist()
+        [5]
     """
     check_range(hardest, "hardest", 0, 1)
     check_range(rounds, "rounds", 1)
@@ -334,5 +352,23 @@ def _log_probs(predictions: Predictions, ids: Ids, num_classes: int) -> NDArray[
 
 
 def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
-    """Scores with the verdicts as further columns."""
+    """Scores with the verdicts as further columns.
+
+    Args:
+        scores: of the same samples, in the same order.
+        found: their verdicts.
+
+    Returns:
+        The scores with the verdicts' columns, which `save` writes beside them.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> scores = confide.difficulty.score("rmd", rows, labels)
+        >>> found = confide.difficulty.verdicts(rows, labels, scores=scores)
+        >>> sorted(confide.difficulty.with_verdicts(scores, found).columns)
+        ['distance_deviation', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
+    """
     return replace(scores, columns={**scores.columns, **found.columns()})

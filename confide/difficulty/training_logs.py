@@ -453,7 +453,25 @@ def _samples(folder: Path) -> tuple[Ids, NDArray[np.int64] | None]:
 
 
 def open_log(folder: str | Path) -> ProbabilityLog:
-    """The log of a recorder's folder; only epochs that every member has."""
+    """The log of a recorder's folder; only epochs that every member has.
+
+    Args:
+        folder: that a `Recorder` wrote.
+
+    Returns:
+        The log: `score` takes it, for `confusion`, `loss`, `correctness` or `entropy`.
+
+    Raises:
+        InputError: no recorder's folder, or one without a whole epoch.
+
+    Example:
+        >>> import numpy as np
+        >>> recorder = confide.difficulty.Recorder(ids=[0, 1], labels=[0, 1], folder="log")
+        >>> recorder.record(0, [0, 1], np.array([[2.0, 0.0], [1.0, 0.0]]))
+        >>> recorder.finish_epoch()
+        >>> confide.difficulty.score("loss", confide.difficulty.open_log("log")).values.round(2).tolist()
+        [0.13, 1.31]
+    """
     folder = Path(folder)
     manifest = folder / "manifest.json"
     formats.PROBABILITIES.check(formats.read_json(manifest).get("format") if manifest.exists() else None, folder)

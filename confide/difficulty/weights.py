@@ -24,11 +24,19 @@ def weights(scores: Any, *, normalize: str = "none", temperature: float = 0.7, c
     The overflow-safe form of eq. 10 of Cui et al. (2023): only the effective c differs from the printed one.
 
     Args:
+        scores: `Scores`, or one value per sample.
         normalize: what happens to the scores first. "none" is the printed formula, which vanishes for all but a few
             samples at T = 0.7 because raw scores spread over tens; "minmax" to [0, 1]; "standardize" to mean 0,
             deviation 1; "rank" to rank / (n - 1), ties averaged.
         temperature: small values leave weight to the hardest only. Default: the choice of the paper.
         c: the small constant of the paper's denominator.
+
+    Returns:
+        One weight per sample, in (0, 1].
+
+    Example:
+        >>> confide.difficulty.weights([0.0, 1.0, 5.0], normalize="rank").round(3).tolist()
+        [0.239, 0.489, 0.999]
     """
     check_choice(normalize, NORMALIZATIONS, "normalize")
     check_range(temperature, "temperature", 0, low_open=True)
@@ -93,7 +101,25 @@ def pearson(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 def agreement(scores: Sequence[Scores]) -> tuple[Agreement, ...]:
-    """Kendall and Spearman correlations of every pair of methods, matched by id."""
+    """Kendall and Spearman correlations of every pair of methods, matched by id.
+
+    Args:
+        scores: of several methods; the samples of the first must be in all.
+
+    Returns:
+        One `Agreement` a pair.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 2
+        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+        >>> scores = confide.difficulty.score("rmd", rows, labels)
+        >>> other = confide.difficulty.score("prototype", rows, labels)
+        >>> pair, = confide.difficulty.agreement([scores, other])
+        >>> (pair.a, pair.b, round(pair.kendall, 1))
+        ('rmd', 'prototype', 0.2)
+    """
     rows: list[Agreement] = []
     for i, first in enumerate(scores):
         for second in scores[i + 1 :]:
@@ -134,7 +160,17 @@ def error_by_difficulty(scores: Any, correct: Any, *, bands: int = 3) -> ErrorBy
     """Error rate in `bands` equal parts of the samples from easy to hard; equal scores may fall on both sides of a cut.
 
     Args:
+        scores: `Scores`, or one value per sample.
         correct: one truth value per sample, in the order of the scores.
+        bands: how many parts.
+
+    Returns:
+        The groups with their error rates and intervals, and the correlation of difficulty and error.
+
+    Example:
+        >>> found = confide.difficulty.error_by_difficulty([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [1, 1, 1, 0, 0, 0])
+        >>> [(group.name, group.error) for group in found.bands]
+        [('easy', 0.0), ('medium', 0.5), ('hard', 1.0)]
     """
     values = np.asarray(scores.values if isinstance(scores, Scores) else scores, dtype=np.float64)
     right = np.asarray(correct, dtype=bool)
@@ -166,8 +202,18 @@ def groups(scores: Any, *, threshold: float | None = None, groups: int = 2) -> N
     """Group of every sample for GroupDRO: below / from a threshold on (the paper's 5 bits), or equal parts.
 
     Args:
+        scores: `Scores`, or one value per sample.
         threshold: two groups, scores below it and from it on; None for equal parts.
         groups: number of equal parts from easy (0) to hard.
+
+    Returns:
+        The number of its group for every sample.
+
+    Example:
+        >>> confide.difficulty.groups([0.1, 7.0, 3.0, 9.0]).tolist()
+        [0, 1, 0, 1]
+        >>> confide.difficulty.groups([0.1, 7.0, 3.0, 9.0], threshold=5).tolist()
+        [0, 1, 0, 1]
     """
     values = np.asarray(scores.values if isinstance(scores, Scores) else scores, dtype=np.float64)
     if threshold is not None:

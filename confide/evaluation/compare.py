@@ -46,40 +46,58 @@ def compare(
 
     Args:
         a: predictions, or all of them by name ("model/stage").
+        b: predictions of the same samples, in any order: they are joined by id.
+        more: further predictions of the same samples.
         names: names of `a`, `b` and the rest; by default a, b, c, ...
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
+        resamples: of the bootstrap and of the permutations.
+        seed: of both.
+
+    Returns:
+        One `Comparison` per metric and pair: difference, interval, p, Holm-corrected p, and which side is better.
+
+    Raises:
+        InputError: the ids or labels differ, or a metric that was named cannot be compared.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> sharper = confide.Predictions([[4.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 6.0]], [0, 1, 1, 1])
+        >>> for c in confide.compare(p, sharper, metrics=["accuracy", "nll"], resamples=50):
+        ...     print(f"{c.metric}: {c.b} minus {c.a} is {c.difference:+.2f}, better: {c.winner}")
+        accuracy: b minus a is +0.00, better: None
+        nll: b minus a is +0.12, better: None
     """
     records = predictions_by_name(a, (b, *more), names)
     first = next(iter(records.values()))
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
-    asked = comparable_requests(metrics, list(aligned.values()), score)
-    values = {name: [one(View(metric_samples(p))) for one in asked] for name, p in aligned.items()}
-    draws = {name: paired_draws(p, asked, resamples, seed) for name, p in aligned.items()}
+    requests = comparable_requests(metrics, list(aligned.values()), score)
+    values = {name: [request(View(metric_samples(p))) for request in requests] for name, p in aligned.items()}
+    draws = {name: paired_draws(p, requests, resamples, seed) for name, p in aligned.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
-        p_values = permutation_p_values(aligned[left], aligned[right], asked, resamples, seed)
-        for k, one in enumerate(asked):
+        p_values = permutation_p_values(aligned[left], aligned[right], requests, resamples, seed)
+        sides = ComparedRow.of(left), ComparedRow.of(right)
+        for k, request in enumerate(requests):
             difference = values[right][k] - values[left][k]
             (first_draws, factor), (second_draws, _) = draws[left][k], draws[right][k]
             low, high = difference_interval(difference, second_draws - first_draws, factor)
-            rows.append((one.method, left, right, difference, low, high, p_values[k]))
-    return holm_corrected(rows, asked)
+            metric, p_value = metric_name(request.method, request.options), p_values[k]
+            rows.append(Comparison(metric, *sides, difference, low, high, p_value, p_value))
+    return tuple(holm_corrected(rows))
 
 
 def paired_draws(
-    predictions: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
+    predictions: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
 ) -> list[tuple[Floats, float]]:
     """Bootstrap draws of every metric and their factor; the same seed draws the same samples for every record."""
-    light = [one for one in asked if not one.whole]
+    light = [request for request in requests if not request.whole]
     drawn, factor = np.empty((0, resamples)), 1.0
     if light:
         drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
-    return [
-        one.method.spec.resample(predictions, one.options, seed) if one.whole else (next(rows), factor) for one in asked
-    ]
+    return [r.method.spec.resample(predictions, r.options, seed) if r.whole else (next(rows), factor) for r in requests]
 
 
 def predictions_by_name(
@@ -87,16 +105,16 @@ def predictions_by_name(
 ) -> dict[str, Predictions]:
     """All predictions by name."""
     if isinstance(a, Mapping):
-        found = dict(a)
+        records = dict(a)
     else:
-        records = [a, *(r for r in rest if r is not None)]
-        words = list(names) if names is not None else [chr(ord("a") + k) for k in range(len(records))]
-        if len(words) != len(records) or len(set(words)) != len(words):
-            raise InputError(f"names must be {len(records)} different words, got {words}")
-        found = dict(zip(words, records, strict=True))
-    if len(found) < 2:
+        several = [a, *(r for r in rest if r is not None)]
+        words = list(names) if names is not None else [chr(ord("a") + k) for k in range(len(several))]
+        if len(words) != len(several) or len(set(words)) != len(words):
+            raise InputError(f"names must be {len(several)} different words, got {words}")
+        records = dict(zip(words, several, strict=True))
+    if len(records) < 2:
         raise InputError("compare needs at least two predictions, got one; pass a and b")
-    return found
+    return records
 
 
 def same_samples(first: Predictions, other: Predictions, name: str) -> Predictions:
@@ -142,19 +160,18 @@ def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bo
 
 
 def permutation_p_values(
-    a: Predictions, b: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
+    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
 ) -> list[float]:
     """Share of random swaps with a difference at least as large."""
-    light = iter(permutation_tests(a, b, [one for one in asked if not one.whole], resamples, seed))
-    whole = {id(one): tail_p_value(*one.method.spec.permute(a, b, one.options, seed)) for one in asked if one.whole}
-    return [whole[id(one)] if one.whole else next(light) for one in asked]
+    light = iter(permutation_tests(a, b, [request for request in requests if not request.whole], resamples, seed))
+    return [tail_p_value(*r.method.spec.permute(a, b, r.options, seed)) if r.whole else next(light) for r in requests]
 
 
 def permutation_tests(
-    a: Predictions, b: Predictions, asked: Sequence[MetricRequest], resamples: int, seed: int
+    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
 ) -> list[float]:
     """p-values of metrics of the facts: both sides of a swap are weights on 2n samples sorted once."""
-    if not asked:
+    if not requests:
         return []
     if len(a) > LARGEST:
         rng = generator(seed, "permutation rows")
@@ -169,15 +186,15 @@ def permutation_tests(
         from_probabilities=a.from_probabilities or b.from_probabilities,
     )
     base = MetricSamples(pair, resampled=True)
-    asked = on_one_scale(a, b, asked)
+    requests = on_one_scale(a, b, requests)
 
     def difference(swap: NDArray[np.bool_]) -> Floats:
         to_b = np.concatenate([swap, ~swap]).astype(np.float64)
-        one, other = View(base, 1 - to_b), View(base, to_b)
-        return np.array([metric(other) - metric(one) for metric in asked])
+        of_a, of_b = View(base, 1 - to_b), View(base, to_b)
+        return np.array([request(of_b) - request(of_a) for request in requests])
 
     seen = np.abs(difference(np.zeros(n, dtype=bool)))
-    null = np.empty((len(asked), resamples))
+    null = np.empty((len(requests), resamples))
 
     def chunk(first: int) -> None:
         rng = generator(seed, "permutation", first)
@@ -189,7 +206,7 @@ def permutation_tests(
     return [tail_p_value(value, draws) for value, draws in zip(seen, null, strict=True)]
 
 
-def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest]) -> list[MetricRequest]:
+def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricRequest]) -> list[MetricRequest]:
     """The metrics with each side's score as its ranks, where only the order counts.
 
     A swap mixes the scores of both sides: if one is merely sharper than the other, the mixture ranks worse than either
@@ -197,14 +214,14 @@ def on_one_scale(a: Predictions, b: Predictions, asked: Sequence[MetricRequest])
     """
     ranks: dict[str, Floats] = {}
     changed = []
-    for one in asked:
-        score = one.options.get("score")
-        if one.method.spec.info.kind != "ranking" or "threshold" in one.method.options or not isinstance(score, str):
-            changed.append(one)
+    for request in requests:
+        score, method = request.options.get("score"), request.method
+        if method.spec.info.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
+            changed.append(request)
             continue
         if score not in ranks:
             ranks[score] = np.concatenate([rankdata(score_values(side, score)) for side in (a, b)])
-        changed.append(replace(one, options={**one.options, "score": ranks[score]}))
+        changed.append(replace(request, options={**request.options, "score": ranks[score]}))
     return changed
 
 
@@ -237,24 +254,31 @@ def difference_interval(difference: float, draws: Floats, factor: float) -> tupl
     return difference + float(low), difference + float(high)
 
 
-def holm_corrected(
-    rows: Sequence[tuple[Method[MetricSpec], str, str, float, float, float, float]], asked: Sequence[MetricRequest]
-) -> tuple[Comparison, ...]:
-    """Comparisons with p-values corrected over all metrics and pairs (Holm, 1979)."""
-    corrected = holm([row[-1] for row in rows])
-    found = []
-    for k, (method, left, right, difference, low, high, p_value) in enumerate(rows):
+def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Comparisons with p-values corrected over all of them (Holm, 1979), and with the side that is then better."""
+    judged = []
+    for c, corrected in zip(comparisons, holm([c.p_value for c in comparisons]), strict=True):
         better = None
-        if corrected[k] < LEVEL and difference != 0:
-            better = "b" if (difference > 0) == (method.spec.info.better == "higher") else "a"
-        label = metric_name(method, asked[k % len(asked)].options)
-        sides = ComparedRow.of(left), ComparedRow.of(right)
-        found.append(Comparison(label, *sides, difference, low, high, p_value, corrected[k], better))
-    return tuple(found)
+        if corrected < LEVEL and c.difference != 0:
+            higher = parse_metric(c.metric)[0].spec.info.better == "higher"
+            better = "b" if (c.difference > 0) == higher else "a"
+        judged.append(replace(c, p_holm=corrected, better=better))
+    return judged
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction; undefined p-values stay so and do not count."""
+    """Holm's step-down correction: p_(k) becomes the largest of (m - j) p_(j) over the j <= k smallest, at most 1.
+
+    Args:
+        p_values: of the tests; those that are NaN stay so and do not count.
+
+    Returns:
+        The corrected p-values, in the same order.
+
+    Example:
+        >>> confide.evaluation.holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
     order = sorted((k for k, p in enumerate(p_values) if not math.isnan(p)), key=lambda k: p_values[k])
     corrected, largest = [math.nan] * len(p_values), 0.0
     for place, k in enumerate(order):

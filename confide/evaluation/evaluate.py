@@ -31,7 +31,7 @@ from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Curve, Evaluation, Measurement
 
-# Groups of samples: by class, by difficulty, by a column of the predictions or of the user.
+# Groups of samples.
 
 MOST_GROUPS = 100
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
@@ -93,20 +93,20 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     if isinstance(by, Mapping):
         return [column_groups(str(k), _checked_column(str(k), v, len(predictions))) for k, v in by.items()]
     words = [by] if isinstance(by, str) else list(by)
-    found = []
+    groups = []
     for word in words:
         if word == "class":
-            found.append(class_groups(predictions))
+            groups.append(class_groups(predictions))
         elif word == "difficulty":
             if difficulty is None:
                 raise InputError("by='difficulty' needs scores=; pass the Scores of these samples")
-            found.append(difficulty_groups(difficulty))
+            groups.append(difficulty_groups(difficulty))
         elif word in predictions.columns:
-            found.append(column_groups(word, predictions.columns[word]))
+            groups.append(column_groups(word, predictions.columns[word]))
         else:
             known = ("class", "difficulty", *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
-    return found
+    return groups
 
 
 def _checked_column(name: str, values: Any, n: int) -> NDArray[Any]:
@@ -138,7 +138,7 @@ def group_means(view: View, grouping: SampleGroups) -> Floats:
     return np.stack(rows, axis=1).reshape(-1)
 
 
-# Numbers of one set of samples: values, one bootstrap and one null for all of them, rows of the table.
+# Measurements of one set of samples: one bootstrap and one null serve all of them.
 
 MOST_FOR_SLOW = 5_000
 COSTLY_RESAMPLES = 200  # of sweep and smooth ECE, which are searches themselves
@@ -195,7 +195,7 @@ def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str
 
 def measurements(
     base: MetricSamples,
-    asked: Sequence[MetricRequest],
+    requests: Sequence[MetricRequest],
     tag: ModelStage,
     seed: int,
     resamples: int,
@@ -203,73 +203,78 @@ def measurements(
 ) -> list[Measurement]:
     """All measurements of one set of samples; one bootstrap and one null serve them all."""
     view = View(base)
-    values = [a(view) for a in asked]
-    means = [group_means(view, g) for g in groups]
+    values = [request(view) for request in requests]
+    means = [group_means(view, grouping) for grouping in groups]
     if not resamples:
-        rows = [row_of(a, v, base.n, tag) for a, v in zip(asked, values, strict=True)]
-        return rows + [m for g, v in zip(groups, means, strict=True) for m in mean_rows(base, g, v, None, tag)]
-    draws = bootstrap_draws(base, asked, seed, resamples, groups)
-    tests = calibration_tests(
-        base, [(a, v) for a, v in zip(asked, values, strict=True) if a.calibration], seed, resamples
-    )
+        rows = [row_of(request, value, base.n, tag) for request, value in zip(requests, values, strict=True)]
+        return rows + [
+            row
+            for grouping, mean in zip(groups, means, strict=True)
+            for row in mean_rows(base, grouping, mean, None, tag)
+        ]
+    draws = bootstrap_draws(base, requests, seed, resamples, groups)
+    tests = calibration_tests(base, requests, values, seed, resamples)
     rows = []
-    for a, value in zip(asked, values, strict=True):
-        null = tests.get(id(a))
-        if a.whole:
-            bounds = whole_interval(a.method, base.predictions, a.options, value, null, seed)
+    for request, value, spread, null in zip(requests, values, draws.metrics, tests, strict=True):
+        if spread is None:
+            bounds = whole_interval(request.method, base.predictions, request.options, value, null, seed)
         else:
-            bounds = interval_from(a.method, value, base.n, draws.rows[id(a)], null, draws.factor)
-        rows.append(row_of(a, value, base.n, tag, bounds, null))
-    for grouping, mean in zip(groups, means, strict=True):
-        rows += mean_rows(base, grouping, mean, draws.rows[id(grouping)], tag, draws.factor)
+            bounds = interval_from(request.method, value, base.n, spread, null, draws.factor)
+        rows.append(row_of(request, value, base.n, tag, bounds, null))
+    for grouping, mean, spread in zip(groups, means, draws.groups, strict=True):
+        rows += mean_rows(base, grouping, mean, spread, tag, draws.factor)
     return rows
 
 
 @dataclass(frozen=True)
 class BootstrapDraws:
-    """Bootstrap draws by the identity of what was asked, and the factor of their spread."""
+    """Draws of every metric (None where it is resampled by itself) and group, and the factor of their spread."""
 
-    rows: dict[int, Floats]
+    metrics: list[Floats | None]
+    groups: list[Floats]
     factor: float
 
 
 def bootstrap_draws(
-    base: MetricSamples, asked: Sequence[MetricRequest], seed: int, resamples: int, groups: Sequence[SampleGroups]
+    base: MetricSamples, requests: Sequence[MetricRequest], seed: int, resamples: int, groups: Sequence[SampleGroups]
 ) -> BootstrapDraws:
     """One bootstrap for all that is quick, another with fewer resamples for what is a search itself."""
-    light = [a for a in asked if not a.whole and not a.costly]
-    statistics: list[Statistic] = [*light, *(partial(group_means, grouping=g) for g in groups)]
+    light = [k for k, request in enumerate(requests) if not request.whole and not request.costly]
+    costly = [k for k, request in enumerate(requests) if not request.whole and request.costly]
+    statistics: list[Statistic] = [*(requests[k] for k in light), *(partial(group_means, grouping=g) for g in groups)]
     drawn, factor = bootstrap(base, statistics, resamples=resamples, seed=seed)
-    rows = {id(a): drawn[k] for k, a in enumerate(light)}
-    begin = len(light)
-    for grouping in groups:
-        size = len(grouping.names) * len(facts_for_means(base.predictions))
-        rows[id(grouping)] = drawn[begin : begin + size]
-        begin += size
-    costly = [a for a in asked if not a.whole and a.costly]
+    metrics: list[Floats | None] = [None] * len(requests)
+    for k, row in zip(light, drawn, strict=False):
+        metrics[k] = row
+    sizes = [len(grouping.names) * len(facts_for_means(base.predictions)) for grouping in groups]
+    by_group = np.split(drawn[len(light) :], np.cumsum(sizes)[:-1]) if sizes else []
     if costly:
-        drawn, factor = bootstrap(base, costly, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
-        rows |= {id(a): drawn[k] for k, a in enumerate(costly)}
-    return BootstrapDraws(rows, factor)
+        some = [requests[k] for k in costly]
+        drawn, factor = bootstrap(base, some, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
+        for k, row in zip(costly, drawn, strict=True):
+            metrics[k] = row
+    return BootstrapDraws(metrics, by_group, factor)
 
 
 def calibration_tests(
-    base: MetricSamples, asked: Sequence[tuple[MetricRequest, float]], seed: int, resamples: int
-) -> dict[int, Null | None]:
-    """The null of every calibration error, by the identity of what was asked."""
-    found: dict[int, Null | None] = {}
+    base: MetricSamples, requests: Sequence[MetricRequest], values: Sequence[float], seed: int, resamples: int
+) -> list[Null | None]:
+    """The null of every calibration error; None for what is none."""
+    tests: list[Null | None] = [None] * len(requests)
     for costly, draws in ((False, resamples), (True, min(resamples, COSTLY_RESAMPLES))):
-        some = [a for a, _ in asked if not a.whole and a.costly == costly]
-        drawn = nulls(base, [(a.method, a.options) for a in some], resamples=draws, seed=seed) if some else []
-        found |= {id(a): null for a, null in zip(some, drawn, strict=True)}
-    for a, value in asked:
-        if a.whole:
-            found[id(a)] = whole_null(a.method, base.predictions, a.options, value, seed)
-    return found
+        places = [k for k, r in enumerate(requests) if r.calibration and not r.whole and r.costly == costly]
+        some = [(requests[k].method, requests[k].options) for k in places]
+        drawn = nulls(base, some, resamples=draws, seed=seed) if some else []
+        for k, null in zip(places, drawn, strict=True):
+            tests[k] = null
+    for k, request in enumerate(requests):
+        if request.calibration and request.whole:
+            tests[k] = whole_null(request.method, base.predictions, request.options, values[k], seed)
+    return tests
 
 
 def row_of(
-    asked: MetricRequest,
+    request: MetricRequest,
     value: float,
     n: int,
     tag: ModelStage,
@@ -279,18 +284,18 @@ def row_of(
 ) -> Measurement:
     """A row of the table."""
     return Measurement(
-        metric=metric_name(asked.method, asked.options),
+        metric=metric_name(request.method, request.options),
         value=value,
         n=n,
         split=tag.split,
         stage=tag.stage,
         group=group,
         model=tag.model,
-        score=asked.score,
+        score=request.score,
         chance=null.mean if null else None,
         chance_high=null.high if null else None,
         p_value=null.p_value if null else None,
-        note=note_of(asked.method, asked.options, n) if bounds else None,
+        note=note_of(request.method, request.options, n) if bounds else None,
         bounds=bounds or (math.nan, math.nan),
     )
 
@@ -312,18 +317,18 @@ def mean_rows(
         for k, word in enumerate(words):
             place = group * len(words) + k
             value = float(values[place])
-            asked = MetricRequest(METRICS.get(word), {})
+            request = MetricRequest(METRICS.get(word), {})
             bounds = None
             if draws is not None:
-                bounds = interval_from(asked.method, value, int(size), draws[place], None, factor)
-            rows.append(row_of(asked, value, int(size), tag, bounds, group=grouping.label(group)))
+                bounds = interval_from(request.method, value, int(size), draws[place], None, factor)
+            rows.append(row_of(request, value, int(size), tag, bounds, group=grouping.label(group)))
     return rows
 
 
 def group_measurements(
     predictions: Predictions,
     grouping: SampleGroups,
-    asked: Sequence[MetricRequest],
+    requests: Sequence[MetricRequest],
     tag: ModelStage,
     seed: int,
     resamples: int,
@@ -335,22 +340,21 @@ def group_measurements(
             continue
         chosen = np.flatnonzero(grouping.index == group)
         base = MetricSamples(predictions.take(chosen))
-        part = [request_for_rows(a, chosen) for a in asked if not why_unavailable(a.method, base.predictions)]
-        found = measurements(base, part, tag, seed, resamples)
-        rows += [replace(m, group=grouping.label(group)) for m in found]
+        part = [request_for_rows(r, chosen) for r in requests if not why_unavailable(r.method, base.predictions)]
+        rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, resamples)]
     return rows
 
 
-def request_for_rows(asked: MetricRequest, rows: NDArray[np.intp]) -> MetricRequest:
+def request_for_rows(request: MetricRequest, rows: NDArray[np.intp]) -> MetricRequest:
     """The same for some samples: a score given as a vector is cut alike."""
-    score = asked.options.get("score")
+    score = request.options.get("score")
     if score is None or isinstance(score, str):
-        return asked
+        return request
     array = score.detach().cpu().numpy() if hasattr(score, "detach") else np.asarray(score)
-    return MetricRequest(asked.method, {**asked.options, "score": array[rows]}, asked.score)
+    return MetricRequest(request.method, {**request.options, "score": array[rows]}, request.score)
 
 
-# Everything that one set of predictions can show: measurements with intervals, curves and groups.
+# The evaluation.
 
 GROUP_RESAMPLES = 200
 
@@ -381,27 +385,42 @@ def evaluate(
         intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
         by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
+        model: the model's name in every row.
+        stage: "raw", or the word of the calibrator applied.
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        seed: of the resamples.
         title: of the report.
         unit: what the samples are called, such as "images".
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
+
+    Returns:
+        An `Evaluation`: `.value("ece")`, `.save("evaluation.json")`, and `confide.write_report` draws it.
+
+    Raises:
+        InputError: a metric that these predictions do not allow was named, or a group is not known.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> found = confide.evaluate(p, ["accuracy", "nll"], intervals=False, title="four samples")
+        >>> found.value("accuracy", group=None)
+        0.75
     """
-    wanted = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
-    predictions = as_predictions(predictions, columns=wanted, ids=scores is not None, score=score)
+    columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
+    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     base = metric_samples(predictions)
     if predictions.top1 is None and predictions.given is None and "classwise_ece" in metric_words(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
-    asked, missing = metric_requests(metrics, predictions, ranking)
+    requests, missing = metric_requests(metrics, predictions, ranking)
     tag = ModelStage(model, stage, predictions.split)
-    rows = measurements(base, asked, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
+    rows = measurements(base, requests, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
     for grouping in groups:
-        rows += group_measurements(predictions, grouping, asked, tag, seed, GROUP_RESAMPLES if intervals else 0)
+        rows += group_measurements(predictions, grouping, requests, tag, seed, GROUP_RESAMPLES if intervals else 0)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(
@@ -442,7 +461,7 @@ def metric_requests(
     """The numbers to compute, and why the others cannot be."""
     words = metric_words(metrics)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
-    asked, missing = [], {}
+    requests, missing = [], {}
     for word in dict.fromkeys(words):
         method, options = parse_metric(word)
         lack = why_unavailable(method, predictions)
@@ -451,10 +470,10 @@ def metric_requests(
         if lack and not explicit:
             missing[word] = lack
         elif "score" in method.options:
-            asked += [MetricRequest(method, {**options, "score": s}, name) for name, s in ranking.items()]
+            requests += [MetricRequest(method, {**options, "score": s}, name) for name, s in ranking.items()]
         else:
-            asked.append(MetricRequest(method, options))
-    return asked, missing
+            requests.append(MetricRequest(method, options))
+    return requests, missing
 
 
 def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
@@ -466,12 +485,12 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
     """Groups whose means every evaluation shows."""
-    found = []
+    groups = []
     if predictions.num_classes <= MOST_GROUPS:
-        found.append(class_groups(predictions))
+        groups.append(class_groups(predictions))
     if difficulty is not None:
-        found.append(difficulty_groups(difficulty))
-    return found
+        groups.append(difficulty_groups(difficulty))
+    return groups
 
 
 def about_predictions(predictions: Predictions, scores: Scores | None, seed: int) -> About:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
 from confide.checks import InputError
-from confide.evaluation.compare import compare, holm
+from confide.evaluation.compare import compare, holm_corrected
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
-from confide.metrics.base import METRICS
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
@@ -74,9 +73,27 @@ def compare_trust(
     """Every metric of every predictor with intervals, and paired tests of each against the baseline.
 
     Args:
+        predictions: of the test split.
         scores: values by name; the baseline must be among them.
+        baseline: the name that all others are tested against; `mcp` is the maximum softmax probability.
         intervals: False gives the values alone: no intervals and no tests.
+        seed: of the resamples.
         about: what the report says of it.
+
+    Returns:
+        An Evaluation; `about.verdict` says in one sentence which predictors beat the baseline.
+
+    Raises:
+        InputError: the baseline is not among the scores.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> from confide.evaluation import TrustValues
+        >>> scores = {"mcp": TrustValues.of(p.facts.confidence, 0.5, "score")}
+        >>> scores["margin"] = TrustValues.of(p.facts.margin, None, "score")
+        >>> found = confide.evaluation.compare_trust(p, scores, intervals=False)
+        >>> round(found.value("auroc", score="trust:margin"), 3)
+        0.833
     """
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
@@ -132,7 +149,7 @@ def paired_tests(
     judged = []
     for metric in dict.fromkeys(one.metric for one in found):
         family = [one for one in found if one.metric == metric]
-        judged += [_with_holm(one, p) for one, p in zip(family, holm([f.p_value for f in family]), strict=True)]
+        judged += holm_corrected(family)
     return tuple(judged)
 
 
@@ -143,14 +160,6 @@ def _ranks(values: Floats) -> torch.Tensor:
 def standardised(values: Floats) -> torch.Tensor:
     """Less their mean and over their standard deviation; equal values are 0."""
     return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
-
-
-def _with_holm(one: Comparison, corrected: float) -> Comparison:
-    higher = METRICS.get(one.metric).spec.info.better == "higher"
-    better = None
-    if corrected < LEVEL and one.difference != 0:
-        better = "b" if (one.difference > 0) == higher else "a"
-    return replace(one, p_holm=corrected, better=better)
 
 
 def decision_tests(
@@ -235,7 +244,23 @@ def _listed(names: Sequence[str]) -> str:
 def rates_at_same_tpr(
     predictions: Predictions, scores: TrustValues, baseline: TrustValues
 ) -> tuple[float, float, float]:
-    """(TPR, TNR) of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR."""
+    """TPR and TNR of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR.
+
+    Args:
+        predictions: of the test split.
+        scores: the predictor's values, with its line.
+        baseline: the values of the other.
+
+    Returns:
+        (TPR, TNR, the baseline's TNR); NaN where the predictor has no line, or where no prediction is right or wrong.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> from confide.evaluation import TrustValues
+        >>> own = TrustValues.of(p.facts.confidence, 0.8, "score")
+        >>> [round(rate, 2) for rate in confide.evaluation.rates_at_same_tpr(p, own, own)]
+        [0.67, 1.0, 1.0]
+    """
     if scores.threshold is None:
         return math.nan, math.nan, math.nan
     correct = predictions.facts.correct.cpu().numpy()

@@ -24,7 +24,7 @@ from confide.report.sections.training import training_section
 from confide.report.sections.trust import trust_section
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, when
+from confide.report.words import code, count
 from confide.results import Evaluation
 
 CONTENTS = (
@@ -51,13 +51,39 @@ NO_PROMISE = Empty(
 
 
 def write_report(evaluation: Evaluation, path: str | Path) -> Path:
-    """Write the report of an evaluation as one HTML file that opens from disk and loads nothing."""
+    """Write the report of an evaluation as one HTML file that opens from disk and loads nothing.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+        path: of the file.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> print(confide.write_report(confide.evaluate(p, "accuracy", intervals=False), "report.html"))
+        report.html
+    """
     formats.write_text(path, render_report(evaluation))
     return Path(path)
 
 
 def render_report(evaluation: Evaluation) -> str:
-    """The report as a string."""
+    """The report as a string of HTML.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        The whole page.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> page = confide.report.render_report(confide.evaluate(p, "accuracy", intervals=False, title="mine"))
+        >>> "<title>Reliability report: mine</title>" in page
+        True
+    """
     view = EvaluationView(evaluation)
     coverage = coverage_section(view)
     return str(
@@ -75,7 +101,7 @@ def render_report(evaluation: Evaluation) -> str:
             warnings=evaluation.warnings,
             tiles=tiles(view),
             unit=view.unit,
-            stages=[when(stage) for stage in (view.before, view.after) if stage],
+            stages=[view.when(stage) for stage in (view.before, view.after) if stage],
             models=models_section(view),
             interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
@@ -103,14 +129,38 @@ def _interval_note(view: EvaluationView) -> str:
 
 
 def notebook_view(evaluation: Evaluation) -> str:
-    """Verdict and table of models, scoped so that a notebook keeps its own style."""
+    """Verdict and table of models as HTML, scoped so that a notebook keeps its own style.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        A fragment of HTML, which a notebook shows for an Evaluation by itself.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.report.notebook_view(confide.evaluate(p, "accuracy", intervals=False)).startswith("<div")
+        True
+    """
     view = EvaluationView(evaluation)
     template = page_environment().get_template("notebook.html")
     return str(template.render(verdict=verdict(view), models=models_section(view)))
 
 
 def verdict_sentence(evaluation: Evaluation) -> str:
-    """The verdict in one sentence of plain text."""
+    r"""The verdict in one sentence of plain text.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        What the model says and what it is right about, with a direction only where the tests bear it.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.report.verdict_sentence(confide.evaluate(p, ["accuracy"], intervals=False))
+        'This model is right on 75\u202f% of 4 samples.'
+    """
     return verdict(EvaluationView(evaluation)).sentence
 
 

@@ -117,7 +117,23 @@ FONTS = ("Liberation Sans", "Arial", "Helvetica", "DejaVu Sans")
 
 
 def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
-    """Write each chart as SVG and PNG into a folder, with captions.md that says what each shows."""
+    """Write each chart of the report as SVG and PNG into a folder, with captions.md that says what each shows.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+        folder: where to.
+
+    Returns:
+        The paths of the drawings.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+
+    Example:
+        >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+        >>> confide.report.write_figures(confide.Evaluation(rows), "figures")  # doctest: +SKIP
+        []
+    """
     matplotlib = _matplotlib()
     written: list[Path] = []
     captions = ["# Figures\n"]

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, plus_minus, points, stage_phrase, when
+from confide.report.words import code, count, fixed, percent, plus_minus, points
 from confide.results import ComparedRow, Measurement
 
 
@@ -88,7 +88,7 @@ def _side(view: EvaluationView, gap: Measurement) -> str:
 def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if view.after is None:
         return "."
-    name = stage_phrase(view.after)
+    name = view.stage_phrase(view.after)
     worse = _made_worse(view)
     if worse:
         return f", and {name} makes it worse, {worse}, so leave it out."
@@ -110,7 +110,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
 def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     worse = _made_worse(view)
     if worse and view.after:
-        return f"; {stage_phrase(view.after)} made it worse, {worse}, so leave it out."
+        return f"; {view.stage_phrase(view.after)} made it worse, {worse}, so leave it out."
     error = view.calibration_error(view.before)
     if error and error.rejected and gap.low <= 0 <= gap.high:
         bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
@@ -161,11 +161,11 @@ def _error_sentence(view: EvaluationView) -> Markup | None:
         return Markup("The calibration error is {} points{}.").format(points(before.value), tail)
     sizes = points(before.value), points(after.value)
     note = view.stage_note(view.focus, view.after)
-    how = f"{when(view.after)} ({note})" if note else when(view.after)
+    how = f"{view.when(view.after)} ({note})" if note else view.when(view.after)
     if sizes[0] == sizes[1] or (_within_chance(before) and _within_chance(after)):
         # Both are noise: neither rose nor fell.
         words = "The calibration error is {} points {} and {} {}{}."
-        return Markup(words).format(sizes[0], when(view.before), sizes[1], how, tail)
+        return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, tail)
     moves = "falls" if after.value < before.value else "rises"
     start = how[0].upper() + how[1:]
     return Markup("{} the calibration error {} from {} to {} points{}.").format(start, moves, *sizes, tail)
@@ -250,7 +250,7 @@ def _gap_tile(view: EvaluationView) -> Tile | None:
     grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
     says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
     return Tile(
-        f"Confidence minus accuracy, {when(view.before)}",
+        f"Confidence minus accuracy, {view.when(view.before)}",
         points(gap.value, sign=True),
         "points",
         _interval_strip(gap, 0.0, zone),
@@ -277,7 +277,7 @@ def _error_tile(view: EvaluationView) -> Tile | None:
         inside = error.value <= error.chance_high * (1 + 1e-9)  # of a single sample both are the same number
         meaning += " What is left cannot be told from chance." if inside else " The error is more than chance explains."
     return Tile(
-        f"Calibration error {when(view.final)}",
+        f"Calibration error {view.when(view.final)}",
         points(error.value),
         "points",
         _interval_strip(error, 0.0, zone),

@@ -185,6 +185,19 @@ class EvaluationView:
         place = self.models.index(model) + 1 if model in self.models else 6
         return str(place) if place <= 5 else "g"
 
+    def stage_phrase(self, stage: str) -> str:
+        """A stage in plain words: `temperature` is temperature scaling; an unknown word stays itself."""
+        return "as trained" if stage == "raw" else self.evaluation.stage_titles.get(stage, stage)
+
+    def when(self, stage: str) -> str:
+        """At which stage: `as trained`, or `after temperature scaling`."""
+        return self.stage_phrase(stage) if stage == "raw" else f"after {self.stage_phrase(stage)}"
+
+    def stage_title(self, stage: str) -> str:
+        """The heading of the rows of a stage."""
+        words = self.when(stage)
+        return words[0].upper() + words[1:]
+
     def stage_note(self, model: str, stage: str) -> str:
         """A fitted calibrator in short, "T = 1.23"."""
         return self.about.stages.get(f"{model}/{stage}", "")

@@ -13,22 +13,6 @@ from confide.results import Comparison, Measurement, MetricInfo
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
 
-STAGES = {
-    "raw": "as trained",
-    "temperature": "temperature scaling",
-    "temperature_by_difficulty": "a temperature by difficulty",
-    "ensemble_temperature": "ensemble temperature scaling",
-    "vector": "vector scaling",
-    "matrix": "matrix scaling",
-    "dirichlet": "Dirichlet calibration",
-    "beta": "beta calibration",
-    "isotonic": "isotonic calibration",
-    "histogram": "histogram binning",
-    "spline": "spline calibration",
-    "metamis": "Meta-Cal for misclassification",
-    "metaacc": "Meta-Cal for accuracy",
-}
-
 
 def fixed(value: float, digits: int, sign: bool = False) -> str:
     """Number with so many decimals, comma in thousands, true minus; a dash where there is none."""
@@ -105,22 +89,6 @@ def unit_word(info: MetricInfo) -> str:
     return {"%": "Per cent", "pts": "Points"}.get(info.unit, info.unit.capitalize())
 
 
-def stage_phrase(stage: str) -> str:
-    """A stage in plain words: `temperature` is temperature scaling; an unknown word stays itself."""
-    return STAGES.get(stage, stage)
-
-
-def when(stage: str) -> str:
-    """At which stage: `as trained`, or `after temperature scaling`."""
-    return "as trained" if stage == "raw" else f"after {stage_phrase(stage)}"
-
-
-def stage_title(stage: str) -> str:
-    """The heading of the rows of a stage."""
-    words = when(stage)
-    return words[0].upper() + words[1:]
-
-
 def code(word: str) -> Markup:
     """A word of the config in mono type, escaped."""
     return Markup("<code>{}</code>").format(word)
@@ -157,18 +125,6 @@ def plain_text(markup: str) -> str:
     """The words of a piece of markup, for alt texts."""
     return str(Markup(markup).striptags()) if isinstance(markup, Markup) else str(markup)
 
-
-DIFFICULTY = {
-    "rmd": "Relative Mahalanobis distance: how far a sample lies from its own class, compared with all samples.",
-    "md": "Mahalanobis distance: how far a sample lies from its own class, in units of the spread of the classes.",
-    "kmeans": "Distance to the nearest of the clusters that the features fall into.",
-    "prototype": "Distance to the mean of its own class.",
-    "confusion": "How often neighbours in feature space carry another label.",
-    "loss": "The loss of the sample in training, averaged over epochs.",
-    "correctness": "How often the sample was wrong in training.",
-    "entropy": "How unsure the model was of the sample in training.",
-}
-FROM_FEATURES = ("rmd", "md", "kmeans", "prototype")  # made without any prediction of the model
 
 CHANCE = (
     "The calibration error that a perfectly calibrated model tested on as many samples would show: on average, and the "

@@ -5,7 +5,7 @@
 
 from confide.random import noisy_labels
 from confide.shift.attacks import ATTACKS, attack, check_attack
-from confide.shift.base import SEVERITIES, SHIFTS, check_shift, corrupt, form_of, names
+from confide.shift.base import SEVERITIES, SHIFTS, check_shift, corrupt, corrupt_split, form_of, names
 from confide.shift.digital import (
     brightness,
     contrast,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
+from confide.records import Dataset
 from confide.registry import Method, MethodSpec, Registry
 
 Severity = float | tuple[float, ...]
@@ -318,3 +319,37 @@ def line_blur(images: Tensor, radius: int, sigma: float, degrees: NDArray[np.flo
         place = (from_rows[:, :, None] + (columns - dx).clamp_(0, width - 1)[:, None, :]).reshape(n, 1, -1)
         result += flat.gather(2, place.expand(n, channels, -1)).mul_(float(weights[tap]))
     return result.reshape(images.shape)
+
+
+def corrupt_split(dataset: Dataset, split: str, word: str, severity: int) -> Dataset:
+    """The dataset with the images of one split made worse; draws are keyed by sample id.
+
+    Args:
+        dataset: of images.
+        split: whose images are made worse; the others stay.
+        word: of the shift (`confide list shift`).
+        severity: 1 to 5.
+
+    Returns:
+        A dataset of the same samples; features that the data carried for the split are left out, for they are those of
+        the images as they were.
+
+    Raises:
+        InputError: where the data are no images.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import load_dataset, shift
+        >>> np.savez("images.npz", images=np.zeros((20, 8, 8), dtype=np.uint8), labels=np.arange(20) % 2)
+        >>> dataset = load_dataset("images.npz")
+        >>> worse = shift.corrupt_split(dataset, "test", "gaussian_noise", 3)
+        >>> int(dataset.test.inputs[0].max()), int(worse.test.inputs[0].max()) > 0
+        (0, True)
+    """
+    if dataset.kind != "image":
+        raise InputError(f"--shift takes images, got a dataset of {dataset.kind}; leave it out")
+    samples = dataset.split(split)
+    images = np.asarray(samples.inputs[np.arange(len(samples))])
+    columns = {name: values for name, values in samples.columns.items() if name != "features"}
+    worse = replace(samples, inputs=corrupt(images, word, severity, ids=samples.ids), columns=columns)
+    return replace(dataset, splits={**dataset.splits, split: worse})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.difficulty import Recorder
 from confide.records import Dataset, Scores
@@ -15,6 +15,9 @@ from confide.training.ensemble import fit_members
 from confide.training.loop import fit
 from confide.training.settings import Settings
 from confide.training.trackers import tracker, tracker_for_members
+
+if TYPE_CHECKING:
+    from confide.config import Config
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class TrainingJob:
         settings: of the training.
         out: folder of the run; the same job goes on there where it was.
         scores: files with the difficulty of the samples, for losses that weigh or group by it.
-        recipe: word of a recipe that makes these scores, and fits a calibrator after the training.
+        recipe: word of a recipe, or its Config, that makes these scores, and fits a calibrator after the training.
         features: extractor word for the recipe's difficulty, instead of the recipe's own.
         members: so many seeds, trained as an ensemble.
         record: keep the predictions on the split `settings.record` of every epoch.
@@ -39,7 +42,7 @@ class TrainingJob:
     out: Path
     data_options: Mapping[str, Any] = field(default_factory=dict)
     scores: tuple[str, ...] = ()
-    recipe: str | None = None
+    recipe: str | Config | None = None
     features: str | None = None
     members: int = 1
     record: bool = False

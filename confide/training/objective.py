@@ -4,7 +4,6 @@ difficulty scores that make a loss's groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from confide import difficulty, losses
 from confide.checks import InputError, check_options
-from confide.records import Features, Scores, Split
+from confide.records import Scores, Split
 from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
 
@@ -189,14 +188,3 @@ def group_scores_kind(settings: Settings) -> str:
     if settings.group_by != "difficulty" or "groups" not in needs:
         return ""
     return LABEL_BANDS if settings.label_bands else BANDS
-
-
-def group_scores(kind: str, word: str, rows: Mapping[str, Features], **options: Any) -> Scores:
-    """Difficulty of train and val to the likeliest class, or for LABEL_BANDS to the label's, fitted on train.
-
-    A difficulty that knows the label puts misread samples into the hard band, which then looks too sure even where
-    the network is calibrated; docs/findings.md tells what came of either.
-    """
-    fitted = difficulty.fit(word, rows["train"], **options)
-    labels = None if kind == LABEL_BANDS else "predicted"
-    return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])

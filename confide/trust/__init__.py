@@ -1,4 +1,4 @@
-"""Trust predictors: fit -> (predictions, features -> n), high = safe. Importing the room registers them all."""
+"""Trust predictors: fit -> (predictions, features -> n), high = safe. Importing the package registers them all."""
 
 from confide.trust import losses
 from confide.trust.base import TRUST, Trust, fit, load, names
@@ -7,3 +7,31 @@ from confide.trust.cross_fitting import augmented, linear_classifier, out_of_fol
 from confide.trust.distances import knn, rmd, trust_score
 from confide.trust.oracles import binary_cross_entropy, binary_focal, class_balanced, steep_slope, tcp
 from confide.trust.scores import energy, ensemble, entropy, margin, max_logit, mc_dropout, mcp
+
+__all__ = [
+    "TRUST",
+    "Trust",
+    "augmented",
+    "binary_cross_entropy",
+    "binary_focal",
+    "class_balanced",
+    "combined",
+    "energy",
+    "ensemble",
+    "entropy",
+    "fit",
+    "knn",
+    "linear_classifier",
+    "load",
+    "losses",
+    "margin",
+    "max_logit",
+    "mc_dropout",
+    "mcp",
+    "names",
+    "out_of_fold",
+    "rmd",
+    "steep_slope",
+    "tcp",
+    "trust_score",
+]

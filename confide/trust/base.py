@@ -187,8 +187,30 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     """Fit the trust predictor of that word on held-out predictions and, where it uses them, features of the samples.
 
     Args:
+        word: the method, such as `mcp` or `combined`; `names()` lists them.
         predictions: what the classifier said on data it was not trained on; methods without training need none.
         features: a `Features` record or `n d` rows of the same samples; `s n c` logits for `ensemble`, `mc_dropout`.
+        options: those of the method.
+
+    Returns:
+        A frozen `Trust`: called with predictions (and features) it gives one value per sample, high = safe.
+
+    Raises:
+        InputError: predictions of the test split, without a right and a wrong one to learn from,
+            or features of other samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("rmd", val, rows)
+        >>> values = trust(val, rows)
+        >>> bool(values[val.facts.correct].mean() > values[~val.facts.correct].mean())
+        True
     """
     method = TRUST.get(word)
     method.check_options(options)
@@ -226,7 +248,15 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
 
 
 def names() -> tuple[str, ...]:
-    """All words."""
+    """All words.
+
+    Returns:
+        Every word that `fit` and `confide trust` take.
+
+    Example:
+        >>> "steep_slope" in confide.trust.names()
+        True
+    """
     return TRUST.names()
 
 
@@ -327,7 +357,24 @@ FIELD_KINDS: dict[str, tuple[type, ...]] = {
 
 
 def load(path: str | Path) -> Trust:
-    """Read what `Trust.save` wrote: trust.json, or the folder that holds it."""
+    """Read what `Trust.save` wrote: trust.json, or the folder that holds it.
+
+    Args:
+        path: trust.json, or the folder that holds it.
+
+    Returns:
+        The `Trust` as it was fitted.
+
+    Raises:
+        InputError: the file is missing, damaged, no trust predictor, or of a newer confide.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> path = confide.trust.fit("mcp").save("predictor")
+        >>> confide.trust.load("predictor")(two).tolist() == confide.trust.fit("mcp")(two).tolist()
+        True
+    """
     source = Path(path) / "trust.json" if Path(path).is_dir() else Path(path)
     return load_fitted(source, formats.TRUST, _restored)
 

@@ -485,6 +485,8 @@ def combined(
     """Probability of being right, sigmoid(w . s + b), s: confidence, entropy, margin, energy, oracle, RMD, neighbours.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, only the outputs are combined.
         model: `logistic` regression, or `boosted` trees, which need more errors to learn from.
         oracle: the trained oracle among the signals, or `none`.
         penalty: pseudo-counts against large weights (logistic) or leaf values (boosted).
@@ -496,6 +498,25 @@ def combined(
         second: features of the same samples by another extractor, one that never saw the task: RMD and TrustScore of
             the predicted class in that space join the signals as `second_rmd` and `second_trust_score`.
         second_reference: that extractor's features and labels of the training split, as `reference` is.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`:
+        a probability of being right, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("combined", val, rows, oracle="none", folds=2)
+        >>> values = trust(val, rows)
+        >>> bool(values[val.facts.correct].mean() > values[~val.facts.correct].mean())
+        True
+        >>> sorted(trust.contributions(val, rows))[:3]
+        ['base', 'confidence', 'energy']
     """
     check_choice(model, REGRESSIONS, "model")
     check_choice(oracle, ORACLES, "oracle")

@@ -74,6 +74,22 @@ def out_of_fold(
         labels: class of every sample; a `Features` record brings its own.
         train: how to train a classifier; by default a linear head on standardised rows (`linear_classifier`).
         folds: how many classifiers are trained; more folds are nearer to the full classifier and cost more.
+        num_classes: width of the logits; by default the largest label + 1.
+        seed: of the folds, which are drawn by id and balanced within classes.
+        split: what the predictions say they are of.
+
+    Returns:
+        `Predictions` of all samples, in their order.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> predictions = confide.trust.out_of_fold(rows, labels, folds=3)
+        >>> len(predictions), float(predictions.facts.correct.double().mean())
+        (60, 1.0)
     """
     ids = inputs.ids if isinstance(inputs, Features) else None
     if isinstance(inputs, Features):
@@ -97,7 +113,27 @@ def out_of_fold(
 
 
 def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: float = 1e-3) -> Classify:
-    """Multinomial logistic regression on standardised rows, mean cross-entropy + penalty |W|^2 / 2, by L-BFGS."""
+    """Multinomial logistic regression on standardised rows, mean cross-entropy + penalty |W|^2 / 2, by L-BFGS.
+
+    Args:
+        rows: features `n d`.
+        labels: their classes.
+        num_classes: width of the logits.
+        penalty: of the squared weights; larger is simpler.
+
+    Returns:
+        A function of further rows: their logits.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> classify = confide.trust.linear_classifier(rows, labels, num_classes=3)
+        >>> bool((classify(rows).argmax(dim=1) == labels).all())
+        True
+    """
     known = as_tensor(rows, "features").to(torch.float32)
     mean, deviation = known.mean(dim=0), known.std(dim=0, correction=0)
     deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
@@ -139,6 +175,26 @@ def augmented(
     Args:
         classify: a batch of inputs -> (logits, features).
         augment: (a batch of inputs, generator) -> the same batch changed at random.
+        inputs: of all samples, anything that `torch.split` takes.
+        labels: their classes.
+        times: copies of every input.
+        seed: of the generator that `augment` is given.
+        split: what the predictions say they are of.
+        batch: inputs at once.
+
+    Returns:
+        Predictions and feature rows of all copies, in the same order.
+
+    Example:
+        >>> import torch
+        >>> classify = lambda inputs: (inputs, inputs)
+        >>> augment = lambda inputs, generator: inputs + torch.randn(inputs.shape, generator=generator)
+        >>> labels = torch.arange(6) % 3
+        >>> predictions, features = confide.trust.augmented(classify, torch.eye(3)[labels], labels, augment, times=2)
+        >>> len(predictions), tuple(features.shape)
+        (12, (12, 3))
+        >>> predictions.columns['copy_of'].tolist()
+        [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
     """
     check_range(times, "times", 1)
     generator = torch.Generator().manual_seed(seed)

@@ -56,7 +56,24 @@ def knn(predictions: Predictions, features: FeatureRows, *, k: int = 10) -> Neig
     """Negative distance to the k-th nearest training sample of any class; fit it on the training features.
 
     Args:
+        predictions: of the training samples; only their number counts.
+        features: rows `n d` of the same samples.
         k: which neighbour; larger is smoother. At most the number of training samples, and taken down to it.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("knn", val, rows)
+        >>> bool((trust(val, rows + 1) < trust(val, rows)).all())  # far from all that was seen
+        True
     """
     check_range(k, "k", 1)
     return NeighbourDistance(features.cpu(), min(k, len(features)))
@@ -113,7 +130,25 @@ def rmd(predictions: Predictions, features: FeatureRows, *, shrinkage: str = "au
     """Negative relative Mahalanobis distance, MD_agnostic(x) - MD_predicted(x); fit it on the training features.
 
     Args:
+        predictions: of the training samples; their labels say which row is of which class.
+        features: rows `n d` of the same samples.
         shrinkage: `auto` shrinks the covariances (Ledoit-Wolf) only where they have not full rank.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("rmd", val, rows)
+        >>> values = trust(val, rows)
+        >>> bool(values[val.facts.correct].mean() > values[~val.facts.correct].mean())
+        True
     """
     labels = predictions.labels.cpu().numpy()
     return relative_mahalanobis(features.cpu(), labels, predictions.num_classes, shrinkage)
@@ -232,12 +267,30 @@ def trust_score(
     """TrustScore, d(nearest class other than the predicted) / d(predicted class); fit it on the training features.
 
     Args:
+        predictions: of the training samples; their labels say which row is of which class.
+        features: rows `n d` of the same samples.
         neighbour: distance to a class is that to its nearest point (1, the paper) or second nearest (2, the released
             code, which also skips a sample that is itself in the index).
         filtering: `density` drops per class the points whose k-th neighbour is farthest, `uncertainty` those whose
             neighbours vote least for their label, `uncertainty_released` repeats rows as the released code does.
         k: neighbours asked by a filter. Default: the released code's.
         alpha: share of points a filter drops. Default: the released code's.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("trust_score", val, rows)
+        >>> values = trust(val, rows)
+        >>> bool(values[val.facts.correct].mean() > values[~val.facts.correct].mean())
+        True
     """
     check_range(neighbour, "neighbour", 1)
     check_range(alpha, "alpha", 0, 1, high_open=True)

@@ -17,7 +17,7 @@ from confide.registry import Method, OptionSpec, Registry
 from confide.trust.base import check_option_kinds
 from confide.types import PerSample
 
-# Losses of trust predictors: (oracle output z, correctness or p_true) -> one value per sample; registry and door.
+__all__ = ["TRUST_LOSSES", "binary_cross_entropy", "binary_focal", "create", "names", "steep_slope", "tcp"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def trust_loss(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     choices: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[TrustLoss], TrustLoss]:
-    """Register a trust loss and put the family's door before it.
+    """Register a trust loss, with the checks of the family before it.
 
     Args:
         target: what the second argument is: `correct` (0 or 1) or `p_true` (in [0, 1]).
@@ -57,12 +57,40 @@ def trust_loss(
 
 
 def names() -> tuple[str, ...]:
-    """All words of the family."""
+    """All words of the family.
+
+    Returns:
+        Every word that `create` takes.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> losses.names()
+        ('binary_cross_entropy', 'binary_focal', 'steep_slope', 'tcp')
+    """
     return TRUST_LOSSES.names()
 
 
 def create(word: str, *, reduction: str = "mean", **options: Any) -> TrustLossModule:
-    """The trust loss of that word as nn.Module: forward(z, target); `.target` says what the target is."""
+    """The trust loss of that word as nn.Module: forward(z, target); `.target` says what the target is.
+
+    Args:
+        word: the trust loss; `names()` lists them.
+        reduction: `mean`, `sum` or `none` for one value per sample.
+        options: those of the loss.
+
+    Returns:
+        A torch.nn.Module.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> import torch
+        >>> z, correct = torch.tensor([2.0, 0.5, -1.0]), torch.tensor([1.0, 0.0, 0.0])
+        >>> loss = losses.create("steep_slope", alpha_neg=5.0)
+        >>> round(float(loss(z, correct)), 4)
+        1.8362
+        >>> loss.target
+        'correct'
+    """
     method = TRUST_LOSSES.get(word)
     method.check_options(options)
     check_choice(reduction, ("mean", "sum", "none"), "reduction")
@@ -79,7 +107,7 @@ class TrustLossModule(nn.Module):
         self.options, self.reduction = dict(options), reduction
 
     def forward(self, z: Tensor, target: Tensor, **needs: Any) -> Tensor:
-        # Looked up at each call: a function behind a door cannot be pickled with the module.
+        # Looked up at each call: a function with checks before it cannot be pickled with the module.
         values = _with_checks(TRUST_LOSSES.get(self.word))(z, target, **self.options, **needs)
         if self.reduction == "none":
             return values
@@ -173,8 +201,20 @@ def steep_slope(z: PerSample, correct: PerSample, *, alpha_pos: float = 1.0, alp
     samples to z = -infinity; these are the signs of the released code.
 
     Args:
+        z: the oracle's output, one number a sample; above 0 it trusts.
+        correct: 1 where the classifier is right, 0 where it is wrong.
         alpha_pos: slope for correct samples. Default: ViT of the paper; ResNet there: 2.
         alpha_neg: slope for wrong samples. Default: ViT of the paper; ResNet there: 5.
+
+    Returns:
+        One value per sample.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> import torch
+        >>> z, correct = torch.tensor([2.0, 0.5, -1.0]), torch.tensor([1.0, 0.0, 0.0])
+        >>> [round(value, 4) for value in losses.steep_slope(z, correct).tolist()]
+        [0.1455, 2.6685, 0.1733]
     """
     slide = z / (1 + z.abs())
     positive = torch.exp(-alpha_pos * slide) - math.exp(-alpha_pos)
@@ -200,9 +240,21 @@ def tcp(
     """True class probability, (sigmoid(z) - p_y)^2 with p_y of the frozen classifier.
 
     Args:
+        z: the oracle's output, one number a sample.
+        p_true: the classifier's probability of the label, in [0, 1].
         weighting: factor of misclassified samples, which `correct` names. Default: every released configuration.
         correct: 0 or 1 per sample, needed for a weighting other than 1.
         p_max: the classifier's largest probability; given, the target is the ratio p_y / p_max.
+
+    Returns:
+        One value per sample.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> import torch
+        >>> z, p_true = torch.tensor([2.0, -1.0]), torch.tensor([0.9, 0.2])
+        >>> [round(value, 4) for value in losses.tcp(z, p_true).tolist()]
+        [0.0004, 0.0048]
     """
     target = p_true if p_max is None else p_true / p_max
     values = (torch.sigmoid(z) - target).square()
@@ -230,10 +282,22 @@ def binary_cross_entropy(
     """Binary cross-entropy, -o log sigmoid(z) - (1 - o) log(1 - sigmoid(z)).
 
     Args:
+        z: the oracle's output, one number a sample; above 0 it trusts.
+        correct: 1 where the classifier is right, 0 where it is wrong.
         weight_pos: factor of correct samples.
         weight_neg: factor of wrong samples.
         form: `released` reproduces the broadcast of the paper's code, where every z meets every target of the batch:
             each sample is then pulled to the batch's accuracy.
+
+    Returns:
+        One value per sample.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> import torch
+        >>> z, correct = torch.tensor([2.0, 0.5, -1.0]), torch.tensor([1.0, 0.0, 0.0])
+        >>> [round(value, 4) for value in losses.binary_cross_entropy(z, correct).tolist()]
+        [0.1269, 0.9741, 0.3133]
     """
     if form == "released":
         share = correct.mean()
@@ -259,9 +323,21 @@ def binary_focal(
     """Binary focal, -alpha (1 - p_t)^gamma log p_t with p_t = sigmoid(z) where correct, 1 - sigmoid(z) where wrong.
 
     Args:
+        z: the oracle's output, one number a sample; above 0 it trusts.
+        correct: 1 where the classifier is right, 0 where it is wrong.
         gamma: how fast sure samples fade; 0 is binary cross-entropy.
         alpha: factor of all samples; ConfidNet's focal is gamma 5, alpha 0.25.
         form: `released` reproduces the broadcast of the paper's code, where every z meets every target of the batch.
+
+    Returns:
+        One value per sample.
+
+    Example:
+        >>> from confide.trust import losses
+        >>> import torch
+        >>> z, correct = torch.tensor([2.0, 0.5, -1.0]), torch.tensor([1.0, 0.0, 0.0])
+        >>> [round(value, 4) for value in losses.binary_focal(z, correct).tolist()]
+        [0.0018, 0.3774, 0.0227]
     """
     if form == "released":
         share = correct.mean()

@@ -189,8 +189,9 @@ def with_recipe_options(**defaults: Any) -> Callable[[Callable[..., OracleScorer
 
 def doc_with_recipe(method: Callable[..., OracleScorer]) -> str:
     """The method's docstring with the recipe's options after its own, so that help shows them all."""
-    own, shared = inspect.getdoc(method) or "", (inspect.getdoc(OracleRecipe) or "").partition("Args:\n")[2]
-    return f"{own}\n{shared}" if "Args:\n" in own else f"{own}\n\nArgs:\n{shared}"
+    own, returns, rest = (inspect.getdoc(method) or "").partition("\n\nReturns:")
+    shared = (inspect.getdoc(OracleRecipe) or "").partition("Args:\n")[2]
+    return f"{own}\n{shared}{returns}{rest}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,8 +348,27 @@ def steep_slope(
     Differs from eq. 8: its printed exponents have both signs reversed.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
         alpha_pos: how steeply right predictions are pushed to z > 0. Default: the paper's choice for ViT.
         alpha_neg: how steeply wrong ones are pushed to z < 0; larger catches more errors and doubts more right ones.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("steep_slope", val, rows, epochs=3)
+        >>> trust(val, rows).shape
+        torch.Size([60])
+        >>> trust.threshold
+        0.0
     """
 
     def objective(z: Tensor, correct: Tensor) -> Tensor:
@@ -370,7 +390,26 @@ def tcp(
     """Oracle of the true class probability, (sigmoid(z) - p_y)^2.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
         target: `probability` learns p_y; `ratio` learns p_y / max p, which is 1 for every right prediction.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("tcp", val, rows, epochs=3)
+        >>> trust(val, rows).shape
+        torch.Size([60])
+        >>> trust.threshold
+        0.0
     """
     check_choice(target, ("probability", "ratio"), "target")
     facts = predictions.facts
@@ -399,9 +438,28 @@ def binary_cross_entropy(
     """Oracle with binary cross-entropy, -o log sigmoid(z) - (1 - o) log sigmoid(-z), one term per sample.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
         weight_pos: factor of right predictions.
         weight_neg: factor of wrong predictions.
         form: `released` reproduces the broadcasting error of the paper's code (see the errata): it trusts everything.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("binary_cross_entropy", val, rows, epochs=3)
+        >>> trust(val, rows).shape
+        torch.Size([60])
+        >>> trust.threshold
+        0.0
     """
 
     def objective(z: Tensor, correct: Tensor) -> Tensor:
@@ -428,8 +486,27 @@ def binary_focal(
     """Oracle with the binary focal loss, -(1 - p_o)^gamma log p_o of the true outcome o, one term per sample.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
         gamma: how fast sure samples fade; 0 is binary cross-entropy. Default: the choice of the paper.
         form: `released` reproduces the broadcasting error of the paper's code (see the errata): it trusts everything.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("binary_focal", val, rows, epochs=3)
+        >>> trust(val, rows).shape
+        torch.Size([60])
+        >>> trust.threshold
+        0.0
     """
 
     def objective(z: Tensor, correct: Tensor) -> Tensor:
@@ -454,7 +531,26 @@ def class_balanced(
     """Oracle with class-balanced binary cross-entropy, w_o = (1 - beta) / (1 - beta^n_o) for o in {wrong, right}.
 
     Args:
+        predictions: held-out ones, right and wrong.
+        features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
         beta: 0 weighs all samples alike; towards 1 the weights are inverse frequencies.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`, with out-of-fold values on these samples.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> rows = torch.eye(3)[labels] + 0.1 * noise
+        >>> trust = confide.trust.fit("class_balanced", val, rows, epochs=3)
+        >>> trust(val, rows).shape
+        torch.Size([60])
+        >>> trust.threshold
+        0.0
     """
     check_range(beta, "beta", 0, 1, high_open=True)
     correct = predictions.facts.correct.cpu()

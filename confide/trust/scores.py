@@ -67,7 +67,21 @@ def largest_probability(predictions: Predictions) -> PerSample:
     **output_score_facts(largest_probability, scale="probability", threshold=0.5),
 )
 def mcp(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
-    """Maximum class probability, max_k p_k: the baseline every other predictor must beat."""
+    """Maximum class probability, max_k p_k: the baseline every other predictor must beat.
+
+    Args:
+        predictions: not used: nothing is fitted.
+        features: not used.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> [round(value, 3) for value in confide.trust.fit("mcp")(two).tolist()]
+        [0.881, 0.525]
+    """
     return OutputScore(largest_probability)
 
 
@@ -81,7 +95,21 @@ def negative_entropy(predictions: Predictions) -> PerSample:
 
 @TRUST.add("entropy", paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136", **output_score_facts(negative_entropy))
 def entropy(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
-    """Negative entropy, sum_k p_k log p_k: 0 where one class has all, -log c where all are equal."""
+    """Negative entropy, sum_k p_k log p_k: 0 where one class has all, -log c where all are equal.
+
+    Args:
+        predictions: not used: nothing is fitted.
+        features: not used.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> [round(value, 3) for value in confide.trust.fit("entropy")(two).tolist()]
+        [-0.365, -0.692]
+    """
     return OutputScore(negative_entropy)
 
 
@@ -97,7 +125,21 @@ def probability_margin(predictions: Predictions) -> PerSample:
     "margin", paper="Scheffer et al., 2001, doi:10.1007/3-540-44816-0_31", **output_score_facts(probability_margin)
 )
 def margin(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
-    """Softmax margin, p_(1) - p_(2): largest probability minus the second largest."""
+    """Softmax margin, p_(1) - p_(2): largest probability minus the second largest.
+
+    Args:
+        predictions: not used: nothing is fitted.
+        features: not used.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> [round(value, 3) for value in confide.trust.fit("margin")(two).tolist()]
+        [0.762, 0.05]
+    """
     return OutputScore(probability_margin)
 
 
@@ -126,7 +168,18 @@ def energy(
     """Energy confidence, T log sum_k exp(z_k / T); compare within one model only, and never from probabilities.
 
     Args:
+        predictions: not used: nothing is fitted.
+        features: not used.
         temperature: near 0 it is the largest logit; large values weigh all classes. Default: the choice of the paper.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> [round(value, 3) for value in confide.trust.fit("energy")(two).tolist()]
+        [2.127, 0.744]
     """
     check_range(temperature, "temperature", 0, low_open=True)
     return OutputScore(negative_energy, {"temperature": temperature})
@@ -143,7 +196,21 @@ def largest_logit(predictions: Predictions) -> PerSample:
 
 @TRUST.add("max_logit", paper="Hendrycks et al., 2022, arXiv:1911.11132", **output_score_facts(largest_logit))
 def max_logit(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
-    """Largest logit, max_k z_k; compare within one model only, and never from probabilities."""
+    """Largest logit, max_k z_k; compare within one model only, and never from probabilities.
+
+    Args:
+        predictions: not used: nothing is fitted.
+        features: not used.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> [round(value, 3) for value in confide.trust.fit("max_logit")(two).tolist()]
+        [2.0, 0.1]
+    """
     return OutputScore(largest_logit)
 
 
@@ -207,8 +274,20 @@ def ensemble(
     """Ensemble agreement, mean_s p_s(predicted class); call it with the members' logits, s x n x c.
 
     Args:
+        predictions: not used: nothing is fitted.
+        features: not used here; the members' logits are given in the call.
         measure: `predicted_class` is the members' mean probability of it, `votes` the share that predicts it,
             `mutual_information` the negative H(mean p) - mean H(p), which is disagreement alone.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> members = torch.stack([two.logits, two.logits + torch.tensor([0.0, 1.0])])
+        >>> [round(value, 3) for value in confide.trust.fit("ensemble")(two, members).tolist()]
+        [0.806, 0.407]
     """
     check_choice(measure, MEASURES, "measure")
     return MembersScore(agreement, {"measure": measure})
@@ -239,7 +318,19 @@ def mc_dropout(
     """Monte-Carlo dropout, sum_k p_k log p_k of the average of s passes; call it with their logits, s x n x c.
 
     Args:
+        predictions: not used: nothing is fitted.
+        features: not used here; the members' logits are given in the call.
         average: of the `logits`, as ConfidNet does, or of the `probs`, the predictive distribution of the paper.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> two = confide.Predictions(torch.tensor([[2.0, 0.0], [0.1, 0.0]]), torch.tensor([0, 1]))
+        >>> members = torch.stack([two.logits, two.logits + torch.tensor([0.0, 1.0])])
+        >>> [round(value, 3) for value in confide.trust.fit("mc_dropout")(two, members).tolist()]
+        [-0.475, -0.674]
     """
     check_choice(average, AVERAGES, "average")
     return MembersScore(averaged_negative_entropy, {"average": average})

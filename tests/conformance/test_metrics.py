@@ -35,6 +35,7 @@ def test_facts_are_complete(method):
     low, high = method.spec.range
     assert low < high
     meaning = method.spec.info.meaning
+    assert method.spec.info.title
     assert meaning.endswith(".")
     assert meaning[0].isupper()
     assert method.summary

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, ticks
 from confide.report.draw import coordinate as number_text
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, share_words, shorten, shown, when
+from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
 from confide.results import Curve, ModelPoint
 
 # Thresholds whose error rate is promised, chosen on validation; and what was seen of them on the test split.
@@ -209,7 +209,7 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
         "risk",
         title,
         Markup("Error rate of the accepted {} by accepted share, most confident first; {}, {}{}").format(
-            view.unit, code(view.focus), when(focus.stage), band
+            view.unit, code(view.focus), view.when(focus.stage), band
         ),
         _draw(view, curves, top, start, PHONE).render(alt, "rcs"),
         table(("Accepted", "Wrong among accepted", "Threshold"), rows),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Empty, Figure, FigureTable, Scale, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import DIFFICULTY, FROM_FEATURES, between, count, fixed, percent, shorten, tip, when
+from confide.report.words import between, count, fixed, percent, shorten, tip
 from confide.results import Curve, Sample
 
 # Difficulty drawn: how it is spread over the samples, and the error rate by band of it.
@@ -31,8 +31,8 @@ def distribution(view: EvaluationView) -> Figure | None:
         return None
     low, high, counts = (found[0].columns[k] for k in ("low", "high", "count"))
     bands = _difficulty_groups(view)
-    word = view.about.difficulty or "difficulty"
-    score = tip(word, DIFFICULTY[word]) if word in DIFFICULTY else word
+    info = view.evaluation.difficulty
+    score = tip(info.word, info.meaning) if info else view.about.difficulty or "difficulty"
     shaded = f"; shaded in {_part(len(bands))}s" if len(bands) > 1 else ""
     peak = max(range(len(counts)), key=lambda k: counts[k])
     alt = (
@@ -104,7 +104,7 @@ def error_by_difficulty(view: EvaluationView) -> Figure | None:
     return Figure(
         "error-rate",
         title,
-        f"Error rate by {part} of difficulty, {when(curves[0].stage)}; whiskers: 95 % intervals",
+        f"Error rate by {part} of difficulty, {view.when(curves[0].stage)}; whiskers: 95 % intervals",
         _bars(view, curves).render(alt),
         _table(curves),
     )
@@ -224,7 +224,7 @@ def difficulty_section(view: EvaluationView) -> DifficultySection:
         return DifficultySection(
             empty=Empty("No difficulty scores", why, "confide score DATA --split test -o scores.parquet")
         )
-    from_features = view.about.difficulty in FROM_FEATURES
+    from_features = view.evaluation.difficulty is not None and view.evaluation.difficulty.source == "features"
     return DifficultySection(
         figures,
         rows[:MOST_CLASSES],

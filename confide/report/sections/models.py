@@ -17,8 +17,6 @@ from confide.report.words import (
     p_value,
     shorten,
     shown,
-    stage_phrase,
-    stage_title,
     unit_word,
     with_unit,
 )
@@ -71,7 +69,9 @@ def models_section(view: EvaluationView) -> ModelsSection:
     errors = [info for info in headline if info.kind == "calibration"]
     chance_of = next((info for info in errors if info in metrics and _has_chance(view, info.word)), None)
     groups = tuple(
-        StageRows(stage_title(stage), rows) for stage in view.stages if (rows := _rows(view, stage, metrics, chance_of))
+        StageRows(view.stage_title(stage), rows)
+        for stage in view.stages
+        if (rows := _rows(view, stage, metrics, chance_of))
     )
     columns = [c for info in metrics for c in ([info, _by_chance(info)] if info == chance_of else [info])]
     bold = any(cell.best for group in groups for row in group.rows for cell in row.cells)
@@ -162,7 +162,7 @@ def _measured(view: EvaluationView, rows: list[Measurement], extra: str) -> Figu
         [
             (
                 m.model,
-                stage_phrase(m.stage),
+                view.stage_phrase(m.stage),
                 info.title,
                 (m.group if extra == "Group" else m.score) or "",
                 with_unit(info, m.value),
@@ -183,7 +183,7 @@ def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
     dots = [(m, s, x) for m in view.models for s in stages if (x := view.find(info.word, m, s))]
     ends = [info.scale * v for _, _, m in dots for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(0 if info.kind == "calibration" else min(ends), max(ends), 5)
-    rows = [(m, stage_phrase(s), with_unit(info, x.value), interval(info, x)) for m, s, x in dots]
+    rows = [(m, view.stage_phrase(s), with_unit(info, x.value), interval(info, x)) for m, s, x in dots]
     alt = f"Dot plot of {info.title} by model and stage: {rows[0][0]}, {rows[0][1]}, has {rows[0][2]}."
     unit = unit_word(info)
     start = "" if marks[0] == 0 else f"; axis starts at {tick_text(marks[0], marks)}"
@@ -230,10 +230,11 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
         and view.after
         and view.beats(metric, ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
     ):
-        return f"{stage_phrase(view.after)} improves {info.title}".capitalize().replace(info.title.lower(), info.title)
+        phrase = view.stage_phrase(view.after)
+        return f"{phrase[0].upper()}{phrase[1:]} improves {info.title}"
     after = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
     if after and all(m.chance_high is not None and m.value < m.chance_high for m in after):
-        return f"After {stage_phrase(str(view.after))}, {'all are' if len(after) > 1 else 'it is'} within chance"
+        return f"After {view.stage_phrase(str(view.after))}, {'all are' if len(after) > 1 else 'it is'} within chance"
     tested = [c for c in view.evaluation.comparisons if c.metric == metric and c.a in rows and c.b in rows]
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
         return f"{info.title}: no model is told apart"

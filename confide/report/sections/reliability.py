@@ -23,8 +23,6 @@ from confide.report.words import (
     points,
     shorten,
     shown,
-    stage_phrase,
-    when,
 )
 from confide.results import LEVEL, Curve, Measurement
 
@@ -321,7 +319,7 @@ def _size(curve: Curve) -> int:
 def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figure:
     bins = bins_of(curve)
     note = view.stage_note(view.focus, curve.stage)
-    stage = f"{when(curve.stage)}, {note}" if note else when(curve.stage)
+    stage = f"{view.when(curve.stage)}, {note}" if note else view.when(curve.stage)
     error = view.find("ece" if kind == "width" else "ece_mass", stage=curve.stage)
     size = f"; calibration error {points(error.value)} points" if error else f"; {finding(bins)}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
@@ -362,7 +360,7 @@ def _facts(view: EvaluationView) -> list[tuple[str, str, str]]:
             facts.append((f"p, calibrated, {name}", " → ".join(p_value(p) for p in tests), P_CALIBRATED))
     note = view.stage_note(view.focus, view.final)
     if note and view.after:
-        facts.append((f"Fitted {stage_phrase(view.final)}", note, ""))
+        facts.append((f"Fitted {view.stage_phrase(view.final)}", note, ""))
     return facts
 
 
@@ -378,7 +376,7 @@ def _other(view: EvaluationView, model: str, kind: str) -> Figure | None:
         return None
     errors = [m for s in (view.before, view.after) if s and (m := view.find("ece", model, s))]
     change = " → ".join(points(m.value) for m in errors)
-    rows = [(stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
+    rows = [(view.stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"
     alt = f"{alt}; ECE {change} points." if change else f"{alt}."
     return Figure(

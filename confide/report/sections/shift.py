@@ -22,7 +22,6 @@ from confide.report.words import (
     score_name,
     shorten,
     unit_word,
-    when,
     with_unit,
 )
 from confide.results import Curve, Measurement, MetricInfo
@@ -347,7 +346,7 @@ def _box_title(view: EvaluationView, kind: BoxPlot, median: tuple[float, ...], s
         )
     if kind.curve == ECE.curve:
         if kind is BEFORE:
-            return f"Calibration error {when(stage)}"
+            return f"Calibration error {view.when(stage)}"
         what = "Calibration" if stage == "raw" else "Calibration on clean data"
         return f"{what} is lost as {view.unit} get worse" if grows else "Calibration error by severity"
     if kind.curve == TRUST.curve:
@@ -367,7 +366,7 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
         whose = score_name(str(one.score)) if series[0].name == one.model else f"predictors of {view.focus}"
         return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
     stage = series[0].curve.stage
-    which = when(stage) + ("" if stage == "raw" else " on clean data")
+    which = view.when(stage) + ("" if stage == "raw" else " on clean data")
     return f"{'Gap' if kind.curve == GAP.curve else 'ECE'} over the corruptions, {which}; {boxes}"
 
 
@@ -494,7 +493,7 @@ def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
         "corruptions" if model == view.focus else f"corruptions-{model}",
         claim if model == view.focus else code(model),
         Markup("{} of {} by corruption and severity, {}, points{}").format(
-            name, code(model), when(shown[0].stage), more
+            name, code(model), view.when(shown[0].stage), more
         ),
         _heat_map_canvas(shown, what, PHONE).render(alt),
         table(("Corruption", "Severity", f"{name}, points"), rows),

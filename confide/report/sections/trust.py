@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, EvaluationView
-from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip, when
+from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip
 from confide.results import ComparedRow, Curve, MetricInfo
 
 # Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
@@ -36,7 +36,7 @@ def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
     sure = sum(v for a, v in zip(low, wrong, strict=True) if a >= 0.9 - 1e-9) / (sum(wrong) or 1)
     spans = [f"{percent(a)} to {percent(b)}" for a, b in zip(low, high, strict=True)]
     rows = [(span, count(r), count(w)) for span, r, w in zip(spans, right, wrong, strict=True)]
-    stage = when(curve.stage)
+    stage = view.when(curve.stage)
     title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
     alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
     return Figure(
@@ -338,7 +338,7 @@ def _compared(view: EvaluationView, scores: list[str]) -> Figure:
         "scores",
         title,
         Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
-            Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), when(stage)
+            Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), view.when(stage)
         ),
         _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
         table(header, rows),
