@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import dct
 from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric
-from confide.metrics.view import BinSums, View
-from confide.numerics.binning import bin_of, interpolated_edges, mass_bin_of_rank, order_edges, split_edges, width_edges
+from confide.metrics.view import Floats, View
+from confide.numerics.binning import (
+    BinSums,
+    bin_of,
+    interpolated_edges,
+    mass_bin_of_rank,
+    order_edges,
+    split_edges,
+    width_edges,
+)
 
 # Expected calibration error.
 
@@ -43,9 +50,7 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
     # Interpolated edges start at the smallest confidence and leave out what lies on it.
     inside = sure > sure[0] if edges == "interpolated" else np.ones(len(sure), dtype=bool)
     index, sure, hit = index[inside], sure[inside], hit[inside]
-    count = np.bincount(index, minlength=bins).astype(np.float64)
-    confidence, correct = (np.bincount(index, v, minlength=bins).astype(np.float64) for v in (sure, hit))
-    return BinSums(count, confidence, correct), float(inside.mean())
+    return BinSums.of(index, bins, sure, hit), float(inside.mean())
 
 
 @metric(
@@ -152,19 +157,16 @@ def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "ri
 
 # Debiased calibration error.
 
-Floats = NDArray[np.float64]
 DRAWS = 1000
 
 
 def bin_means(sure: Floats, hit: Floats, bins: int, binning: str) -> tuple[Floats, Floats, Floats]:
     """Count, mean confidence and accuracy of every non-empty bin."""
     edges = width_edges(bins) if binning == "width" else split_edges(sure, bins)
-    index = bin_of(sure, edges)
-    size = len(edges) - 1
-    count = np.bincount(index, minlength=size).astype(np.float64)
-    full = count > 0
-    confidence = np.bincount(index, sure, minlength=size)[full] / count[full]
-    return count[full], confidence, np.bincount(index, hit, minlength=size)[full] / count[full]
+    sums = BinSums.of(bin_of(sure, edges), len(edges) - 1, sure, hit)
+    full = sums.count > 0
+    count = sums.count[full]
+    return count, sums.confidence[full] / count, sums.correct[full] / count
 
 
 def debiased_square(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
@@ -232,11 +234,7 @@ def sweep_sums(sure: Floats, hit: Floats, bins: int, binning: str) -> BinSums:
         index = mass_bin_of_rank(len(sure), bins)
     else:
         index = np.minimum((sure * bins).astype(np.intp), bins - 1)
-    return BinSums(
-        np.bincount(index, minlength=bins).astype(np.float64),
-        np.asarray(np.bincount(index, sure, minlength=bins), dtype=np.float64),
-        np.asarray(np.bincount(index, hit, minlength=bins), dtype=np.float64),
-    )
+    return BinSums.of(index, bins, sure, hit)
 
 
 def monotone(sums: BinSums) -> bool:

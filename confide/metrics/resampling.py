@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.view import BinSums, Floats, MetricSamples, View
+from confide.metrics.view import Floats, MetricSamples, View
+from confide.numerics.binning import BinSums
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
