@@ -12,24 +12,41 @@ from numpy.typing import NDArray
 from confide.checks import InputError
 from confide.data.base import (
     DATASETS,
-    INPUT_COLUMNS,
-    LABEL_COLUMNS,
     SPLIT_WORDS,
     WHOLE,
     RawDataset,
     RawSplit,
+    SourceFacts,
     as_inputs,
     pick_column,
     recognises,
 )
+from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
 
-# Arrays in memory: one pair, one mapping, or one of either per split.
+# ---- In memory: one pair, one mapping, or one of either per split ----
 
 
 @DATASETS.add("arrays", paper="arrays, tensors, lists or data-frame columns in memory", takes="memory")
 def arrays(values: Any) -> RawDataset:
-    """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split."""
+    """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split.
+
+    Args:
+        values: the arrays; tensors, lists and data-frame columns will do.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where inputs or labels are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data
+        >>> raw = data.arrays({"train": (np.eye(6), [0, 1] * 3), "test": (np.eye(6), [0, 1] * 3)})
+        >>> list(raw.parts)
+        ['train', 'test']
+    """
     if isinstance(values, Mapping) and values and all(str(key) in SPLIT_WORDS for key in values):
         parts = {SPLIT_WORDS[str(key)]: _part_in_memory(value, str(key)) for key, value in values.items()}
         if len(parts) < len(values):
@@ -57,7 +74,7 @@ def _part_in_memory(values: Any, where: str) -> RawSplit:
     )
 
 
-# npz files: `images labels`, or the same with a split in their names (`images_train`, `train_images`).
+# ---- npz files: `images labels`, or the same with a split in their names (`images_train`, `train_images`) ----
 
 CLASS_WORDS = ("class_names", "classes", "label_names")
 
@@ -67,8 +84,23 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
     """Arrays of an npz file by name: inputs, labels, and where there are `ids`, `class_names` and other columns.
 
     Args:
+        path: of the file.
         inputs: name of the array of inputs; the first of images, inputs, x, features, texts and the like by default.
         labels: name of the array of labels; the first of labels, y, targets and the like by default.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: for a file without inputs or labels.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from confide import data
+        >>> np.savez("small.npz", images=np.zeros((4, 8, 8), dtype=np.uint8), labels=[0, 1, 0, 1])
+        >>> data.npz(Path("small.npz")).parts["all"].inputs.shape
+        (4, 1, 8, 8)
     """
     table, metadata = read_table(path)
     class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)
@@ -77,8 +109,7 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
         split: _part_of_arrays(columns, inputs, labels, f"{path.name}, {split}" if split != WHOLE else path.name)
         for split, columns in groups.items()
     }
-    facts = {"metadata": metadata} if metadata else {}
-    return RawDataset(parts, class_names, path.stem, facts)
+    return RawDataset(parts, class_names, path.stem, SourceFacts(metadata=metadata))
 
 
 recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")
@@ -102,7 +133,7 @@ def arrays_by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, ND
 
 def _part_of_arrays(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | None, where: str) -> RawSplit:
     inputs = pick_column(columns, inputs, INPUT_COLUMNS, "inputs", where)
-    labels = pick_column(columns, labels, LABEL_COLUMNS, "labels", where)
+    labels = pick_column(columns, labels, DATASET_LABEL_COLUMNS, "labels", where)
     n = len(columns[inputs])
     rest = {
         name: values

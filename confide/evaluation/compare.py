@@ -126,6 +126,8 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
             f"{len(first)} samples); predict the same split with both"
         )
     aligned = other if np.array_equal(first.ids, other.ids) else other.align(first.ids)
+    if not (aligned.has_labels and first.has_labels):
+        return aligned
     unequal = (aligned.labels.cpu() != first.labels.cpu()).nonzero()
     if len(unequal):
         place = int(unequal[0])
@@ -156,7 +158,7 @@ def comparable_requests(
 
 def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and predictions.given is not None)
+    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and not predictions.outputs.all_classes)
 
 
 def permutation_p_values(
@@ -180,7 +182,7 @@ def permutation_tests(
     n = len(a)
     pair = Predictions.from_facts(
         join_facts([_on_cpu(a), _on_cpu(b)]),
-        torch.cat([a.labels.cpu(), b.labels.cpu()]),
+        torch.cat([a.labels.cpu(), b.labels.cpu()]) if a.has_labels and b.has_labels else None,
         max(a.num_classes, b.num_classes),
         trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
         from_probabilities=a.from_probabilities or b.from_probabilities,

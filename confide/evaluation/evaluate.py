@@ -26,7 +26,7 @@ from confide.metrics.resampling import (
     whole_null,
 )
 from confide.metrics.view import MetricSamples, View, metric_samples
-from confide.predictions import Predictions
+from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Curve, Evaluation, Measurement
@@ -123,7 +123,7 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
 
 def group_means(view: View, grouping: SampleGroups) -> Floats:
     """Means of accuracy, confidence gap, NLL and Brier in every group, group by group, flat; NaN where empty."""
-    index, size, weights = view.base.cut(grouping.index), len(grouping.names), view.weights
+    index, size, weights = view.base.rows_of(grouping.index), len(grouping.names), view.weights
     total = np.bincount(index, weights, minlength=size)
 
     def mean(name: str) -> Floats:
@@ -183,11 +183,12 @@ def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str
     """Why a metric cannot be computed from these predictions; empty where it can."""
     if method.word in ("nll", "brier") and predictions.facts.nll is None:
         return "needs all probabilities"
-    if method.spec.whole and predictions.top1 is not None:
+    outputs = predictions.outputs
+    if method.spec.whole and isinstance(outputs, StreamedOutputs):
+        if method.word != "classwise_ece" or outputs.table is None:
+            return "needs all probabilities in memory"
+    elif method.spec.whole and not outputs.all_classes:
         return "needs all probabilities"
-    table = method.word == "classwise_ece" and predictions.given_table is not None
-    if method.spec.whole and predictions.given is not None and not table:
-        return "needs all probabilities in memory"
     if method.spec.slow and len(predictions) > MOST_FOR_SLOW:
         return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
     return ""
@@ -411,7 +412,7 @@ def evaluate(
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     base = metric_samples(predictions)
-    if predictions.top1 is None and predictions.given is None and "classwise_ece" in metric_words(metrics):
+    if predictions.outputs.all_classes and "classwise_ece" in metric_words(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
@@ -486,7 +487,7 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
     """Groups whose means every evaluation shows."""
     groups = []
-    if predictions.num_classes <= MOST_GROUPS:
+    if predictions.has_labels and predictions.num_classes <= MOST_GROUPS:
         groups.append(class_groups(predictions))
     if difficulty is not None:
         groups.append(difficulty_groups(difficulty))
@@ -500,11 +501,12 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
     from confide import __version__
 
     names = predictions.class_names
-    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
+    labels = predictions.labels.cpu().numpy() if predictions.has_labels else np.zeros(0, dtype=np.int64)
+    counts = np.bincount(labels, minlength=predictions.num_classes)
     words = [str(names[k]) if names and k < len(names) else str(k) for k in range(len(counts))]
     return About(
         class_names=tuple(names or ()),
-        num_classes=predictions.num_classes,
+        num_classes=predictions.num_classes or None,
         label_counts=dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else {},
         difficulty=scores.method if scores is not None else None,
         unit="samples",

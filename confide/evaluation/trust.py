@@ -135,11 +135,11 @@ def paired_tests(
     if not others:
         return ()
     # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: replace(predictions, trust=_ranks(one.ranking)) for name, one in scores.items()}
+    ranked = {name: predictions.replace(trust=_ranks(one.ranking)) for name, one in scores.items()}
     pairs = [(baseline, name) for name in others]
     found = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
     # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
-    stretched = {name: replace(predictions, trust=standardised(one.values)) for name, one in scores.items()}
+    stretched = {name: predictions.replace(trust=standardised(one.values)) for name, one in scores.items()}
     found += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:

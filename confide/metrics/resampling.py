@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from confide.metrics.view import BinSums, Floats, MetricSamples, View
+from confide.metrics.view import Floats, MetricSamples, View
+from confide.numerics.binning import BinSums
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
@@ -28,8 +30,6 @@ def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator) -> 
     trials = np.maximum(np.ceil(expected), np.round(expected / chance)).clip(1)
     return rng.binomial(trials.astype(np.int64), np.minimum(expected / trials, 1.0)).astype(np.float64)
 
-
-# Uncertainty: bootstrap intervals by weights on samples sorted once, and the test of perfect calibration.
 
 RESAMPLES = 1000
 CHUNK = 25
@@ -75,8 +75,15 @@ def bootstrap(
     return _resample(ready, statistics, resamples, seed), 1.0
 
 
+def strata(predictions: Predictions) -> NDArray[np.int64]:
+    """What resamples keep the shares of: the labels; pairs of confidence and correctness are one stratum."""
+    if not predictions.has_labels:
+        return np.zeros(len(predictions), dtype=np.int64)
+    return np.asarray(predictions.labels.cpu().numpy())
+
+
 def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
-    labels = base.predictions.labels.cpu().numpy()
+    labels = strata(base.predictions)
     by_label = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
     start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
@@ -167,7 +174,7 @@ def whole_null(
 ) -> Null | None:
     """The null of a metric that needs all probabilities, where it has one for these options."""
     facts_suffice = options.get("of") == "top"
-    if predictions.given is not None and not facts_suffice:
+    if not predictions.outputs.all_classes and not facts_suffice:
         return None
     return null_from(value, method.spec.null(predictions, options, seed))
 
@@ -193,24 +200,25 @@ def whole_interval(
 
 def nulls(
     base: MetricSamples,
-    asked: Sequence[tuple[Method[MetricSpec], dict[str, Any]]],
+    requests: Sequence[tuple[Method[MetricSpec], dict[str, Any]]],
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Null]:
     """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
-    values = [float(method.spec.value(View(base), **options)) for method, options in asked]
+    values = [float(method.spec.value(View(base), **options)) for method, options in requests]
     if base.n > EXACT_DRAWS:
-        return [null_from(v, large_null(base, *one, resamples, seed)) for v, one in zip(values, asked, strict=True)]
+        draws_of = [large_null(base, method, options, resamples, seed) for method, options in requests]
+        return [null_from(value, draws) for value, draws in zip(values, draws_of, strict=True)]
     sure = base.ordered("msp").values.astype(np.float64)
     base.running()
-    draws = np.empty((len(asked), resamples))
+    draws = np.empty((len(requests), resamples))
 
     def chunk(first: int) -> None:
         rng = generator(seed, "null", first)
         for b in range(first, min(first + CHUNK, resamples)):
             view = View(base, wrong=rng.random(base.n) >= sure)
-            draws[:, b] = [method.spec.value(view, **options) for method, options in asked]
+            draws[:, b] = [method.spec.value(view, **options) for method, options in requests]
 
     run_chunks(chunk, resamples)
     return [null_from(value, row) for value, row in zip(values, draws, strict=True)]

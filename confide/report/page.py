@@ -14,29 +14,14 @@ from markupsafe import Markup
 from confide import __version__
 from confide.files import formats
 from confide.report.draw import Empty
-from confide.report.sections.coverage import coverage_section
-from confide.report.sections.difficulty import Picture, difficulty_section
+from confide.report.sections import SECTIONS, Section
+from confide.report.sections.difficulty import Picture
 from confide.report.sections.models import models_section
-from confide.report.sections.provenance import provenance_section
-from confide.report.sections.reliability import reliability_section
-from confide.report.sections.shift import shift_section
-from confide.report.sections.training import training_section
-from confide.report.sections.trust import trust_section
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.report.words import code, count
 from confide.results import Evaluation
 
-CONTENTS = (
-    ("models", "Models"),
-    ("reliability", "Reliability"),
-    ("coverage", "Risk and coverage"),
-    ("trust", "Trust"),
-    ("difficulty", "Difficulty"),
-    ("shift", "Shift"),
-    ("training", "Training"),
-    ("made", "How it was made"),
-)
 MOST_GROUPS = 2000
 NO_CLASSES = Empty(
     "No class-wise view",
@@ -85,7 +70,7 @@ def render_report(evaluation: Evaluation) -> str:
         True
     """
     view = EvaluationView(evaluation)
-    coverage = coverage_section(view)
+    sections = {section.id: section.build(view) for section in SECTIONS}
     return str(
         page_environment()
         .get_template("report.html")
@@ -93,7 +78,7 @@ def render_report(evaluation: Evaluation) -> str:
             version=__version__,
             css=Markup(asset("base.css") + asset("report.css")),
             js=Markup(asset("report.js")),
-            data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
+            data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
             contents=_contents(view),
             title=view.about.title or view.focus,
             kicker=_kicker(view),
@@ -102,26 +87,19 @@ def render_report(evaluation: Evaluation) -> str:
             tiles=tiles(view),
             unit=view.unit,
             stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-            models=models_section(view),
             interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
-            reliability=reliability_section(view),
-            coverage=coverage,
-            trust=trust_section(view),
-            difficulty=difficulty_section(view),
-            shift=shift_section(view),
-            training=training_section(view),
-            made=provenance_section(view),
             no_classes=NO_CLASSES,
             no_promise=NO_PROMISE,
+            **sections,
         )
     )
 
 
-def _contents(view: EvaluationView) -> tuple[tuple[str, str], ...]:
+def _contents(view: EvaluationView) -> list[Section]:
     """All sections, or those that the evaluation says it is about."""
     chosen = view.about.sections
-    return tuple((id, name) for id, name in CONTENTS if not chosen or id in chosen)
+    return [section for section in SECTIONS if not chosen or section.id in chosen]
 
 
 def _interval_note(view: EvaluationView) -> str:
@@ -169,7 +147,7 @@ def page_environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals["thumbnail"] = _thumbnail
+    environment.globals |= {"thumbnail": _thumbnail, "count": count}
     return environment
 
 
