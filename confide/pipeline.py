@@ -610,7 +610,7 @@ def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
     return About(
         title=dataset.name,
-        unit={"image": "images", "text": "texts"}.get(dataset.kind, "samples"),
+        unit=dataset.unit,
         class_names=tuple(dataset.class_names),
         label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         stages={

@@ -6,11 +6,12 @@ Facts (confidence, correctness, entropy, ...) come from one pass over the logits
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 from confide.checks import InputError, as_tensor, check_ids, check_labels, check_logits, check_probs
 from confide.files import formats
 from confide.files.columns import (
+    CORRECT_COLUMN,
+    ColumnRoles,
     are_words,
     class_indices_of,
     class_names_of,
@@ -27,6 +30,7 @@ from confide.files.columns import (
 )
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.records import Ids, default_ids, rows_of
+from confide.types import Labels, Logits, PerSample, Probs
 
 # Per-sample facts of a prediction, from one pass over the logits by row blocks that stay in cache.
 
@@ -36,13 +40,19 @@ BLOCK_ELEMENTS = 1 << 18
 Block = NDArray[np.floating]
 
 
+LABEL_FACTS = ("correct", "p_true", "nll", "brier")
+"""Facts that compare an output with its label."""
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Vectors of length n. Top-1 files know only confidence, prediction and correct; the rest is None there."""
+    """Vectors of length n; what the outputs do not tell is None, and `need` says why it is not there."""
 
     confidence: Tensor
-    prediction: Tensor
-    correct: Tensor
+    predicted: Tensor | None = None
+    """Read as `prediction`; None where only pairs of confidence and correctness are known."""
+    right: Tensor | None = None
+    """Read as `correct`; None without labels."""
     entropy: Tensor | None = None
     margin: Tensor | None = None
     p_true: Tensor | None = None
@@ -53,15 +63,30 @@ class Facts:
     doubt: Tensor | None = None
     """1 - confidence, kept apart because float32 has no numbers between 1 - 6e-8 and 1 but many near 0."""
 
+    @property
+    def prediction(self) -> Tensor:
+        """The predicted class of every sample."""
+        return self.need("prediction")
+
+    @property
+    def correct(self) -> Tensor:
+        """Whether the predicted class is the label."""
+        return self.need("correct")
+
     def need(self, name: str) -> Tensor:
-        """The vector of that name, or an error where only top-1 confidences are known."""
-        values: Tensor | None = getattr(self, name)
-        if values is None:
+        """The vector of that name, or an error that says what is lacking."""
+        values: Tensor | None = getattr(self, {"prediction": "predicted", "correct": "right"}.get(name, name))
+        if values is not None:
+            return values
+        if self.right is None and name in LABEL_FACTS:
+            raise InputError(f"'{name}' needs labels, but these predictions have none; give them with the outputs")
+        if name == "prediction":
             raise InputError(
-                f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, "
-                "or facts without it"
+                "'prediction' needs the predicted class, but these predictions hold only confidence and correctness"
             )
-        return values
+        raise InputError(
+            f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
+        )
 
     def sureness(self) -> NDArray[np.float64]:
         """Confidence in float64, exact also where float32 would round it to 1; what rankings sort by."""
@@ -166,8 +191,10 @@ class ClassCounter:
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
 
 
-def facts_of(logits: Tensor, labels: Tensor, *, from_probs: bool = False, counter: ClassCounter | None = None) -> Facts:
-    """All facts of logits (or probabilities) and labels, in their dtype but at least float32.
+def facts_of(
+    logits: Tensor, labels: Tensor | None, *, from_probs: bool = False, counter: ClassCounter | None = None
+) -> Facts:
+    """All facts of logits (or probabilities) and, where known, labels, in their dtype but at least float32.
 
     Args:
         from_probs: the rows are probabilities; they are taken as they are, not normalised again.
@@ -175,9 +202,11 @@ def facts_of(logits: Tensor, labels: Tensor, *, from_probs: bool = False, counte
     """
     wide = logits.to(torch.float32) if logits.dtype in (torch.float16, torch.bfloat16) else logits
     # The host's vector units win below a few million rows, and a GPU tensor is evaluated once: one copy, one code.
-    values, truth = np.ascontiguousarray(wide.cpu().numpy()), labels.cpu().numpy()
+    values = np.ascontiguousarray(wide.cpu().numpy())
+    truth = None if labels is None else labels.cpu().numpy()
     n, num_classes = values.shape
-    out = {name: np.empty(n, dtype=values.dtype) for name in _FACT_NAMES}
+    names = _FACT_NAMES if truth is not None else [name for name in _FACT_NAMES if name not in LABEL_FACTS]
+    out = {name: np.empty(n, dtype=values.dtype) for name in names}
     prediction = np.empty(n, dtype=np.int64)
     rows = max(1, min(n, BLOCK_ELEMENTS // num_classes))
     shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
@@ -190,22 +219,24 @@ def facts_of(logits: Tensor, labels: Tensor, *, from_probs: bool = False, counte
             prediction[part] = block.argmax(axis=1)
             view = {name: vector[part] for name, vector in out.items()}
             ready = weights[:size]
-            scale = fill(block, truth[part], prediction[part], view, shifted[:size], ready)
+            block_labels = None if truth is None else truth[part]
+            scale = fill(block, block_labels, prediction[part], view, shifted[:size], ready)
             if counter is not None:
                 counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
-    if counter is not None:
+    if counter is not None and truth is not None:
         counter.add_truth(out["p_true"], truth)
-    _check_finite_facts(out["entropy"] + out["nll"], values, from_probs)
+    _check_finite_facts(out["entropy"] if truth is None else out["entropy"] + out["nll"], values, from_probs)
     tensors: dict[str, Tensor | None] = {name: torch.from_numpy(vector).to(wide.device) for name, vector in out.items()}
     if from_probs:
         tensors["doubt"] = None
-    said = torch.from_numpy(prediction).to(wide.device)
-    return Facts(prediction=said, correct=said == labels, **tensors)  # type: ignore[arg-type]
+    predicted = torch.from_numpy(prediction).to(wide.device)
+    right = None if labels is None else predicted == labels
+    return Facts(predicted=predicted, right=right, **tensors)  # type: ignore[arg-type]
 
 
 def _fill_from_logits(
     block: Block,
-    labels: NDArray[np.int64],
+    labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
     out: dict[str, Block],
     shifted: Block,
@@ -213,13 +244,13 @@ def _fill_from_logits(
 ) -> Block:
     """Facts of one block; `weights` becomes exp(z - max), and its row sums are returned."""
     first = np.arange(0, block.size, block.shape[1])
-    said, truth = first + prediction, first + labels
-    top = block.reshape(-1)[said]
+    top_at = first + prediction
+    top = block.reshape(-1)[top_at]
     torch.sub(torch.from_numpy(block), torch.from_numpy(top)[:, None], out=torch.from_numpy(shifted))
     np.exp(shifted, out=weights)
     flat = weights.reshape(-1)
     # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
-    flat[said] = 0
+    flat[top_at] = 0
     others = weights @ np.ones(weights.shape[1], weights.dtype)
     scale: Block = 1 + others
     spread = row_dot(weights, shifted)
@@ -234,7 +265,10 @@ def _fill_from_logits(
     np.divide(1 - row_max(weights), scale, out=out["margin"])
     np.subtract(log_scale, spread / scale, out=out["entropy"])
     squares = (1 + row_dot(weights, weights)) / (scale * scale)
-    flat[said] = 1
+    flat[top_at] = 1
+    if labels is None:
+        return scale
+    truth = first + labels
     np.divide(flat[truth], scale, out=out["p_true"])
     np.subtract(log_scale, shifted.reshape(-1)[truth], out=out["nll"])
     np.maximum(squares - 2 * out["p_true"] + 1, 0, out=out["brier"])
@@ -243,7 +277,7 @@ def _fill_from_logits(
 
 def _fill_from_probs(
     block: Block,
-    labels: NDArray[np.int64],
+    labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
     out: dict[str, Block],
     shifted: Block,
@@ -253,7 +287,7 @@ def _fill_from_probs(
     np.maximum(block, SMALLEST_PROBABILITY, out=shifted)
     torch.log(torch.from_numpy(shifted), out=torch.from_numpy(shifted))
     np.copyto(weights, block)
-    top, at_label = block[row, prediction], block[row, labels]
+    top = block[row, prediction]
     weights[row, prediction] = -1
     runner_up = row_max(weights)
     weights[row, prediction] = top
@@ -262,9 +296,11 @@ def _fill_from_probs(
     out["entropy"][:] = np.maximum(-row_dot(block, shifted), 0)
     out["max_logit"][:] = shifted[row, prediction]
     out["energy"][:] = 0
-    out["p_true"][:] = at_label
-    out["nll"][:] = -shifted[row, labels]
-    out["brier"][:] = np.maximum(row_dot(block, block) - 2 * at_label + 1, 0)
+    if labels is not None:
+        at_label = block[row, labels]
+        out["p_true"][:] = at_label
+        out["nll"][:] = -shifted[row, labels]
+        out["brier"][:] = np.maximum(row_dot(block, block) - 2 * at_label + 1, 0)
     return np.ones(len(block), dtype=block.dtype)
 
 
@@ -334,53 +370,344 @@ def join_facts(parts: Sequence[Facts]) -> Facts:
     return together.join()
 
 
-# Predictions: logits and labels of one split, the record that calibrators, trust, metrics and evaluation share.
+# What a model gave for n samples: one small type for each thing that can be known.
+
+
+class Outputs(ABC):
+    """What a model gave for n samples; frozen. A new kind of output is one more subclass, and nothing else changes."""
+
+    words: ClassVar[str]
+    """What it holds, in the words of a message."""
+    all_classes: ClassVar[bool] = False
+    """Whether every class probability is in memory: calibrators, sets and whole-distribution metrics need that."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None where the outputs do not tell."""
+        return None
+
+    @property
+    def real_logits(self) -> bool:
+        """Whether the logits carry their scale, so that energy and max_logit mean something."""
+        return True
+
+    @abstractmethod
+    def take(self, rows: Tensor) -> Outputs:
+        """The outputs of the chosen rows."""
+
+    @abstractmethod
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        """The facts of every sample; a counter is filled in the same pass."""
+
+    def need_logits(self, purpose: str) -> Logits:
+        """The logits `n c`, or an error where not every class is known."""
+        raise InputError(f"{purpose} needs all probabilities, but these predictions hold only {self.words}")
+
+    def need_probs(self, purpose: str) -> Probs:
+        """All probabilities `n c`, at least float32."""
+        return torch.softmax(_wide(self.need_logits(purpose)), dim=1)
+
+    @abstractmethod
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        """As they stand in a file; text files hold probabilities, a column a class."""
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 @dataclass(frozen=True, eq=False)
+class LogitOutputs(Outputs):
+    """Logits `n c`, as the network gave them."""
+
+    logits: Logits
+    words: ClassVar[str] = "logits"
+    all_classes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logits", check_logits(as_tensor(self.logits, "logits")))
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.logits.shape[1])
+
+    def take(self, rows: Tensor) -> LogitOutputs:
+        return type(self)(self.logits[rows])
+
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        return facts_of(self.logits, labels, counter=counter)
+
+    def need_logits(self, purpose: str) -> Logits:
+        return self.logits
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        if text:
+            return {"p": torch.softmax(self.logits.double(), dim=1).cpu().numpy()}
+        wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
+        return {"logits": wide.cpu().numpy()}
+
+
+@dataclass(frozen=True, eq=False)
+class LogProbOutputs(LogitOutputs):
+    """Logarithms of probabilities `n c`: an average of passes or members, or a calibrator that gives probabilities."""
+
+    words: ClassVar[str] = "probabilities"
+
+    @property
+    def real_logits(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class ProbabilityOutputs(Outputs):
+    """Probabilities `n c`, kept as they came: 0.6 stays 0.6 for the metrics."""
+
+    probs: Probs
+    words: ClassVar[str] = "probabilities"
+    all_classes: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        return len(self.probs)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.probs.shape[1])
+
+    @property
+    def real_logits(self) -> bool:
+        return False
+
+    @cached_property
+    def logits(self) -> Logits:
+        """Log-probabilities, clipped at 1e-12."""
+        return self.probs.clamp_min(SMALLEST_PROBABILITY).log()
+
+    def take(self, rows: Tensor) -> ProbabilityOutputs:
+        return ProbabilityOutputs(self.probs[rows])
+
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        return facts_of(self.probs, labels, from_probs=True, counter=counter)
+
+    def need_logits(self, purpose: str) -> Logits:
+        return self.logits
+
+    def need_probs(self, purpose: str) -> Probs:
+        return _wide(self.probs)
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        return {"p" if text else "probs": self.probs.cpu().numpy()}
+
+
+@dataclass(frozen=True, eq=False)
+class Top1Outputs(Outputs):
+    """The predicted class and its confidence."""
+
+    prediction: Labels
+    confidence: PerSample
+    words: ClassVar[str] = "top-1 confidences"
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    def take(self, rows: Tensor) -> Top1Outputs:
+        return Top1Outputs(self.prediction[rows], self.confidence[rows])
+
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        return Facts(self.confidence, self.prediction, None if labels is None else self.prediction == labels)
+
+    def need_logits(self, purpose: str) -> Logits:
+        raise InputError(f"{purpose} needs all probabilities, but these predictions hold only the top-1 confidence")
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        return {"pred_label": self.prediction.cpu().numpy(), "confidence": self.confidence.cpu().numpy()}
+
+
+@dataclass(frozen=True, eq=False)
+class PairOutputs(Outputs):
+    """A confidence and whether the answer was right; no class at all, so no labels either."""
+
+    correct: PerSample
+    confidence: PerSample
+    words: ClassVar[str] = "confidence and correctness"
+
+    def __post_init__(self) -> None:
+        correct, confidence = as_tensor(self.correct, "correct"), as_tensor(self.confidence, "confidence")
+        if correct.ndim != 1 or correct.shape != confidence.shape:
+            raise InputError(
+                f"correct and confidence must be n values each, got {tuple(correct.shape)}, {tuple(confidence.shape)}"
+            )
+        if not bool(((correct == 0) | (correct == 1)).all()):
+            bad = int(((correct != 0) & (correct != 1)).nonzero()[0])
+            raise InputError(f"correct must be 0 or 1, got {correct[bad].item()} at sample {bad} of {len(correct)}")
+        object.__setattr__(self, "correct", correct.bool())
+        object.__setattr__(self, "confidence", _check_confidence(confidence))
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    def take(self, rows: Tensor) -> PairOutputs:
+        return PairOutputs(self.correct[rows], self.confidence[rows])
+
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        return Facts(self.confidence, right=self.correct)
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        correct = self.correct.cpu().numpy().astype(np.int64)
+        return {CORRECT_COLUMN: correct, "confidence": self.confidence.cpu().numpy()}
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedOutputs(Outputs):
+    """Facts of shards whose logits were not kept; `table` holds class-wise sums in 15 bins, closed on the right."""
+
+    known: Facts
+    classes: int
+    table: ClassTable | None = None
+    from_probabilities: bool = False
+    words: ClassVar[str] = "streamed facts"
+
+    def __len__(self) -> int:
+        return len(self.known.confidence)
+
+    @property
+    def num_classes(self) -> int:
+        return self.classes
+
+    @property
+    def real_logits(self) -> bool:
+        return not self.from_probabilities
+
+    def take(self, rows: Tensor) -> StreamedOutputs:
+        return StreamedOutputs(self.known.take(rows), self.classes, None, self.from_probabilities)
+
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+        return self.known
+
+    def need_logits(self, purpose: str) -> Logits:
+        raise InputError(f"{purpose} needs all probabilities in memory, but these were streamed; pass one record")
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        return {"logits": self.need_logits("saving").numpy()}
+
+
+def _check_confidence(confidence: Tensor) -> Tensor:
+    """Confidences must lie in [0, 1]; whole numbers become float32."""
+    values = confidence if confidence.is_floating_point() else confidence.to(torch.float32)
+    inside = (values >= 0) & (values <= 1)
+    if not bool(inside.all()):
+        bad = int((~inside).nonzero()[0])
+        raise InputError(f"confidence must lie in [0, 1], got {float(values[bad])} at sample {bad} of {len(values)}")
+    return values
+
+
+# Predictions: outputs and labels of one split, the record that calibrators, trust, metrics and evaluation share.
+
+T = TypeVar("T")
+
+
+# The rows are samples. Sample weights and the unit that is resampled (the image of a pixel, the sample of a label, the
+# question of an answer) become two more fields of n values each; multilabel and dense outputs become constructors that
+# lay their cells out as rows. Whoever reads a record then reads them all.
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Predictions:
-    """What a classifier said on n samples: logits `n c`, labels, ids, split, and optionally trust `n`.
+    """What a classifier said on n samples: outputs, labels where known, ids, split, and optionally trust `n`.
 
     Logits only, never guessed from values: probabilities enter by `from_probs`, which remembers it.
     Rows are never recomputed: `facts` is one pass over the logits, cached.
+
+    Args:
+        logits: `n c`, the network's raw outputs; tensors, arrays, lists or columns of a data frame.
+        labels: n class indices; without them whatever compares with the truth says so in one line.
+        ids: n unique integers or strings; the position by default.
+        split: `train`, `val` or `test`; nothing is fitted on `test`.
+        outputs: instead of logits, what else is known of the outputs; the named constructors give it.
+        trust: n values, high = safe.
+        columns: further values of every sample by name.
+        class_names: of the c classes, in their order.
+
+    Example:
+        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1], split="val")
+        >>> predictions
+        <Predictions on 'val': 3 samples, 2 classes, logits>
+        >>> predictions.facts.correct.tolist()
+        [True, True, False]
     """
 
-    logits: Tensor
-    labels: Tensor
-    ids: Ids = None  # type: ignore[assignment]  # filled by position below
-    split: str | None = None
-    trust: Tensor | None = None
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    class_names: tuple[str, ...] | None = None
-    from_probabilities: bool = False
-    top1: tuple[Tensor, Tensor] | None = None  # (prediction, confidence) where only these are known
-    probs: Tensor | None = field(default=None, repr=False)  # as given to from_probs: 0.6 stays 0.6 for the metrics
-    given: Facts | None = field(default=None, repr=False)  # facts streamed from shards whose logits are not kept
-    given_classes: int | None = None
-    given_table: ClassTable | None = field(default=None, repr=False)
+    outputs: Outputs
+    ids: Ids
+    split: str | None
+    trust: PerSample | None
+    columns: Mapping[str, NDArray[Any]]
+    class_names: tuple[str, ...] | None
+    _labels: Labels | None
+    _derived: dict[Hashable, Any] = field(repr=False)
+    """What was computed from the record and is kept with it: see `derived`."""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        logits: Any = None,
+        labels: Any = None,
+        ids: Any = None,
+        split: str | None = None,
+        *,
+        outputs: Outputs | None = None,
+        trust: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if (logits is None) == (outputs is None):
+            raise InputError("predictions need logits, or one of the named constructors such as Predictions.from_probs")
+        known = LogitOutputs(logits) if outputs is None else outputs
+        n = len(known)
+        if labels is not None:
+            if isinstance(known, PairOutputs):
+                raise InputError("pairs of confidence and correctness take no labels; leave them out")
+            labels = check_labels(as_tensor(labels, "labels"), n, known.num_classes)
+        arrays = {name: np.asarray(values) for name, values in (columns or {}).items()}
+        for name, values in arrays.items():
+            if len(values) != n:
+                raise InputError(f"column '{name}' must have {n} values, got {len(values)}")
         put = object.__setattr__
-        labels = as_tensor(self.labels, "labels")
-        if self.top1 is None and self.given is None:
-            logits = check_logits(as_tensor(self.logits, "logits"))
-            put(self, "logits", logits)
-            labels = check_labels(labels, len(logits), logits.shape[1])
-        else:
-            labels = check_labels(labels, len(labels), self.given_classes)
-        put(self, "labels", labels)
-        put(self, "ids", default_ids(len(labels)) if self.ids is None else check_ids(self.ids, len(labels)))
-        columns = {name: np.asarray(values) for name, values in self.columns.items()}
-        for name, values in columns.items():
-            if len(values) != len(labels):
-                raise InputError(f"column '{name}' must have {len(labels)} values, got {len(values)}")
-        put(self, "columns", columns)
+        put(self, "outputs", known)
+        put(self, "ids", default_ids(n) if ids is None else check_ids(ids, n))
+        put(self, "split", split)
+        put(self, "trust", None if trust is None else as_tensor(trust, "trust"))
+        put(self, "columns", arrays)
+        put(self, "class_names", None if class_names is None else tuple(class_names))
+        put(self, "_labels", labels)
+        put(self, "_derived", {})
 
     @classmethod
-    def from_probs(cls, probs: Any, labels: Any, ids: Any = None, split: str | None = None, **more: Any) -> Predictions:
-        """Predictions from probabilities, `n c` or `n` (binary, the probability of class 1).
+    def from_probs(
+        cls, probs: Any, labels: Any = None, ids: Any = None, split: str | None = None, **record: Any
+    ) -> Predictions:
+        """Predictions from probabilities p, kept as they are; their logits are log max(p, 1e-12).
 
-        Stored as log-probabilities clipped at 1e-12; scores that need real logits refuse them.
+        Scores that need real logits (energy, max_logit) refuse them.
+
+        Args:
+            probs: `n c` with rows that sum to one, or n probabilities of class 1.
+            labels: n class indices, where known.
+            ids: of the samples.
+            split: `train`, `val` or `test`.
+            record: trust, columns, class_names.
+
+        Returns:
+            A record that remembers it came from probabilities.
+
+        Raises:
+            InputError: where values lie outside [0, 1] or rows do not sum to one.
+
+        Example:
+            >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6]], [0, 0])
+            >>> predictions.facts.confidence
+            tensor([0.9000, 0.6000], dtype=torch.float64)
         """
         values = as_tensor(probs, "probs")
         if not values.is_floating_point():
@@ -390,172 +717,423 @@ class Predictions:
         if values.ndim == 1:
             values = torch.stack([1 - values, values], dim=1)
         check_probs(values)
-        logits = values.clamp_min(SMALLEST_PROBABILITY).log()
-        return cls(logits, as_tensor(labels, "labels"), ids, split, from_probabilities=True, probs=values, **more)
+        check_logits(values)
+        return cls(None, labels, ids, split, outputs=ProbabilityOutputs(values), **record)
+
+    @classmethod
+    def from_log_probs(
+        cls, log_probs: Any, labels: Any = None, ids: Any = None, split: str | None = None, **record: Any
+    ) -> Predictions:
+        """Predictions from log p, such as the mean of several passes: the scale of the logits is gone.
+
+        Args:
+            log_probs: `n c`; rows need not be normalised.
+            labels: n class indices, where known.
+            ids: of the samples.
+            split: `train`, `val` or `test`.
+            record: trust, columns, class_names.
+
+        Returns:
+            A record that remembers it came from probabilities.
+
+        Example:
+            >>> predictions = confide.Predictions.from_log_probs([[-0.2877, -1.3863]], [0])
+            >>> predictions.from_probabilities
+            True
+        """
+        return cls(None, labels, ids, split, outputs=LogProbOutputs(log_probs), **record)
 
     @classmethod
     def from_binary_logits(
-        cls, logits: Any, labels: Any, ids: Any = None, split: str | None = None, **more: Any
+        cls, logits: Any, labels: Any = None, ids: Any = None, split: str | None = None, **record: Any
     ) -> Predictions:
-        """Two classes from n sigmoid logits z: the probability of class 1 is 1 / (1 + exp(-z))."""
+        """Two classes from n sigmoid logits z: the probability of class 1 is 1 / (1 + exp(-z)).
+
+        Args:
+            logits: n values, one per sample.
+            labels: 0 or 1, where known.
+            ids: of the samples.
+            split: `train`, `val` or `test`.
+            record: trust, columns, class_names.
+
+        Returns:
+            A record with the logits [0, z] of two classes.
+
+        Example:
+            >>> confide.Predictions.from_binary_logits([0.0, 2.0], [0, 1]).logits.tolist()
+            [[0.0, 0.0], [0.0, 2.0]]
+        """
         values = as_tensor(logits, "logits")
         values = values if values.is_floating_point() else values.to(torch.float32)
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
         if values.ndim != 1:
             raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
-        return cls(torch.stack([torch.zeros_like(values), values], dim=1), labels, ids, split, **more)
+        return cls(torch.stack([torch.zeros_like(values), values], dim=1), labels, ids, split, **record)
 
     @classmethod
     def from_facts(
-        cls, facts: Facts, labels: Any, num_classes: int, table: ClassTable | None = None, **more: Any
+        cls,
+        facts: Facts,
+        labels: Any,
+        num_classes: int,
+        table: ClassTable | None = None,
+        *,
+        from_probabilities: bool = False,
+        **record: Any,
     ) -> Predictions:
         """Predictions of which the facts are known but not the logits: what streaming over shards leaves.
 
         Args:
+            facts: of every sample.
+            labels: n class indices.
+            num_classes: width of the outputs that were streamed.
             table: class-wise sums in 15 equal-width bins, closed on the right.
+            from_probabilities: whether the shards held probabilities.
+            record: ids, split, trust, columns, class_names.
+
+        Returns:
+            A record that metrics of the facts can measure.
+
+        Example:
+            >>> whole = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> confide.Predictions.from_facts(whole.facts, whole.labels, 2)
+            <Predictions: 2 samples, 2 classes, streamed facts>
         """
-        truth = as_tensor(labels, "labels")
-        empty = torch.empty(len(truth), 0)
-        return cls(empty, truth, given=facts, given_classes=num_classes, given_table=table, **more)
+        return cls(None, labels, outputs=StreamedOutputs(facts, num_classes, table, from_probabilities), **record)
 
     @classmethod
     def from_top1(
-        cls, labels: Any, prediction: Any, confidence: Any, ids: Any = None, split: str | None = None, **more: Any
+        cls, labels: Any, prediction: Any, confidence: Any, ids: Any = None, split: str | None = None, **record: Any
     ) -> Predictions:
-        """Predictions of which only label, predicted class and confidence are known: a record with facts only."""
-        truth, said, sure = (
-            as_tensor(labels, "labels"),
-            as_tensor(prediction, "prediction"),
-            as_tensor(confidence, "confidence"),
-        )
-        sure = sure if sure.is_floating_point() else sure.to(torch.float32)
-        if not (len(truth) == len(said) == len(sure)):
+        """Predictions of which only label, predicted class and confidence are known: a record with facts only.
+
+        Args:
+            labels: n class indices, or None.
+            prediction: n predicted classes.
+            confidence: their probabilities, in [0, 1].
+            ids: of the samples.
+            split: `train`, `val` or `test`.
+            record: trust, columns, class_names.
+
+        Returns:
+            A record without class probabilities: calibrators refuse it, rankings and ECE do not.
+
+        Example:
+            >>> predictions = confide.Predictions.from_top1([0, 1], [0, 0], [0.9, 0.6])
+            >>> float(confide.metrics.accuracy(predictions))
+            0.5
+        """
+        predicted, values = as_tensor(prediction, "prediction"), as_tensor(confidence, "confidence")
+        truth = None if labels is None else as_tensor(labels, "labels")
+        lengths = [len(vector) for vector in (truth, predicted, values) if vector is not None]
+        if len(set(lengths)) > 1:
             raise InputError(
-                f"labels, prediction and confidence must have one length, got {len(truth)}, {len(said)}, {len(sure)}"
+                f"labels, prediction and confidence must have one length, got {', '.join(map(str, lengths))}"
             )
-        if len(sure) and not bool(((sure >= 0) & (sure <= 1)).all()):
-            bad = int((~((sure >= 0) & (sure <= 1))).nonzero()[0])
-            raise InputError(f"confidence must lie in [0, 1], got {float(sure[bad])} at sample {bad} of {len(sure)}")
-        empty = torch.empty(len(truth), 0)
-        return cls(empty, truth, ids, split, top1=(said.to(torch.int64), sure), **more)
+        outputs = Top1Outputs(predicted.to(torch.int64), _check_confidence(values))
+        return cls(None, truth, ids, split, outputs=outputs, **record)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        correct: Any,
+        confidence: Any,
+        ids: Any = None,
+        *,
+        split: str | None = None,
+        trust: Any = None,
+        **columns: Any,
+    ) -> Predictions:
+        """Pairs (confidence, correct) and nothing else: answers of any system that says how sure it is.
+
+        Args:
+            correct: 0 or 1, whether the answer was right.
+            confidence: in [0, 1].
+            ids: of the samples.
+            split: `train`, `val` or `test`.
+            trust: n values, high = safe.
+            columns: further values of every sample, by name.
+
+        Returns:
+            A record without classes: accuracy, ECE, rankings and operating points work, class-wise ones do not.
+
+        Example:
+            >>> predictions = confide.Predictions.from_pairs([1, 1, 0, 1], [0.9, 0.8, 0.3, 0.6])
+            >>> float(confide.metrics.auroc(predictions))
+            1.0
+        """
+        outputs = PairOutputs(as_tensor(correct, "correct"), as_tensor(confidence, "confidence"))
+        return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.outputs)
 
     def __repr__(self) -> str:
         """One line for a console."""
         split = f" on '{self.split}'" if self.split else ""
-        kind = "probabilities" if self.from_probabilities else "top-1 confidences" if self.top1 else "logits"
-        return f"<Predictions{split}: {len(self):,} samples, {self.num_classes} classes, {kind}>"
+        classes = f", {self.num_classes} classes" if self.num_classes else ""
+        unlabelled = "" if self._labels is not None or isinstance(self.outputs, PairOutputs) else ", no labels"
+        return f"<Predictions{split}: {len(self):,} samples{classes}, {self.outputs.words}{unlabelled}>"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the true classes are known."""
+        return self._labels is not None
+
+    @property
+    def labels(self) -> Labels:
+        """The true classes; an error where there are none."""
+        return self.need_labels("this")
+
+    @property
+    def logits(self) -> Logits:
+        """The logits `n c`; an error where not every class is known."""
+        return self.need_logits("this")
+
+    @property
+    def from_probabilities(self) -> bool:
+        """Whether the logits are only logarithms of probabilities: their scale is lost."""
+        return not self.outputs.real_logits
 
     @property
     def num_classes(self) -> int:
-        """Number of classes; for top-1 records, as many as labels and predictions show."""
-        if self.given_classes is not None:
-            return self.given_classes
-        if self.top1 is None:
-            return int(self.logits.shape[1])
-        return int(max(self.labels.max(), self.top1[0].max())) + 1 if len(self) else 0
+        """Number of classes; for top-1 records as many as labels and predictions show, for pairs 0."""
+        if self.outputs.num_classes is not None:
+            return self.outputs.num_classes
+        shown = [int(v.max()) for v in (self._labels, self.facts.predicted) if v is not None and len(v)]
+        return max(shown, default=-1) + 1
 
-    @cached_property
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, computed once and kept with the record.
+
+        Args:
+            key: what it is; the type of the result is a good one.
+            make: how it is computed from the record, which never changes.
+
+        Returns:
+            The one that was kept.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0]], [0])
+            >>> predictions.derived("sum", lambda: float(predictions.logits.sum()))
+            2.0
+        """
+        if key not in self._derived:
+            self._derived.setdefault(key, make())
+        value: T = self._derived[key]
+        return value
+
+    @property
     def facts(self) -> Facts:
         """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
-        if self.given is not None:
-            return self.given
-        if self.top1 is not None:
-            prediction, confidence = self.top1
-            return Facts(confidence, prediction, prediction == self.labels)
-        return self._pass(None)
-
-    def _pass(self, counter: ClassCounter | None) -> Facts:
-        """One pass over the probabilities where they were given, over the logits where not."""
-        if self.probs is not None:
-            return facts_of(self.probs, self.labels, from_probs=True, counter=counter)
-        return facts_of(self.logits, self.labels, counter=counter)
+        return self.derived(Facts, lambda: self.outputs.facts(self._labels))
 
     def class_table(self, bins: int = 15, closed: str = "right") -> ClassTable:
-        """Class-wise sums in equal-width bins; computed in the same pass as the facts if those were not yet."""
-        tables: dict[tuple[int, str], ClassTable] = self.__dict__.setdefault("_tables", {})
-        if (bins, closed) == (15, "right") and self.given_table is not None:
-            return self.given_table
-        if (bins, closed) not in tables:
+        """Sums of p_c per class and equal-width bin, from the same pass as the facts if those were not yet there.
+
+        Args:
+            bins: how many.
+            closed: `right` for (low, high], `left` for [low, high).
+
+        Returns:
+            Count, summed probability and hits, each `c bins`.
+
+        Example:
+            >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6]], [0, 1])
+            >>> predictions.class_table(bins=2).count.tolist()
+            [[1.0, 1.0], [1.0, 1.0]]
+        """
+        if isinstance(self.outputs, StreamedOutputs) and self.outputs.table and (bins, closed) == (15, "right"):
+            return self.outputs.table
+
+        def counted() -> ClassTable:
             self.need_logits("class-wise calibration")
             counter = ClassCounter(self.num_classes, bins, closed)
-            facts = self._pass(counter)
-            self.__dict__.setdefault("facts", facts)
-            tables[bins, closed] = counter.table()
-        return tables[bins, closed]
+            self._derived.setdefault(Facts, self.outputs.facts(self.labels, counter))
+            return counter.table()
 
-    def need_logits(self, purpose: str) -> Tensor:
-        """The logits, or an error where only top-1 confidences or streamed facts are known."""
-        if self.top1 is not None:
-            raise InputError(f"{purpose} needs all probabilities, but these predictions hold only the top-1 confidence")
-        if self.given is not None:
-            raise InputError(f"{purpose} needs all probabilities in memory, but these were streamed; pass one record")
-        return self.logits
+        return self.derived((ClassTable, bins, closed), counted)
 
-    def probabilities(self) -> Tensor:
-        """All probabilities `n c`, at least float32: as given, or the softmax of the logits."""
-        logits = self.need_logits("this") if self.probs is None else self.probs
-        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return wide if self.probs is not None else torch.softmax(wide, dim=1)
+    def need_logits(self, purpose: str) -> Logits:
+        """The logits, or an error where not every class probability is in memory.
+
+        Args:
+            purpose: who needs them, for the message.
+
+        Returns:
+            `n c`.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).need_logits("a calibrator").shape
+            torch.Size([1, 2])
+        """
+        return self.outputs.need_logits(purpose)
+
+    def need_labels(self, purpose: str) -> Labels:
+        """The true classes, or an error where there are none.
+
+        Args:
+            purpose: who needs them, for the message.
+
+        Returns:
+            n class indices.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).need_labels("a metric").tolist()
+            [0]
+        """
+        if self._labels is None:
+            raise InputError(f"{purpose} needs labels, but these predictions have none; give them with the outputs")
+        return self._labels
+
+    def probabilities(self) -> Probs:
+        """All probabilities `n c`, at least float32: as given, or the softmax of the logits.
+
+        Returns:
+            Rows that sum to one.
+
+        Example:
+            >>> confide.Predictions([[0.0, 0.0]], [0]).probabilities().tolist()
+            [[0.5, 0.5]]
+        """
+        return self.outputs.need_probs("this")
 
     def need_not_test(self, purpose: str) -> None:
-        """Refuse to fit on a split called `test`."""
+        """Refuse to fit on a split called `test`.
+
+        Args:
+            purpose: what would be fitted, for the message.
+
+        Raises:
+            InputError: where the split is `test`.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0], split="val").need_not_test("a calibrator")
+        """
         if self.split == "test":
             raise InputError(f"{purpose} must not be fitted on the test split; pass the predictions on 'val'")
 
-    def with_column(self, name: str, values: Any) -> Predictions:
-        """The same predictions with one more column, or another in its place."""
-        return replace(self, columns={**self.columns, name: np.asarray(values)})
+    def replace(self, **changes: Any) -> Predictions:
+        """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
-    def with_logits(self, logits: Tensor) -> Predictions:
-        """The same samples with other logits (what a calibrator returns)."""
-        return replace(self, logits=logits, top1=None, probs=None, given=None, given_classes=None, given_table=None)
+        Args:
+            changes: labels, ids, split, trust, columns, class_names or outputs.
+
+        Returns:
+            Another record.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
+            <Predictions on 'val': 1 samples, 2 classes, logits>
+        """
+        names = ("outputs", "ids", "split", "trust", "columns", "class_names")
+        now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
+        changed = Predictions(**{**now, **changes})
+        if changed.outputs is self.outputs and "labels" not in changes:
+            tables = {key: value for key, value in self._derived.items() if isinstance(value, (Facts, ClassTable))}
+            changed._derived.update(tables)
+        return changed
+
+    def with_column(self, name: str, values: Any) -> Predictions:
+        """The same predictions with one more column, or another in its place.
+
+        Args:
+            name: of the column.
+            values: one per sample.
+
+        Returns:
+            Another record.
+
+        Example:
+            >>> list(confide.Predictions([[2.0, 0.0]], [0]).with_column("site", ["A"]).columns)
+            ['site']
+        """
+        return self.replace(columns={**self.columns, name: np.asarray(values)})
+
+    def with_logits(self, logits: Any, *, real: bool | None = None) -> Predictions:
+        """The same samples with other logits (what a calibrator returns).
+
+        Args:
+            logits: `n c`.
+            real: False where they are logarithms of probabilities; by default as the logits were before.
+
+        Returns:
+            Another record.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0]], [0])
+            >>> predictions.with_logits(predictions.logits / 2).logits.tolist()
+            [[1.0, 0.0]]
+        """
+        is_real = self.outputs.real_logits if real is None else real
+        return self.replace(outputs=LogitOutputs(logits) if is_real else LogProbOutputs(logits))
 
     def take(self, rows: Any) -> Predictions:
-        """The chosen rows, in the order given: an index array or a boolean mask."""
+        """The chosen rows, in the order given.
+
+        Args:
+            rows: an index array or a boolean mask.
+
+        Returns:
+            A record of these samples; facts that were computed are taken along.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1]).take([1]).ids.tolist()
+            [1]
+        """
         index = np.asarray(rows)
         index = index.nonzero()[0] if index.dtype == bool else index.astype(np.intp)
         at = torch.as_tensor(index, dtype=torch.int64)
-        taken = replace(
-            self,
-            logits=self.logits[at],
-            labels=self.labels[at],
-            ids=self.ids[index],
+        taken = Predictions(
+            None,
+            None if self._labels is None else self._labels[at],
+            self.ids[index],
+            self.split,
+            outputs=self.outputs.take(at),
             trust=None if self.trust is None else self.trust[at],
-            columns={k: v[index] for k, v in self.columns.items()},
-            top1=None if self.top1 is None else (self.top1[0][at], self.top1[1][at]),
-            probs=None if self.probs is None else self.probs[at],
-            given=None if self.given is None else self.given.take(at),
-            given_table=None,
+            columns={name: values[index] for name, values in self.columns.items()},
+            class_names=self.class_names,
         )
-        if "facts" in self.__dict__:
-            taken.__dict__["facts"] = self.facts.take(at)
+        if Facts in self._derived:
+            taken._derived[Facts] = self.facts.take(at)
         return taken
 
     def align(self, ids: Ids) -> Predictions:
-        """The rows of these ids, in their order."""
+        """The rows of these ids, in their order.
+
+        Args:
+            ids: all of them must be there.
+
+        Returns:
+            A record of these samples.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], ids=["a", "b"])
+            >>> predictions.align(["b", "a"]).labels.tolist()
+            [1, 0]
+        """
         return self.take(rows_of(ids, self.ids, "predictions"))
 
     def save(self, path: str | Path) -> None:
-        """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin."""
-        columns: dict[str, NDArray[Any]] = {"id": self.ids, "label": self.labels.cpu().numpy()}
-        if self.top1 is not None:
-            columns |= {"pred_label": self.top1[0].cpu().numpy(), "confidence": self.top1[1].cpu().numpy()}
-        elif str(path).endswith(".csv"):
-            given = self.probs if self.probs is not None else torch.softmax(self.logits.double(), dim=1)
-            columns["p"] = given.cpu().numpy()
-        elif self.probs is not None:
-            columns["probs"] = self.probs.cpu().numpy()
-        else:
-            wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
-            columns["logits"] = wide.cpu().numpy()
+        """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin.
+
+        Args:
+            path: its ending chooses the format; csv holds a probability per class.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.parquet")
+        """
+        columns: dict[str, NDArray[Any]] = {"id": self.ids}
+        if self._labels is not None:
+            columns["label"] = self._labels.cpu().numpy()
+        columns |= self.outputs.columns(text=str(path).endswith(".csv"))
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
+        if self._labels is None:
+            metadata["labels"] = "none"
         if self.split:
             metadata["split"] = self.split
         if self.class_names:
@@ -567,7 +1145,19 @@ class Predictions:
         """Read .parquet, .npz or .csv with `logits` or `probs` and labels, or a top-1 table.
 
         Args:
+            path: of the file.
             split: overrides the split the file names.
+
+        Returns:
+            The record; columns that have no role of their own are kept as `columns`.
+
+        Raises:
+            InputError: where labels or outputs are missing; it lists the names that are understood.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.npz")
+            >>> confide.Predictions.load("val.npz")
+            <Predictions on 'val': 1 samples, 2 classes, logits>
         """
         columns, metadata = formats.read_table(path)
         return predictions_from_columns(columns, metadata, split, str(path))
@@ -579,26 +1169,36 @@ def predictions_from_columns(
     """Predictions from named columns; `files.columns` knows the names."""
     given = ", ".join(list(columns)[:8]) or "none"
     roles = column_roles(columns, where)
-    if roles.label is None:
+    if (pairs := _pairs_from_columns(columns, roles, metadata, split)) is not None:
+        return pairs
+    if roles.label is None and metadata.get("labels") != "none":
         raise InputError(f"{where} must have a column 'label', got {given}; add it, or rename the one that holds it")
     if not roles.are_predictions:
         raise InputError(
             f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
             f"or 'pred_label' and 'confidence', got {given}; rename the columns"
         )
-    labels, prediction = columns[roles.label], columns[roles.prediction] if roles.prediction else None
+    labels = columns[roles.label] if roles.label else None
+    prediction = columns[roles.prediction] if roles.prediction else None
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
-    if outputs is None and prediction is not None and are_words(labels) and are_words(prediction):
+    if (
+        outputs is None
+        and labels is not None
+        and prediction is not None
+        and are_words(labels)
+        and are_words(prediction)
+    ):
         names = names or tuple(np.unique(np.concatenate([labels, prediction]).astype(np.str_)).tolist())
         prediction = class_indices_of(prediction, names, where)
-    labels = class_indices_of(labels, names, where) if are_words(labels) else labels
+    labels = class_indices_of(labels, names, where) if labels is not None and are_words(labels) else labels
+    n = len(next(values for values in (labels, outputs, prediction) if values is not None))
     others = {name: columns[name] for name in roles.others if name in columns}
     common: dict[str, Any] = {
         "ids": columns[roles.id] if roles.id else None,
         "split": split or metadata.get("split"),
-        "columns": {k: v for k, v in others.items() if v.shape[:1] == (len(labels),)},
+        "columns": {k: v for k, v in others.items() if v.shape[:1] == (n,)},
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
     }
@@ -609,4 +1209,23 @@ def predictions_from_columns(
     if outputs.ndim == 1 or outputs.shape[1:] == (1,):
         return Predictions.from_binary_logits(outputs, labels, **common)
     clipped = metadata.get("from_probabilities") == "True"
-    return Predictions(outputs, labels, from_probabilities=clipped, **common)  # type: ignore[arg-type]
+    return (Predictions.from_log_probs if clipped else Predictions)(outputs, labels, **common)
+
+
+def _pairs_from_columns(
+    columns: dict[str, NDArray[Any]], roles: ColumnRoles, metadata: Mapping[str, str], split: str | None
+) -> Predictions | None:
+    """A table of confidence and correctness that names no class."""
+    correct, confidence = columns.get(CORRECT_COLUMN), columns.get(str(roles.confidence))
+    if roles.label is not None or roles.outputs is not None or roles.prediction is not None:
+        return None
+    if correct is None or confidence is None:
+        return None
+    others = {name: columns[name] for name in roles.others if name in columns and name != CORRECT_COLUMN}
+    return Predictions(
+        outputs=PairOutputs(as_tensor(correct, "correct"), as_tensor(confidence, "confidence")),
+        ids=columns[roles.id] if roles.id else None,
+        split=split or metadata.get("split"),
+        trust=columns[roles.trust] if roles.trust else None,
+        columns={name: values for name, values in others.items() if values.shape[:1] == confidence.shape[:1]},
+    )

@@ -63,7 +63,8 @@ class Split:
 class Dataset:
     """Splits by name (`train`, `val`, `test`), class names, and how it was made.
 
-    `set_aside` lists inputs that could not be read, as (id, reason); they are in no split.
+    `set_aside` lists inputs that could not be read, as (id, reason); they are in no split. `cut_from` tells of splits
+    that the source did not have which part they were cut from: `train`, or `all` of a source without splits.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Dataset:
     class_names: tuple[str, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     set_aside: tuple[tuple[str, str], ...] = ()
+    cut_from: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line for a console."""
@@ -81,6 +83,11 @@ class Dataset:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def unit(self) -> str:
+        """What the samples are called: "images", "texts" or "samples"."""
+        return {"image": "images", "text": "texts"}.get(self.kind, "samples")
 
     @property
     def train(self) -> Split:

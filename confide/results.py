@@ -135,11 +135,29 @@ class Measurement:
         return self.interval() if self.interval else (math.nan, math.nan)
 
     def with_interval(self) -> Measurement:
-        """The same with its interval computed, so that a file holds it."""
+        """The same with its interval computed, so that a file holds it.
+
+        Returns:
+            A measurement with `bounds`.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.metrics.accuracy(p).with_interval().as_row()["low"] < 0.75
+            True
+        """
         return replace(self, bounds=self._bounds(), interval=None)
 
     def as_row(self) -> dict[str, Any]:
-        """The row as it stands in evaluation.json; an interval that was not computed stays out."""
+        """The row as it stands in evaluation.json; an interval that was not computed stays out.
+
+        Returns:
+            The fields by name, `low` and `high` last.
+
+        Example:
+            >>> row = confide.Measurement("accuracy", 0.9, 10, bounds=(0.6, 0.98)).as_row()
+            >>> row["value"], row["low"], row["high"]
+            (0.9, 0.6, 0.98)
+        """
         row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
@@ -492,11 +510,37 @@ class Evaluation:
         return tuple(dict.fromkeys(words))
 
     def info(self, metric: str) -> MetricInfo:
-        """What a reader is told about a metric; of an unknown word, the word."""
+        """What a reader is told about a metric; of an unknown word, the word.
+
+        Args:
+            metric: its word.
+
+        Returns:
+            Title, unit, scale, digits, direction and meaning.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> info = confide.evaluate(p, "accuracy", intervals=False).info("accuracy")
+            >>> info.title, info.unit, info.better
+            ('Accuracy', '%', 'higher')
+        """
         return self.metrics.get(metric) or MetricInfo.unknown(metric)
 
     def columns(self, table: str) -> tuple[MetricInfo, ...]:
-        """The metrics that have a column in that table, in the order of their places."""
+        """The metrics that have a column in that table, in the order of their places.
+
+        Args:
+            table: such as "models", the main table of a report.
+
+        Returns:
+            What a reader is told about each.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, ["nll", "accuracy"], intervals=False)
+            >>> [info.title for info in found.columns("models")]
+            ['Accuracy', 'NLL', 'Brier']
+        """
         own = [info for info in self.metrics.values() if table in info.tables]
         return tuple(sorted(own, key=lambda info: info.tables[table]))
 
@@ -511,22 +555,74 @@ class Evaluation:
         return f"<Evaluation: {', '.join([*shown, *counts])}; write_report and .save keep it>"
 
     def find(self, metric: str, **where: Any) -> Measurement:
-        """The first measurement of that metric whose fields are as given."""
+        """The first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The measurement, with its interval where it has one.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> found = confide.evaluate(p, "accuracy", intervals=False)
+            >>> found.find("accuracy", group="class=1").n
+            3
+        """
         for m in self.measurements:
             if m.metric == metric and all(getattr(m, k) == v for k, v in where.items()):
                 return m
         raise InputError(f"the evaluation has no measurement '{metric}' with {dict(where)}")
 
     def value(self, metric: str, **where: Any) -> float:
-        """The value of that measurement."""
+        """The value of the first measurement of that metric whose fields are as given.
+
+        Args:
+            metric: its word.
+            where: fields and their values: model, stage, split, group (None for all samples), score.
+
+        Returns:
+            The number.
+
+        Raises:
+            InputError: there is none.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).value("accuracy", group=None)
+            0.75
+        """
         return float(self.find(metric, **where))
 
     def save(self, path: str | Path) -> None:
-        """Write evaluation.json, atomically."""
+        """Write evaluation.json, atomically.
+
+        Args:
+            path: of the file.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> confide.evaluate(p, "accuracy", intervals=False).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.75
+        """
         formats.write_json(path, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
+        """Plain dictionary, ready for JSON.
+
+        Returns:
+            What stands in evaluation.json.
+
+        Example:
+            >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+            >>> confide.Evaluation(rows).to_dict()["measurements"][0]["value"]
+            0.9
+        """
         return {
             "format": formats.EVALUATION.tag,
             "measurements": [m.as_row() for m in self.measurements],
@@ -548,12 +644,43 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read evaluation.json of this version or of an earlier one."""
+        """Read evaluation.json, of this version or one before.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the file is of another format.
+
+        Example:
+            >>> confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).save("evaluation.json")
+            >>> confide.Evaluation.load("evaluation.json").value("accuracy")
+            0.9
+        """
         return cls.from_dict(formats.read_json(path), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "evaluation") -> Evaluation:
-        """The record of a dictionary made by `to_dict`."""
+        """The evaluation of a dictionary made by `to_dict`.
+
+        Args:
+            data: the dictionary.
+            where: what an error names as its place.
+
+        Returns:
+            The evaluation.
+
+        Raises:
+            InputError: the dictionary is of another format.
+
+        Example:
+            >>> data = confide.Evaluation((confide.Measurement("accuracy", 0.9, 10),)).to_dict()
+            >>> confide.Evaluation.from_dict(data).value("accuracy")
+            0.9
+        """
         formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
@@ -626,7 +753,29 @@ def join(
     operating_points: Iterable[ModelPoint] = (),
     warnings: Iterable[str] = (),
 ) -> Evaluation:
-    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once."""
+    """One evaluation with the rows and curves of all, in their order; what stands there twice is kept once.
+
+    Args:
+        evaluations: at least one.
+        comparisons: paired tests between them.
+        about: what is known of the whole; it wins over what they say, and the first of them over the others.
+        samples: further samples to show.
+        operating_points: further operating points.
+        warnings: further warnings.
+
+    Returns:
+        The evaluation of all.
+
+    Raises:
+        InputError: there is none to join.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> parts = [confide.evaluate(p, "accuracy", intervals=False, model=name) for name in ("first", "second")]
+        >>> both = confide.evaluation.join(parts)
+        >>> sorted({m.model for m in both.measurements})
+        ['first', 'second']
+    """
     if not evaluations:
         raise InputError("join needs at least one evaluation, got none; evaluate some predictions first")
     known = about or About()

@@ -456,9 +456,8 @@ def _data_notes(dataset: Dataset, split: str) -> list[str]:
     if names := [name for name, _ in dataset.set_aside]:
         inputs = "1 input" if len(names) == 1 else f"{len(names):,} inputs"
         notes.append(f"{inputs} could not be read: {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
-    origins = dataset.provenance.get("splits", {})
-    others = [name for name, origin in origins.items() if name != split and str(origin).startswith("cut from")]
-    if split in origins and others:
+    others = [name for name in dataset.splits if name != split and name in dataset.cut_from]
+    if others:
         n, total = len(dataset.split(split)), sum(len(part) for part in dataset.splits.values())
         notes.append(
             f"{n:,} of {total:,} samples were scored: {' and '.join(others)} were cut off for evaluation; "
@@ -537,11 +536,10 @@ def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:
     # Everything is held out: what is scored by a fit need not have every class, or more than one.
     dataset = data.load_dataset(source, val_fraction=0, test_fraction=1)
     (name, part), *others = dataset.splits.items()
-    origins = dataset.provenance["splits"]
     if others:
-        own = ["train" if "cut from 'train'" in origins[key] else key for key in dataset.splits]
+        own = ["train" if dataset.cut_from.get(key) == "train" else key for key in dataset.splits]
         raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
-    name = name if origins[name] == "as given" else "all"
+    name = "all" if name in dataset.cut_from else name
     return replace(dataset, splits={name: part}), name
 
 

@@ -41,7 +41,7 @@ def after(methods: Sequence[str], words: Sequence[str], metrics: Sequence[str]) 
         found = []
         for dataset, method, seed, result in cells_of(study, methods):
             val, test = (study.results.predictions(result, split) for split in ("val", "test"))
-            if val.top1 is not None:
+            if not val.outputs.all_classes:
                 continue
             for word in words:
                 row = numbers(calibrators.fit(word, val)(test), tuple(metrics))
@@ -286,7 +286,7 @@ def _p_together(study: Study, results: Sequence[Mapping[str, Any]], stage: str) 
     logits, labels = [], []
     for result in results:
         said = study.results.predictions(result)
-        if said.top1 is not None:
+        if not said.outputs.all_classes:
             return None
         if stage != "raw":
             own = result["method"].get("calibrated", {}) if stage == CALIBRATED else {}

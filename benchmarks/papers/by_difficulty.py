@@ -25,7 +25,7 @@ def calibrated(study: Study) -> list[Value]:
     for dataset, method, seed, result in cells_of(study, NAMES):
         hard = {split: study.results.split_scores(result, "bands", split) for split in ("val", "test")}
         said = {split: study.results.predictions(result, split) for split in hard}
-        if said["val"].top1 is not None or any(values is None for values in hard.values()):
+        if not said["val"].outputs.all_classes or any(values is None for values in hard.values()):
             continue
         val, test = (said[split].with_column(calibrators.DIFFICULTY, values) for split, values in hard.items())
         one = calibrators.fit("temperature", val)

@@ -109,7 +109,7 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     for old in folder.glob("*.svg"):
         old.unlink()
     found = []
-    for figure in shift_section(EvaluationView(evaluation)).figures:
+    for figure in shift_section(EvaluationView(evaluation)).drawings:
         name = "".join(c if c.isalnum() else "-" for c in figure.name.lower())
         path = folder / f"{name}.svg"
         files.write_text(path, standing_alone(str(figure.wide or figure.svg)))

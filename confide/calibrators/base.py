@@ -8,7 +8,7 @@ file. `fitting.fit` joins them into a `Calibrator`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,8 @@ class Calibrator:
     def __call__(self, predictions: Predictions) -> Predictions:
         logits = predictions.need_logits(f"calibrator '{self.word}'")
         # A map of log-probabilities gives no logits of the model: energy and the largest logit stay undefined.
-        from_probabilities = predictions.from_probabilities or gives_probabilities(self.word)
-        return replace(predictions.with_logits(self.calibrated(logits)), from_probabilities=from_probabilities)
+        real = not (predictions.from_probabilities or gives_probabilities(self.word))
+        return predictions.with_logits(self.calibrated(logits), real=real)
 
     def calibrated(self, logits: Logits) -> Logits:
         """Calibrated logits `n c`, by row blocks; at least float32, otherwise of the dtype that came."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,8 @@ class GroupCalibrator(Calibrator):
             if len(rows) and self.weights[name] > 0:
                 own = blended(self.word, calibrator.calibrated(logits[rows]), moved[rows], self.weights[name])
                 moved[rows] = with_argmax_of(logits[rows], own) if self.keeps_argmax else own
-        from_probabilities = predictions.from_probabilities or gives_probabilities(self.word)
-        return replace(predictions.with_logits(moved), from_probabilities=from_probabilities)
+        real = not (predictions.from_probabilities or gives_probabilities(self.word))
+        return predictions.with_logits(moved, real=real)
 
     def calibrated(self, logits: Logits) -> Logits:
         """Logits alone do not know their group: the overall map."""

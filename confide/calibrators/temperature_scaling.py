@@ -23,7 +23,7 @@ from torch import Tensor
 
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.checks import InputError, check_choice
-from confide.numerics.binning import bin_of, mass_bin_of_rank, width_edges
+from confide.numerics.binning import calibration_error
 from confide.numerics.blocks import allowed_threads
 from confide.types import Labels, Logits
 
@@ -366,7 +366,9 @@ def temperature(
     rows = TemperedRows(logits, labels)
     correct = rows.correct()
     losses = [
-        rows.moments(1 / t)[0] if criterion == "nll" else ece_of(rows.confidence(1 / t), correct, bins, binning)
+        rows.moments(1 / t)[0]
+        if criterion == "nll"
+        else calibration_error(rows.confidence(1 / t), correct, bins, binning)
         for t in GRID
     ]
     if not np.isfinite(losses).all() or not bool(torch.isfinite(logits.sum())):
@@ -387,18 +389,6 @@ def bound_notes(found: Optimum) -> tuple[str, ...]:
         "high": ("infinity", "every class is equally likely: do the logits say nothing about these labels?"),
     }[found.bound]
     return (f"T ran to {towards} and was stopped at its bound {found.temperature:.4g}; there {meaning}",)
-
-
-def ece_of(confidence: Array, correct: NDArray[np.bool_], bins: int, binning: str) -> float:
-    """Expected calibration error, sum over bins of |sum of (confidence - correct)| / n."""
-    if binning == "mass":
-        order = np.argsort(confidence, kind="stable")
-        confidence, correct = confidence[order], correct[order]
-        which = mass_bin_of_rank(len(confidence), bins)
-    else:
-        which = bin_of(confidence, width_edges(bins))
-    gap = np.bincount(which, confidence - correct, minlength=bins)
-    return float(np.abs(gap).sum() / len(confidence))
 
 
 # ensemble_temperature: a mixture of tempered, plain and uniform probabilities.

@@ -325,9 +325,10 @@ def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str,
     for source, split in foreign.items():
         evaluations += evaluate_ood(args, dataset, test, models, source, split)
     title = f"{dataset.name} under shift"
-    unit = {"image": "images", "text": "texts"}.get(dataset.kind, "samples")
     names = tuple(dataset.class_names)
-    return join(evaluations, about=About(title=title, unit=unit, class_names=names, commands=(command_of(args),)))
+    return join(
+        evaluations, about=About(title=title, unit=dataset.unit, class_names=names, commands=(command_of(args),))
+    )
 
 
 def command_of(args: argparse.Namespace) -> str:

@@ -54,7 +54,7 @@ def read_evidence(args: argparse.Namespace) -> TrustEvidence:
     """All files named on the command line."""
     fit_on, test = load_predictions(args.fit), load_predictions(args.test)
     fit_on.need_not_test("trust predictors")
-    if fit_on.num_classes != test.num_classes and fit_on.top1 is None:
+    if fit_on.num_classes != test.num_classes and fit_on.outputs.num_classes is not None:
         raise InputError(
             f"{args.fit} and {args.test} must be of one classifier, got {fit_on.num_classes} and "
             f"{test.num_classes} classes; pass two splits of the same predictions"
@@ -89,7 +89,7 @@ def read_feature_pair(paths: Sequence[str], fit_on: Predictions, test: Predictio
 
 def check_different_samples(fit_on: Predictions, test: Predictions, args: argparse.Namespace) -> None:
     """What a predictor has learned by heart says nothing about what it knows."""
-    if fit_on.top1 is not None or test.top1 is not None:
+    if not (fit_on.outputs.all_classes and test.outputs.all_classes):
         return
     both = shared_samples(fit_on.ids, fit_on.logits.cpu().float(), test.ids, test.logits.cpu().float())
     if both:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from confide.checks import InputError
 from confide.data.base import (
     DATASETS,
-    INPUT_COLUMNS,
-    LABEL_COLUMNS,
     SPLIT_WORDS,
     WHOLE,
     RawDataset,
     RawSplit,
+    SourceFacts,
     as_inputs,
     pick_column,
     recognises,
 )
+from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
 
-# Arrays in memory: one pair, one mapping, or one of either per split.
+# ---- In memory: one pair, one mapping, or one of either per split ----
 
 
 @DATASETS.add("arrays", paper="arrays, tensors, lists or data-frame columns in memory", takes="memory")
@@ -57,7 +57,7 @@ def _part_in_memory(values: Any, where: str) -> RawSplit:
     )
 
 
-# npz files: `images labels`, or the same with a split in their names (`images_train`, `train_images`).
+# ---- npz files: `images labels`, or the same with a split in their names (`images_train`, `train_images`) ----
 
 CLASS_WORDS = ("class_names", "classes", "label_names")
 
@@ -77,8 +77,7 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
         split: _part_of_arrays(columns, inputs, labels, f"{path.name}, {split}" if split != WHOLE else path.name)
         for split, columns in groups.items()
     }
-    facts = {"metadata": metadata} if metadata else {}
-    return RawDataset(parts, class_names, path.stem, facts)
+    return RawDataset(parts, class_names, path.stem, SourceFacts(metadata=metadata))
 
 
 recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")
@@ -102,7 +101,7 @@ def arrays_by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, ND
 
 def _part_of_arrays(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | None, where: str) -> RawSplit:
     inputs = pick_column(columns, inputs, INPUT_COLUMNS, "inputs", where)
-    labels = pick_column(columns, labels, LABEL_COLUMNS, "labels", where)
+    labels = pick_column(columns, labels, DATASET_LABEL_COLUMNS, "labels", where)
     n = len(columns[inputs])
     rest = {
         name: values

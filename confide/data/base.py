@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from confide import random
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_range, did_you_mean
+from confide.files.columns import ID_COLUMNS
 from confide.records import Dataset, Ids, Split
 from confide.registry import Method, MethodSpec, Registry
 
-# What a source hands over before the door has checked it: parts as they were found, and what was left out.
+# ---- What a source hands over, before it is checked: parts as they were found, and what was left out ----
 
 WHOLE = "all"
 """Name of the part of a source that came without splits."""
@@ -49,6 +50,35 @@ class RawSplit:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class SourceFacts:
+    """What a source says of where the data came from and what it did with them; all of it goes into `provenance`."""
+
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Of the file, as its maker wrote it."""
+    place: str = ""
+    roles: str = ""
+    """Which part plays which role, where that is not plain."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """One word per split that changes when its files do."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What was not read, and why."""
+    other_files: tuple[str, ...] = ()
+    """Files of other kinds among the images."""
+    image_size: tuple[int, int] | None = None
+    fit: str = ""
+    decoded: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What there is to say, as it is written into manifests."""
+        facts: dict[str, Any] = {key: value for key, value in vars(self).items() if value}
+        if self.other_files:
+            facts["other_files"] = {"count": len(self.other_files), "first": list(self.other_files[:20])}
+        if self.image_size is not None:
+            facts["image_size"] = list(self.image_size)
+        return facts
+
+
 @dataclass(frozen=True, eq=False)
 class RawDataset:
     """All that a source knows: parts by name (`train`, `val`, `test` or `all`), class names, facts of its making."""
@@ -56,12 +86,20 @@ class RawDataset:
     parts: Mapping[str, RawSplit]
     class_names: tuple[str, ...] | None = None
     name: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: SourceFacts = SourceFacts()
     set_aside: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class ColumnNames:
+    """Columns of inputs and labels where a user names them; None takes the first of a usual name."""
+
+    inputs: str | None = None
+    labels: str | None = None
+
+
 def as_inputs(values: Any, where: str) -> Any:
-    """Inputs as every room expects them: uint8 images `n c h w`, float32 rows `n d`, or an object array of texts.
+    """Inputs as the package expects them: uint8 images `n c h w`, float32 rows `n d`, or an object array of texts.
 
     Layout is told by shape: `n c h w` when the second dimension is 1, 3 or 4, `n h w c` when only the last is.
     """
@@ -135,23 +173,16 @@ def kind_of(inputs: Any) -> str:
     return "image" if len(inputs.shape) == 4 else "rows"
 
 
-# Which column is the input, which the label, which the id: by the names people use, or as told.
-
-INPUT_COLUMNS = (
-    *("image", "images", "img", "inputs", "x", "data", "features"),
-    *("text", "texts", "sentence", "utterance", "query", "question", "content", "review"),
-)
-LABEL_COLUMNS = ("label", "labels", "category", "intent", "class", "fine_label", "y", "target", "targets")
-ID_COLUMNS = ("id", "ids")
+# ---- Which column is the input, which the label, which the id: by the names people use, or as told ----
 
 
-def pick_column(known: Collection[str], asked: str | None, words: tuple[str, ...], what: str, where: str) -> str:
-    """The column asked for, else the first that has a usual name; case does not matter."""
-    by_lower = {name.lower(): name for name in known}
-    for word in (asked,) if asked is not None else words:
+def pick_column(known: Collection[str], name: str | None, words: tuple[str, ...], what: str, where: str) -> str:
+    """The column of that name, else the first that has a usual name; case does not matter."""
+    by_lower = {column.lower(): column for column in known}
+    for word in (name,) if name is not None else words:
         if word.lower() in by_lower:
             return by_lower[word.lower()]
-    tried = f"'{asked}'" if asked is not None else "one of " + ", ".join(words)
+    tried = f"'{name}'" if name is not None else "one of " + ", ".join(words)
     raise InputError(
         f"{where} must have {what} named {tried}, got {', '.join(known) or 'nothing'}; name them with the option {what}"
     )
@@ -162,7 +193,7 @@ def pick_id_column(known: Collection[str]) -> str | None:
     return next((name for name in known if name.lower() in ID_COLUMNS), None)
 
 
-def cut(split: Split, fractions: dict[str, float], seed: int) -> dict[str, Split]:
+def cut(split: Split, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Split]:
     """The split in pieces by name; a piece of fraction 0, and a `train` of which nothing is left, are not made."""
     positive = {name: fraction for name, fraction in fractions.items() if fraction > 0}
     rows = random.split(split.ids, split.labels, positive, seed=seed)
@@ -171,7 +202,7 @@ def cut(split: Split, fractions: dict[str, float], seed: int) -> dict[str, Split
     return {name: split.take(chosen) for name, chosen in rows.items()}
 
 
-# From parts as found to a checked Dataset: class indices, ids, missing splits, provenance.
+# ---- From parts as found to a checked Dataset: class indices, ids, missing splits, provenance ----
 
 SPLITS = ("train", "val", "test")
 
@@ -196,30 +227,38 @@ class SplitPlan:
             )
 
 
-def assemble(found: RawDataset, name: str, plan: SplitPlan, class_names: Sequence[str] | None = None) -> Dataset:
-    """The Dataset of what a source found, or one line that says what is wrong with it."""
+def assemble(
+    raw: RawDataset,
+    plan: SplitPlan,
+    *,
+    name: str = "",
+    class_names: Sequence[str] | None = None,
+    origin: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """The Dataset of what a source found, or one line that says what is wrong with it; `origin` heads provenance."""
     plan.check()
-    parts = _renamed(found.parts, plan.rename)
+    parts = _renamed(raw.parts, plan.rename)
     for part_name, part in parts.items():
         _check_part(part_name, part)
     kind = _one_kind(parts)
-    names = tuple(map(str, class_names)) if class_names is not None else found.class_names
+    names = tuple(map(str, class_names)) if class_names is not None else raw.class_names
     labels, names = _class_indices(parts, names)
     splits = {key: _as_split(key, part, labels[key]) for key, part in parts.items()}
-    splits, made = _with_missing_splits(splits, len(names), plan)
+    splits, cut_from, texts = _with_missing_splits(splits, plan)
     splits = {key: splits[key] for key in SPLITS if key in splits}
     _check_splits(splits, names)
     provenance: dict[str, Any] = {
-        **found.facts,
-        "splits": {key: made.get(key, "as given") for key in splits},
+        **(origin or {}),
+        **raw.facts.as_dict(),
+        "splits": {key: texts.get(key, "as given") for key in splits},
         "counts": {key: len(split) for key, split in splits.items()},
     }
-    if made:
+    if texts:
         provenance["split_seed"] = plan.seed
     missing = {key: _classes_without_samples(split, names) for key, split in splits.items()}
     provenance["classes_without_samples"] = {key: absent for key, absent in missing.items() if absent}
     provenance["fingerprint"] = _fingerprint(splits, names)
-    return Dataset(name or found.name, kind, splits, names, provenance, found.set_aside)
+    return Dataset(name or raw.name, kind, splits, names, provenance, raw.set_aside, cut_from)
 
 
 def _renamed(parts: Mapping[str, RawSplit], rename: Mapping[str, str] | None) -> dict[str, RawSplit]:
@@ -318,21 +357,22 @@ def _as_split(name: str, part: RawSplit, labels: NDArray[np.int64]) -> Split:
 
 
 def _with_missing_splits(
-    splits: dict[str, Split], num_classes: int, plan: SplitPlan
-) -> tuple[dict[str, Split], dict[str, str]]:
-    """Val and test are cut from `train` (or from the whole) where the source has none."""
+    splits: dict[str, Split], plan: SplitPlan
+) -> tuple[dict[str, Split], dict[str, str], dict[str, str]]:
+    """(splits, what new ones were cut from, the same in words): val and test come from `train`, or from the whole."""
     origin = WHOLE if WHOLE in splits else "train"
     if origin not in splits:
-        return splits, {}
-    wanted = {"test": plan.test_fraction, "val": plan.val_fraction}
-    fractions = {key: fraction for key, fraction in wanted.items() if key not in splits and fraction > 0}
+        return splits, {}, {}
+    planned = {"test": plan.test_fraction, "val": plan.val_fraction}
+    fractions = {key: fraction for key, fraction in planned.items() if key not in splits and fraction > 0}
     if not fractions and origin == "train":
-        return splits, {}
+        return splits, {}, {}
     pieces = cut(splits[origin], fractions, plan.seed)
-    made = {key: f"cut from '{origin}', stratified, fraction {fraction:g}" for key, fraction in fractions.items()}
+    texts = {key: f"cut from '{origin}', stratified, fraction {fraction:g}" for key, fraction in fractions.items()}
     if "train" in pieces:
-        made["train"] = f"the rest of '{origin}'"
-    return {**{key: split for key, split in splits.items() if key != origin}, **pieces}, made
+        texts["train"] = f"the rest of '{origin}'"
+    others = {key: split for key, split in splits.items() if key != origin}
+    return {**others, **pieces}, dict.fromkeys(fractions, origin), texts
 
 
 def _check_splits(splits: Mapping[str, Split], names: tuple[str, ...]) -> None:
@@ -379,7 +419,7 @@ def _fingerprint(splits: Mapping[str, Split], names: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
-# The door of the data room: a word or a path -> the source that reads it -> a checked Dataset.
+# ---- A word or a path -> the source that reads it ----
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,11 +430,11 @@ class DataSpec(MethodSpec):
 
 
 DATASETS = Registry("dataset", DataSpec)
-"""Sources: `(path | data folder | arrays, *, options) -> Found`. The fact `takes` says which of the three."""
+"""Sources: `(path | data folder | arrays, *, options) -> RawDataset`. The fact `takes` says which of the three."""
 
 _RECOGNISERS: dict[str, Callable[[Path], bool]] = {}
 # A path that several sources know is read by the first of these; a user's own source is asked before them.
-_ASKED = [
+_RECOGNITION_ORDER = [
     "tiny-imagenet",
     "svhn",
     "parquet",
@@ -454,12 +494,12 @@ def load_dataset(
     method, where = _find(source, home)
     method.check_options(options)
     needs = {"data_folder": home} if "data_folder" in method.needs else {}
-    found = method.function(where, **options, **needs)
+    raw = method.function(where, **options, **needs)
     origin = {"source": method.word, "options": options}
     if method.spec.takes in ("path", "name"):
         origin["where"] = str(where)
     plan = SplitPlan(seed, val_fraction, test_fraction, rename)
-    return assemble(replace(found, facts={**origin, **found.facts}), name, plan, class_names)
+    return assemble(raw, plan, name=name, class_names=class_names, origin=origin)
 
 
 def _find(source: Any, folder: Path) -> tuple[Method[DataSpec], Any]:
@@ -475,8 +515,8 @@ def _find(source: Any, folder: Path) -> tuple[Method[DataSpec], Any]:
         raise InputError(
             f"no dataset named '{source}', and no such file or folder; {did_you_mean(str(source), DATASETS.names())}"
         )
-    own = [word for word in reversed(_RECOGNISERS) if word not in _ASKED]
-    for word in (*own, *_ASKED):
+    own = [word for word in reversed(_RECOGNISERS) if word not in _RECOGNITION_ORDER]
+    for word in (*own, *_RECOGNITION_ORDER):
         if _RECOGNISERS[word](path):
             return DATASETS.get(word), path
     what = "folder" if path.is_dir() else "file"

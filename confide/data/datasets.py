@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, check_choice
 from confide.data.arrays import npz
-from confide.data.base import DATASETS, RawDataset, RawSplit, recognises
-from confide.data.folder import list_images
-from confide.data.images import EncodedImages, ImageFiles, ImageOptions, read_images
+from confide.data.base import DATASETS, SPLITS, RawDataset, RawSplit, SourceFacts, recognises
+from confide.data.folder import image_part, list_images
+from confide.data.images import EncodedImages, ImageOptions, read_images
 from confide.files.formats import atomic, read_json
 from confide.progress import Progress
 
-# Archives of official sites: fetched with a checksum, unpacked file by file.
+# ---- Archives of official sites: fetched with a checksum, unpacked file by file ----
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,23 @@ def _fetch(archive: Archive, target: Path) -> None:
 
 def _unpack(packed: Path, files: Collection[str], target: Path) -> None:
     """Only files known by name are taken, under their bare name: an archive cannot write anywhere else."""
-    wanted = set(files)
+    missing = set(files)
     try:
         with tarfile.open(packed) as archive:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
-                source = archive.extractfile(member) if name in wanted and member.isfile() else None
+                source = archive.extractfile(member) if name in missing and member.isfile() else None
                 if source is not None:
                     with atomic(target / name) as temporary:
                         temporary.write_bytes(source.read())
-                    wanted.discard(name)
+                    missing.discard(name)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise InputError(f"{packed} must be a whole archive, but it cannot be read ({error}); delete it") from None
-    if wanted:
-        raise InputError(f"{packed} must hold {', '.join(sorted(wanted))}, but it does not; delete it and try again")
+    if missing:
+        raise InputError(f"{packed} must hold {', '.join(sorted(missing))}, but it does not; delete it and try again")
 
 
-# Records of the official CIFAR binaries: label bytes, then 3 x 32 x 32 pixels.
+# ---- Records of the official CIFAR binaries: label bytes, then 3 x 32 x 32 pixels ----
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
@@ -134,7 +134,7 @@ def read_names(file: Path) -> tuple[str, ...]:
     return tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
 
 
-# CIFAR-10 from its official binary archive.
+# ---- CIFAR-10 from its official binary archive ----
 
 TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_ARCHIVE = Archive(
@@ -157,7 +157,7 @@ def cifar10(where: Path, *, download: bool = True) -> RawDataset:
     for split, names in (("train", TRAIN), ("test", ("test_batch.bin",))):
         images, labels = read_records([folder / name for name in names], label_bytes=1)
         parts[split] = RawSplit(images, labels[:, 0])
-    return RawDataset(parts, read_names(folder / "batches.meta.txt"), "cifar10", {"place": str(folder)})
+    return RawDataset(parts, read_names(folder / "batches.meta.txt"), "cifar10", SourceFacts(place=str(folder)))
 
 
 def _is_cifar10(path: Path) -> bool:
@@ -167,7 +167,7 @@ def _is_cifar10(path: Path) -> bool:
 recognises("cifar10", _is_cifar10)
 
 
-# CIFAR-100 from its official binary archive.
+# ---- CIFAR-100 from its official binary archive ----
 
 CIFAR100_ARCHIVE = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
@@ -192,7 +192,7 @@ def cifar100(where: Path, *, coarse: bool = False, download: bool = True) -> Raw
         columns = {"fine" if coarse else "coarse": labels[:, 1 if coarse else 0]}
         parts[split] = RawSplit(images, labels[:, 0 if coarse else 1], None, columns)
     names = read_names(folder / ("coarse_label_names.txt" if coarse else "fine_label_names.txt"))
-    return RawDataset(parts, names, "cifar100", {"place": str(folder)})
+    return RawDataset(parts, names, "cifar100", SourceFacts(place=str(folder)))
 
 
 def _is_cifar100(path: Path) -> bool:
@@ -202,10 +202,9 @@ def _is_cifar100(path: Path) -> bool:
 recognises("cifar100", _is_cifar100)
 
 
-# CLINC150's JSON layout: intents, and queries that are out of scope.
+# ---- CLINC150's JSON layout: intents, and queries that are out of scope ----
 
 CLINC150_FILE = "data_full.json"
-CLINC150_SPLITS = ("train", "val", "test")
 
 
 @DATASETS.add("clinc150", paper="Larson et al., 2019, arXiv:1909.02027", takes="path")
@@ -219,19 +218,15 @@ def clinc150(path: Path, *, out_of_scope: str = "leave") -> RawDataset:
     check_choice(out_of_scope, ("leave", "class", "only"), "out_of_scope")
     file = path / CLINC150_FILE if path.is_dir() else path
     content = read_json(file)
-    if not isinstance(content, dict) or not set(CLINC150_SPLITS) <= set(content):
+    if not isinstance(content, dict) or not set(SPLITS) <= set(content):
         raise InputError(f"{file} must be an object with train, val and test, got something else; is it CLINC150?")
-    outside = {split: content.get(f"oos_{split}", []) for split in CLINC150_SPLITS}
+    outside = {split: content.get(f"oos_{split}", []) for split in SPLITS}
     if out_of_scope == "only":
         return RawDataset({split: _query_part(outside[split], file) for split in ("val", "test")}, None, "clinc150-oos")
     with_outside = out_of_scope == "class"
-    parts = {
-        split: _query_part(content[split] + (outside[split] if with_outside else []), file) for split in CLINC150_SPLITS
-    }
-    facts: dict[str, Any] = {}
-    if not with_outside:
-        facts["left_out"] = {f"oos_{split}": f"{len(rows)} out-of-scope queries" for split, rows in outside.items()}
-    return RawDataset(parts, None, "clinc150", facts)
+    parts = {split: _query_part(content[split] + (outside[split] if with_outside else []), file) for split in SPLITS}
+    left_out = {f"oos_{split}": f"{len(rows)} out-of-scope queries" for split, rows in outside.items()}
+    return RawDataset(parts, None, "clinc150", SourceFacts(left_out={} if with_outside else left_out))
 
 
 def _is_clinc150(path: Path) -> bool:
@@ -250,6 +245,8 @@ def _query_part(rows: list[Any], file: Path) -> RawSplit:
     return RawSplit(texts, np.array([str(row[1]) for row in rows]))
 
 
+# ---- The sample of Fashion-MNIST inside the package ----
+
 FASHION_SAMPLE_FILE = Path(__file__).with_name("fashion_sample.npz")
 
 
@@ -261,11 +258,10 @@ def fashion_sample(data_folder: Path) -> RawDataset:
             f"the embedded data must lie at {FASHION_SAMPLE_FILE}, but the file is missing; install the package again, "
             "or rebuild it with tools/build_fashion_sample.py"
         )
-    found = npz(FASHION_SAMPLE_FILE)
-    return RawDataset(found.parts, found.class_names, "fashion-sample", found.facts)
+    return replace(npz(FASHION_SAMPLE_FILE), name="fashion-sample")
 
 
-# MNIST, or any dataset laid out like it: four idx files, plain or packed by gzip.
+# ---- MNIST, or any dataset laid out like it: four idx files, plain or packed by gzip ----
 
 MNIST_PLACES = ("", "mnist", "MNIST", "MNIST/raw", "raw")
 MNIST_FILES = {"train": "train", "test": "t10k"}
@@ -289,7 +285,7 @@ def mnist(where: Path) -> RawDataset:
         parts[split] = RawSplit(images[:, None], labels.astype(np.int64))
     names = tuple(str(digit) for digit in range(1 + max(int(part.labels.max()) for part in parts.values())))
     name = "fashion-mnist" if "fashion" in str(folder).lower() else "mnist"
-    return RawDataset(parts, names, name, {"place": str(folder)})
+    return RawDataset(parts, names, name, SourceFacts(place=str(folder)))
 
 
 def _idx_candidates(folder: Path, stem: str, dimensions: int) -> list[Path]:
@@ -297,10 +293,10 @@ def _idx_candidates(folder: Path, stem: str, dimensions: int) -> list[Path]:
 
 
 def _idx_file(folder: Path, stem: str, dimensions: int) -> Path:
-    found = [file for file in _idx_candidates(folder, stem, dimensions) if file.is_file()]
-    if not found:
+    files = [file for file in _idx_candidates(folder, stem, dimensions) if file.is_file()]
+    if not files:
         raise InputError(f"{folder} must hold {stem}-idx{dimensions}-ubyte (or .gz), but it does not; add the file")
-    return found[0]
+    return files[0]
 
 
 def _mnist_folder(where: Path) -> Path | None:
@@ -331,7 +327,7 @@ def _read_idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
 recognises("mnist", lambda path: path.is_dir() and _mnist_folder(path) is not None)
 
 
-# Street View House Numbers from its cropped-digit .mat files.
+# ---- Street View House Numbers from its cropped-digit .mat files ----
 
 SVHN_PLACES = ("", "svhn", "SVHN")
 SVHN_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
@@ -347,7 +343,7 @@ def svhn(where: Path) -> RawDataset:
             "there, or say where they are by folder= or CONFIDE_DATA"
         )
     parts = {split: _read_mat(folder / name) for split, name in SVHN_FILES.items() if (folder / name).is_file()}
-    return RawDataset(parts, tuple("0123456789"), "svhn", {"place": str(folder)})
+    return RawDataset(parts, tuple("0123456789"), "svhn", SourceFacts(place=str(folder)))
 
 
 def _svhn_folder(where: Path) -> Path | None:
@@ -374,7 +370,7 @@ def _read_mat(file: Path) -> RawSplit:
 recognises("svhn", lambda path: path.is_dir() and _svhn_folder(path) is not None)
 
 
-# Tiny-ImageNet's folder layout: train/<wnid>/images, val/images with val_annotations.txt.
+# ---- Tiny-ImageNet's folder layout: train/<wnid>/images, val/images with val_annotations.txt ----
 
 TINY_IMAGENET_FOLDER = "tiny-imagenet-200"
 
@@ -402,15 +398,19 @@ def tiny_imagenet(
             "or say where it is by folder= or CONFIDE_DATA"
         )
     wnids = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
-    names, labels, _ = list_images(root, root / "train", wnids)
-    parts: dict[str, tuple[EncodedImages, RawSplit]] = {"train": _image_part(root, "train", names, labels)}
-    parts["test"] = _image_part(root, "test", *_validation_images(root, wnids))
+    train = list_images(root, root / "train", wnids)
+    parts: dict[str, tuple[EncodedImages, RawSplit]] = {
+        "train": image_part(root, "train", train.names, train.labels),
+        "test": image_part(root, "test", *_validation_images(root, wnids)),
+    }
     unlabelled = sum(1 for _ in (root / "test" / "images").glob("*")) if (root / "test" / "images").is_dir() else 0
-    facts: dict[str, Any] = {"place": str(root), "roles": "the official validation images are the split 'test'"}
-    if unlabelled:
-        facts["left_out"] = {"test/images": f"{unlabelled} images without labels"}
-    found = RawDataset({}, _wnid_names(root, wnids), "tiny-imagenet", facts)
-    return read_images(parts, ImageOptions(size, "crop", 3, memory_gb), data_folder, found)
+    facts = SourceFacts(
+        place=str(root),
+        roles="the official validation images are the split 'test'",
+        left_out={"test/images": f"{unlabelled} images without labels"} if unlabelled else {},
+    )
+    raw = RawDataset({}, _wnid_names(root, wnids), "tiny-imagenet", facts)
+    return read_images(parts, ImageOptions(size, "crop", 3, memory_gb), data_folder, raw)
 
 
 def _is_tiny_imagenet(path: Path) -> bool:
@@ -420,12 +420,6 @@ def _is_tiny_imagenet(path: Path) -> bool:
 
 
 recognises("tiny-imagenet", _is_tiny_imagenet)
-
-
-def _image_part(root: Path, split: str, names: list[str], labels: list[int]) -> tuple[EncodedImages, RawSplit]:
-    return ImageFiles(root, split, names), RawSplit(
-        names, np.array(labels, dtype=np.int64), np.array(names, dtype=np.str_)
-    )
 
 
 def _validation_images(root: Path, wnids: list[str]) -> tuple[list[str], list[int]]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from confide.checks import InputError
-from confide.data.base import DATASETS, SPLIT_WORDS, WHOLE, RawDataset, RawSplit, recognises, sorted_class_names
+from confide.data.base import (
+    DATASETS,
+    SPLIT_WORDS,
+    WHOLE,
+    RawDataset,
+    RawSplit,
+    SourceFacts,
+    recognises,
+    sorted_class_names,
+)
 from confide.data.images import EncodedImages, ImageFiles, ImageOptions, read_images
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
@@ -39,17 +48,18 @@ def folder(
     parts: dict[str, tuple[EncodedImages, RawSplit]] = {}
     others: list[str] = []
     for split, place in places.items():
-        names, labels, rest = list_images(path, place, class_names)
-        others += rest
-        parts[split] = (
-            ImageFiles(path, split, names),
-            RawSplit(names, np.array(labels, np.int64), np.array(names, np.str_)),
-        )
-    facts: dict[str, Any] = {"left_out": left_out} if left_out else {}
-    if others:
-        facts["other_files"] = {"count": len(others), "first": others[:20]}
-    found = RawDataset({}, class_names, path.resolve().name, facts)
-    return read_images(parts, ImageOptions(size, fit, channels, memory_gb), data_folder, found)
+        listed = list_images(path, place, class_names)
+        others += listed.other_files
+        parts[split] = image_part(path, split, listed.names, listed.labels)
+    facts = SourceFacts(left_out=left_out, other_files=tuple(others))
+    raw = RawDataset({}, class_names, path.resolve().name, facts)
+    return read_images(parts, ImageOptions(size, fit, channels, memory_gb), data_folder, raw)
+
+
+def image_part(root: Path, split: str, names: list[str], labels: list[int]) -> tuple[EncodedImages, RawSplit]:
+    """Files of images by their paths below the root, which are their ids too."""
+    part = RawSplit(names, np.array(labels, dtype=np.int64), np.array(names, dtype=np.str_))
+    return ImageFiles(root, split, names), part
 
 
 def is_image_folder(path: Path) -> bool:
@@ -62,21 +72,30 @@ def is_image_folder(path: Path) -> bool:
 recognises("folder", is_image_folder)
 
 
-def list_images(root: Path, place: Path, class_names: Iterable[str]) -> tuple[list[str], list[int], list[str]]:
-    """Images below the class folders of a place: sorted paths below the root, class indices, files of other kinds."""
+@dataclass(frozen=True)
+class ListedImages:
+    """Paths of images below a root, their class indices, and paths of files that are no images."""
+
+    names: list[str]
+    labels: list[int]
+    other_files: list[str]
+
+
+def list_images(root: Path, place: Path, class_names: Iterable[str]) -> ListedImages:
+    """Images below the class folders of a place, sorted within each class."""
     names: list[str] = []
     labels: list[int] = []
     others: list[str] = []
     for index, class_name in enumerate(class_names):
-        found: list[str] = []
+        paths: list[str] = []
         for folder_path, _, files in os.walk(place / class_name):
             above = os.path.relpath(folder_path, root).replace(os.sep, "/")
-            found += [f"{above}/{file}" for file in files]
-        images = sorted(name for name in found if name.lower().endswith(IMAGE_ENDINGS))
-        others += sorted(set(found) - set(images))
+            paths += [f"{above}/{file}" for file in files]
+        images = sorted(name for name in paths if name.lower().endswith(IMAGE_ENDINGS))
+        others += sorted(set(paths) - set(images))
         names += images
         labels += [index] * len(images)
-    return names, labels, others
+    return ListedImages(names, labels, others)
 
 
 def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:

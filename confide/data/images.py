@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
@@ -433,31 +433,27 @@ class ImageOptions:
 
 
 def read_images(
-    parts: Mapping[str, tuple[EncodedImages, RawSplit]], options: ImageOptions, folder: Path, found: RawDataset
+    parts: Mapping[str, tuple[EncodedImages, RawSplit]], options: ImageOptions, folder: Path, raw: RawDataset
 ) -> RawDataset:
-    """The parts of `found` with pixels as inputs; images that cannot be read are set aside with their reason."""
+    """The parts of `raw` with pixels as inputs; images that cannot be read are set aside with their reason."""
     options.check()
     checked = {key: check_headers(encoded, folder) for key, (encoded, _) in parts.items()}
     if not any(len(encoded) for encoded, _ in parts.values()):
-        return RawDataset({key: part for key, (_, part) in parts.items()}, found.class_names, found.name, found.facts)
-    form = _pixel_format(list(checked.values()), options, found.name)
+        return replace(raw, parts={key: part for key, (_, part) in parts.items()}, set_aside=())
+    form = _pixel_format(list(checked.values()), options, raw.name)
     total = sum(len(encoded) for encoded, _ in parts.values()) * int(np.prod(form.shape))
     lazy = total > options.memory_gb * 1e9
     if lazy:
         checked = {key: check_all_bytes(encoded, checked[key], folder) for key, (encoded, _) in parts.items()}
     complete: dict[str, RawSplit] = {}
-    aside: list[tuple[str, str]] = list(found.set_aside)
+    aside: list[tuple[str, str]] = list(raw.set_aside)
     for key, (encoded, part) in parts.items():
         inputs, wrong = (_lazy_pixels if lazy else _all_pixels)(encoded, form, checked[key])
         complete[key] = _readable_part(part, inputs, wrong == "")
         aside += [(str(encoded.names[i]), str(wrong[i])) for i in np.flatnonzero(wrong != "")]
-    facts: dict[str, Any] = {
-        **found.facts,
-        "image_size": [form.height, form.width],
-        "fit": form.fit,
-        "decoded": "when asked for" if lazy else "in memory",
-    }
-    return RawDataset(complete, found.class_names, found.name, facts, tuple(aside))
+    decoded = "when asked for" if lazy else "in memory"
+    facts = replace(raw.facts, image_size=(form.height, form.width), fit=form.fit, decoded=decoded)
+    return replace(raw, parts=complete, facts=facts, set_aside=tuple(aside))
 
 
 def _pixel_format(checked: list[ImageCheck], options: ImageOptions, name: str) -> PixelFormat:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from confide.checks import InputError, MissingExtra
 from confide.data.base import (
     DATASETS,
-    INPUT_COLUMNS,
-    LABEL_COLUMNS,
     SPLIT_WORDS,
     WHOLE,
+    ColumnNames,
     RawDataset,
     RawSplit,
+    SourceFacts,
     as_inputs,
     default_ids_of,
     pick_column,
@@ -33,9 +33,10 @@ from confide.data.base import (
     recognises,
 )
 from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
+from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import arrow_to_numpy, atomic, read_json
 
-# Which files of a path belong to which split: one file, or a folder with splits (and shards) in the file names.
+# ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
 
 
 def part_files(path: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[Path]], dict[str, str]]:
@@ -68,7 +69,7 @@ def holds(path: Path, endings: tuple[str, ...]) -> bool:
     return path.name.lower().endswith(endings) if path.is_file() else bool(data_files(path, endings))
 
 
-# Rows of text files -> parts.
+# ---- Rows of text files -> parts ----
 
 NumberedRows = Iterable[tuple[int, Mapping[str, Any]]]
 
@@ -81,7 +82,7 @@ def open_text(path: Path) -> IO[str]:
 
 
 def read_texts(
-    path: Path, endings: tuple[str, ...], reader: Callable[[Path], NumberedRows], inputs: str | None, labels: str | None
+    path: Path, endings: tuple[str, ...], reader: Callable[[Path], NumberedRows], names: ColumnNames
 ) -> RawDataset:
     """Texts and labels of a file, or of a folder with one file or more per split."""
     files, left_out = part_files(path, endings)
@@ -89,10 +90,9 @@ def read_texts(
     for split, shards in files.items():
         columns = TextColumns()
         for file in shards:
-            columns.extend(file, reader, inputs, labels)
+            columns.extend(file, reader, names)
         parts[split] = columns.part()
-    name = path.resolve().name.split(".")[0]
-    return RawDataset(parts, None, name, {"left_out": left_out} if left_out else {})
+    return RawDataset(parts, None, path.resolve().name.split(".")[0], SourceFacts(left_out=left_out))
 
 
 @dataclass
@@ -103,17 +103,16 @@ class TextColumns:
     labels: list[Any] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list)
 
-    def extend(
-        self, file: Path, reader: Callable[[Path], NumberedRows], inputs: str | None, labels: str | None
-    ) -> None:
+    def extend(self, file: Path, reader: Callable[[Path], NumberedRows], names: ColumnNames) -> None:
         """Read one file to its end."""
-        names: tuple[str, str, str | None] | None = None
+        chosen: tuple[str, str, str | None] | None = None
         try:
             for line, row in reader(file):
-                if names is None:
-                    text = pick_column(row, inputs, INPUT_COLUMNS, "inputs", str(file))
-                    names = text, pick_column(row, labels, LABEL_COLUMNS, "labels", str(file)), pick_id_column(row)
-                self._append(row, names, f"{file}, line {line},")
+                if chosen is None:
+                    text = pick_column(row, names.inputs, INPUT_COLUMNS, "inputs", str(file))
+                    label = pick_column(row, names.labels, DATASET_LABEL_COLUMNS, "labels", str(file))
+                    chosen = text, label, pick_id_column(row)
+                self._append(row, chosen, f"{file}, line {line},")
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{file} must be UTF-8 text, got byte {error.object[error.start]:#x}; convert it"
@@ -137,28 +136,13 @@ class TextColumns:
         return RawSplit(texts, labels, np.array(self.ids) if self.ids and len(self.ids) == len(texts) else None)
 
 
-# Texts and labels from csv and tsv files.
+# ---- Texts and labels from csv, tsv and JSON lines ----
 
-CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 LONGEST_FIELD = 1 << 27
 
 
-@DATASETS.add("csv", paper="format: comma- or tab-separated values with a header", takes="path")
-def csv(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
-    """Texts and labels from csv or tsv with a header; a file, or a folder with train, val, test in the names.
-
-    Args:
-        inputs: column of texts; the first of text, sentence, utterance, query and the like by default.
-        labels: column of labels; the first of label, category, intent, class and the like by default.
-    """
-    return read_texts(path, CSV_ENDINGS, rows_of_csv, inputs, labels)
-
-
-recognises("csv", lambda path: holds(path, CSV_ENDINGS))
-
-
-def rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    # The format's own limit of 128 KiB is less than a long document.
+def _rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    # The format's own limit of 128 KiB is less than a long document; it holds for the whole process.
     csv_format.field_size_limit(max(csv_format.field_size_limit(), LONGEST_FIELD))
     with open_text(file) as lines:
         reader = csv_format.DictReader(lines, delimiter="\t" if ".tsv" in file.suffixes else ",")
@@ -169,26 +153,7 @@ def rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise InputError(f"{file} must be csv, got a bad line {reader.line_num} ({error}); mend it") from None
 
 
-# Texts and labels from files with one JSON object per line.
-
-JSONL_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson")
-
-
-@DATASETS.add("jsonl", paper="format: one JSON object per line", takes="path")
-def jsonl(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
-    """Texts and labels from JSON lines; a file, or a folder with train, val, test in the names.
-
-    Args:
-        inputs: key of texts; the first of text, sentence, utterance, query and the like by default.
-        labels: key of labels; the first of label, category, intent, class and the like by default.
-    """
-    return read_texts(path, JSONL_ENDINGS, rows_of_jsonl, inputs, labels)
-
-
-recognises("jsonl", lambda path: holds(path, JSONL_ENDINGS))
-
-
-def rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_text(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -204,36 +169,104 @@ def rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, row
 
 
-# Arrow tables -> parts: images from bytes, texts from strings, rows from lists of numbers.
+@dataclass(frozen=True)
+class TextFormat:
+    """A format of text files: its word, how its files end, how their rows are read, and what `help()` says of it."""
+
+    word: str
+    endings: tuple[str, ...]
+    rows: Callable[[Path], NumberedRows]
+    paper: str
+    title: str
+    field: str
+    example: tuple[str, ...]
+    """Lines of a small file."""
+
+    def register(self) -> Callable[..., RawDataset]:
+        """The source of this format, registered; its `help()` is that of a function written out."""
+
+        def read(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
+            return read_texts(path, self.endings, self.rows, ColumnNames(inputs, labels))
+
+        read.__name__ = read.__qualname__ = self.word
+        read.__doc__ = f"""{self.title}; a file, or a folder with train, val, test in the names.
+
+        Args:
+            path: of the file or folder.
+            inputs: {self.field} of texts; the first of text, sentence, utterance, query and the like by default.
+            labels: {self.field} of labels; the first of label, category, intent, class and the like by default.
+
+        Returns:
+            The texts and labels as they stand there; `load_dataset` makes a `Dataset` of them.
+
+        Raises:
+            InputError: for a file that is not of the format, or rows without a text or label.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from confide import data
+            >>> path = Path("train{self.endings[0]}")
+            >>> lines = {list(self.example)}
+            >>> _ = path.write_text(chr(10).join(lines))
+            >>> data.{self.word}(path).parts["all"].labels.tolist()
+            ['greeting', 'farewell']
+        """
+        recognises(self.word, lambda path: holds(path, self.endings))
+        return DATASETS.add(self.word, paper=self.paper, takes="path")(read)
+
+
+TEXT_FORMATS = (
+    TextFormat(
+        "csv",
+        (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+        _rows_of_csv,
+        paper="format: comma- or tab-separated values with a header",
+        title="Texts and labels from csv or tsv with a header",
+        field="column",
+        example=("text,label", "hello,greeting", "bye,farewell"),
+    ),
+    TextFormat(
+        "jsonl",
+        (".jsonl", ".jsonl.gz", ".ndjson"),
+        _rows_of_jsonl,
+        paper="format: one JSON object per line",
+        title="Texts and labels from JSON lines",
+        field="key",
+        example=('{"text": "hello", "label": "greeting"}', '{"text": "bye", "label": "farewell"}'),
+    ),
+)
+csv, jsonl = (text_format.register() for text_format in TEXT_FORMATS)
+
+
+# ---- Arrow tables -> parts: images from bytes, texts from strings, rows from lists of numbers ----
 
 
 def read_tables(
     tables: Mapping[str, pa.Table],
-    found: RawDataset,
-    names: tuple[str | None, str | None],
+    raw: RawDataset,
+    names: ColumnNames,
     options: ImageOptions,
     data_folder: Path,
 ) -> RawDataset:
-    """Parts of `found` from one table per split; `names` are the columns of inputs and labels where told."""
+    """`raw` with parts from one table per split."""
     first = next(iter(tables.values()))
-    inputs = pick_column(first.column_names, names[0], INPUT_COLUMNS, "inputs", found.name)
-    labels = pick_column(first.column_names, names[1], LABEL_COLUMNS, "labels", found.name)
-    class_names = found.class_names or _names_in_metadata(first, labels)
-    found = RawDataset({}, class_names, found.name, found.facts)
-    parts = {split: _part(table, inputs, labels, split, found.name) for split, table in tables.items()}
+    inputs = pick_column(first.column_names, names.inputs, INPUT_COLUMNS, "inputs", raw.name)
+    labels = pick_column(first.column_names, names.labels, DATASET_LABEL_COLUMNS, "labels", raw.name)
+    raw = replace(raw, class_names=raw.class_names or _names_in_metadata(first, labels))
+    parts = {split: _part(table, inputs, labels, split, raw.name) for split, table in tables.items()}
     if not _is_bytes(first.schema.field(inputs).type):
         complete = {
             key: RawSplit(_plain(tables[key], inputs, key), p.labels, p.ids, p.columns) for key, p in parts.items()
         }
-        return RawDataset(complete, class_names, found.name, found.facts)
+        return replace(raw, parts=complete)
     encoded = {}
     for split, part in parts.items():
         column, paths = _bytes_and_paths(tables[split].column(inputs))
         assert part.ids is not None
-        place = f"{found.facts.get('place', found.name)}\0{split}"
-        version = str(found.facts.get("versions", {}).get(split, ""))
+        place = f"{raw.facts.place or raw.name}\0{split}"
+        version = raw.facts.versions.get(split, "")
         encoded[split] = (ImageBytes(column, part.ids.astype(np.str_), place, version, paths), part)
-    return read_images(encoded, options, data_folder, found)
+    return read_images(encoded, options, data_folder, raw)
 
 
 def _part(table: pa.Table, inputs: str, labels: str, split: str, where: str) -> RawSplit:
@@ -278,7 +311,7 @@ def _names_in_metadata(table: pa.Table, labels: str) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if names else None
 
 
-# Parquet files with image bytes (or texts, or feature lists) and labels.
+# ---- Parquet files with image bytes (or texts, or feature lists) and labels ----
 
 PARQUET_ENDINGS = (".parquet",)
 
@@ -309,9 +342,7 @@ def parquet(
     """
     files, left_out = part_files(path, PARQUET_ENDINGS)
     versions = {split: _version_of_files(shards) for split, shards in files.items()}
-    facts: dict[str, Any] = {"place": str(path.resolve()), "versions": versions}
-    if left_out:
-        facts["left_out"] = left_out
+    facts = SourceFacts(place=str(path.resolve()), versions=versions, left_out=left_out)
     large = sum(file.stat().st_size for shards in files.values() for file in shards) > memory_gb * 1e9
     tables = {
         split: _memory_mapped(shards, data_folder / "unpacked" / f"{versions[split]}.arrow")
@@ -319,9 +350,9 @@ def parquet(
         else _read_parquet(shards)
         for split, shards in files.items()
     }
-    found = RawDataset({}, _class_names(path), path.resolve().stem, facts)
+    raw = RawDataset({}, _class_names(path), path.resolve().stem, facts)
     options = ImageOptions(size, fit, channels, memory_gb)
-    return read_tables(tables, found, (inputs, labels), options, data_folder)
+    return read_tables(tables, raw, ColumnNames(inputs, labels), options, data_folder)
 
 
 recognises("parquet", lambda path: holds(path, PARQUET_ENDINGS))
@@ -372,7 +403,7 @@ def _class_names(path: Path) -> tuple[str, ...] | None:
     return tuple(str(entry.get("name", entry)) if isinstance(entry, dict) else str(entry) for entry in entries)
 
 
-# `hf:<name>`: datasets of the Hugging Face hub, or saved by that library.
+# ---- `hf:<name>`: datasets of the Hugging Face hub, or saved by that library ----
 
 
 @DATASETS.add("hf", paper="Lhoest et al., 2021, arXiv:2109.02846", takes="name")
@@ -413,12 +444,10 @@ def hf(
             f"hf:{name} must have a split train, val or test, got {', '.join(splits)}; choose another config"
         )
     versions = {SPLIT_WORDS.get(split, WHOLE): _version_of_rows(rows) for split, rows in splits.items()}
-    facts: dict[str, Any] = {"place": f"hf:{name}:{config}", "versions": versions}
-    if left_out:
-        facts["left_out"] = left_out
-    found = RawDataset({}, None, name.rstrip("/").rsplit("/", 1)[-1], facts)
+    facts = SourceFacts(place=f"hf:{name}:{config}", versions=versions, left_out=left_out)
+    raw = RawDataset({}, None, name.rstrip("/").rsplit("/", 1)[-1], facts)
     options = ImageOptions(size, fit, channels, memory_gb)
-    return read_tables(tables, found, (inputs, labels), options, data_folder)
+    return read_tables(tables, raw, ColumnNames(inputs, labels), options, data_folder)
 
 
 def _load_hf(name: str, config: str | None) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from confide.checks import InputError
 from confide.data.arrays import arrays_by_split
 from confide.data.base import (
     DATASETS,
-    INPUT_COLUMNS,
-    LABEL_COLUMNS,
     WHOLE,
+    ColumnNames,
     RawDataset,
     RawSplit,
+    SourceFacts,
     SplitPlan,
     as_inputs,
     assemble,
@@ -27,28 +28,27 @@ from confide.data.base import (
     default_ids_of,
     pick_column,
 )
-from confide.data.folder import IMAGE_ENDINGS as IMAGES
-from confide.data.folder import is_image_folder
-from confide.data.images import ImageFiles, ImageOptions, read_images
-from confide.data.tables import CSV_ENDINGS as CSV
-from confide.data.tables import JSONL_ENDINGS as JSONL
-from confide.data.tables import NumberedRows, read_tables, read_texts, rows_of_csv, rows_of_jsonl
+from confide.data.folder import IMAGE_ENDINGS, image_part, is_image_folder
+from confide.data.images import ImageOptions, read_images
+from confide.data.tables import PARQUET_ENDINGS, TEXT_FORMATS, TextFormat, read_tables, read_texts
+from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
 from confide.records import Dataset
 
 HELD_OUT = "test"
 """Under this name a part need not have every class."""
 UNKNOWN = ("unlabelled",)
+ADDED_LABEL = DATASET_LABEL_COLUMNS[0]
 
 
 def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> Dataset | None:
     """Inputs of a path without labels as one split `all`, whose labels are -1; None where there are labels."""
     path = Path(source).expanduser()
     is_word = str(source).partition(":")[0] in DATASETS
-    found = None if is_word else _read_unlabelled(path, data_folder(folder))
-    if found is None:
+    raw = None if is_word else _read_unlabelled(path, data_folder(folder))
+    if raw is None:
         return None
-    dataset = assemble(replace(found, facts={"where": str(path), **found.facts}), "", SplitPlan())
+    dataset = assemble(raw, SplitPlan(), origin={"where": str(path)})
     part = dataset.split(HELD_OUT)
     return replace(dataset, splits={WHOLE: replace(part, labels=np.full(len(part), -1, dtype=np.int64))})
 
@@ -58,39 +58,37 @@ def _read_unlabelled(path: Path, home: Path) -> RawDataset | None:
         return _images(path, home)
     name = path.name.lower()
     readers: dict[tuple[str, ...], Callable[[Path, Path], RawDataset | None]] = {
-        (".parquet",): _parquet,
+        PARQUET_ENDINGS: _parquet,
         (".npz",): _npz,
-        CSV: _csv,
-        JSONL: _jsonl,
+        **{text_format.endings: partial(_texts, text_format) for text_format in TEXT_FORMATS},
     }
     reader = next((read for endings, read in readers.items() if name.endswith(endings)), None)
     try:
         return reader(path, home) if reader is not None and path.is_file() else None
     except (InputError, OSError, pa.ArrowException):
-        return None  # the room's other door says what is wrong with it
+        return None  # `load_dataset` says what is wrong with it
 
 
 def _has_labels(names: Collection[str]) -> bool:
-    return any(name.lower() in LABEL_COLUMNS for name in names)
+    return any(name.lower() in DATASET_LABEL_COLUMNS for name in names)
 
 
 def _images(path: Path, home: Path) -> RawDataset | None:
-    names = sorted(file.name for file in path.iterdir() if file.name.lower().endswith(IMAGES) and file.is_file())
+    names = sorted(file.name for file in path.iterdir() if file.name.lower().endswith(IMAGE_ENDINGS) and file.is_file())
     if not names or is_image_folder(path):
         return None
-    part = RawSplit(names, np.zeros(len(names), dtype=np.int64), np.array(names, np.str_))
-    found = RawDataset({}, UNKNOWN, path.resolve().name)
-    return read_images({HELD_OUT: (ImageFiles(path, HELD_OUT, names), part)}, ImageOptions(), home, found)
+    raw = RawDataset({}, UNKNOWN, path.resolve().name)
+    return read_images({HELD_OUT: image_part(path, HELD_OUT, names, [0] * len(names))}, ImageOptions(), home, raw)
 
 
 def _parquet(path: Path, home: Path) -> RawDataset | None:
     if _has_labels(pq.read_schema(path).names):
         return None
     table = pq.read_table(path)
-    table = table.append_column(LABEL_COLUMNS[0], pa.array(np.zeros(len(table), dtype=np.int64)))
-    facts = {"place": str(path.resolve()), "versions": {HELD_OUT: str(path.stat().st_mtime_ns)}}
-    found = RawDataset({}, UNKNOWN, path.stem, facts)
-    return read_tables({HELD_OUT: table}, found, (None, LABEL_COLUMNS[0]), ImageOptions(), home)
+    table = table.append_column(ADDED_LABEL, pa.array(np.zeros(len(table), dtype=np.int64)))
+    facts = SourceFacts(place=str(path.resolve()), versions={HELD_OUT: str(path.stat().st_mtime_ns)})
+    raw = RawDataset({}, UNKNOWN, path.stem, facts)
+    return read_tables({HELD_OUT: table}, raw, ColumnNames(labels=ADDED_LABEL), ImageOptions(), home)
 
 
 def _npz(path: Path, home: Path) -> RawDataset | None:
@@ -103,21 +101,13 @@ def _npz(path: Path, home: Path) -> RawDataset | None:
     return RawDataset({HELD_OUT: RawSplit(inputs, np.zeros(len(inputs), dtype=np.int64), ids)}, UNKNOWN, path.stem)
 
 
-def _csv(path: Path, home: Path) -> RawDataset | None:
-    return _texts(path, CSV, rows_of_csv)
-
-
-def _jsonl(path: Path, home: Path) -> RawDataset | None:
-    return _texts(path, JSONL, rows_of_jsonl)
-
-
-def _texts(path: Path, endings: tuple[str, ...], reader: Callable[[Path], NumberedRows]) -> RawDataset | None:
-    first = next(iter(reader(path)), None)
+def _texts(text_format: TextFormat, path: Path, home: Path) -> RawDataset | None:
+    first = next(iter(text_format.rows(path)), None)
     if first is None or _has_labels(first[1]):
         return None
 
     def labelled(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        return ((line, {**row, LABEL_COLUMNS[0]: UNKNOWN[0]}) for line, row in reader(file))
+        return ((line, {**row, ADDED_LABEL: UNKNOWN[0]}) for line, row in text_format.rows(file))
 
-    found = read_texts(path, endings, labelled, None, LABEL_COLUMNS[0])
-    return replace(found, parts={HELD_OUT: found.parts[WHOLE]}, class_names=UNKNOWN)
+    raw = read_texts(path, text_format.endings, labelled, ColumnNames(labels=ADDED_LABEL))
+    return replace(raw, parts={HELD_OUT: raw.parts[WHOLE]}, class_names=UNKNOWN)

@@ -46,10 +46,28 @@ def compare(
 
     Args:
         a: predictions, or all of them by name ("model/stage").
+        b: predictions of the same samples, in any order: they are joined by id.
+        more: further predictions of the same samples.
         names: names of `a`, `b` and the rest; by default a, b, c, ...
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
+        resamples: of the bootstrap and of the permutations.
+        seed: of both.
+
+    Returns:
+        One `Comparison` per metric and pair: difference, interval, p, Holm-corrected p, and which side is better.
+
+    Raises:
+        InputError: the ids or labels differ, or a metric that was named cannot be compared.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> sharper = confide.Predictions([[4.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 6.0]], [0, 1, 1, 1])
+        >>> for c in confide.compare(p, sharper, metrics=["accuracy", "nll"], resamples=50):
+        ...     print(f"{c.metric}: {c.b} minus {c.a} is {c.difference:+.2f}, better: {c.winner}")
+        accuracy: b minus a is +0.00, better: None
+        nll: b minus a is +0.12, better: None
     """
     records = predictions_by_name(a, (b, *more), names)
     first = next(iter(records.values()))
@@ -108,6 +126,8 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
             f"{len(first)} samples); predict the same split with both"
         )
     aligned = other if np.array_equal(first.ids, other.ids) else other.align(first.ids)
+    if not (aligned.has_labels and first.has_labels):
+        return aligned
     unequal = (aligned.labels.cpu() != first.labels.cpu()).nonzero()
     if len(unequal):
         place = int(unequal[0])
@@ -138,7 +158,7 @@ def comparable_requests(
 
 def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bool:
     """Whether a metric has no paired test on these predictions."""
-    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and predictions.given is not None)
+    return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and not predictions.outputs.all_classes)
 
 
 def permutation_p_values(
@@ -162,7 +182,7 @@ def permutation_tests(
     n = len(a)
     pair = Predictions.from_facts(
         join_facts([_on_cpu(a), _on_cpu(b)]),
-        torch.cat([a.labels.cpu(), b.labels.cpu()]),
+        torch.cat([a.labels.cpu(), b.labels.cpu()]) if a.has_labels and b.has_labels else None,
         max(a.num_classes, b.num_classes),
         trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
         from_probabilities=a.from_probabilities or b.from_probabilities,
@@ -249,7 +269,18 @@ def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction; undefined p-values stay so and do not count."""
+    """Holm's step-down correction: p_(k) becomes the largest of (m - j) p_(j) over the j <= k smallest, at most 1.
+
+    Args:
+        p_values: of the tests; those that are NaN stay so and do not count.
+
+    Returns:
+        The corrected p-values, in the same order.
+
+    Example:
+        >>> confide.evaluation.holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
     order = sorted((k for k, p in enumerate(p_values) if not math.isnan(p)), key=lambda k: p_values[k])
     corrected, largest = [math.nan] * len(p_values), 0.0
     for place, k in enumerate(order):

@@ -26,7 +26,7 @@ from confide.metrics.resampling import (
     whole_null,
 )
 from confide.metrics.view import MetricSamples, View, metric_samples
-from confide.predictions import Predictions
+from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Curve, Evaluation, Measurement
@@ -183,11 +183,12 @@ def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str
     """Why a metric cannot be computed from these predictions; empty where it can."""
     if method.word in ("nll", "brier") and predictions.facts.nll is None:
         return "needs all probabilities"
-    if method.spec.whole and predictions.top1 is not None:
+    outputs = predictions.outputs
+    if method.spec.whole and isinstance(outputs, StreamedOutputs):
+        if method.word != "classwise_ece" or outputs.table is None:
+            return "needs all probabilities in memory"
+    elif method.spec.whole and not outputs.all_classes:
         return "needs all probabilities"
-    table = method.word == "classwise_ece" and predictions.given_table is not None
-    if method.spec.whole and predictions.given is not None and not table:
-        return "needs all probabilities in memory"
     if method.spec.slow and len(predictions) > MOST_FOR_SLOW:
         return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
     return ""
@@ -385,18 +386,33 @@ def evaluate(
         intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
         by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
+        model: the model's name in every row.
+        stage: "raw", or the word of the calibrator applied.
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        seed: of the resamples.
         title: of the report.
         unit: what the samples are called, such as "images".
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
+
+    Returns:
+        An `Evaluation`: `.value("ece")`, `.save("evaluation.json")`, and `confide.write_report` draws it.
+
+    Raises:
+        InputError: a metric that these predictions do not allow was named, or a group is not known.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> found = confide.evaluate(p, ["accuracy", "nll"], intervals=False, title="four samples")
+        >>> found.value("accuracy", group=None)
+        0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     base = metric_samples(predictions)
-    if predictions.top1 is None and predictions.given is None and "classwise_ece" in metric_words(metrics):
+    if predictions.outputs.all_classes and "classwise_ece" in metric_words(metrics):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
@@ -471,7 +487,7 @@ def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
     """Groups whose means every evaluation shows."""
     groups = []
-    if predictions.num_classes <= MOST_GROUPS:
+    if predictions.has_labels and predictions.num_classes <= MOST_GROUPS:
         groups.append(class_groups(predictions))
     if difficulty is not None:
         groups.append(difficulty_groups(difficulty))
@@ -485,11 +501,12 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
     from confide import __version__
 
     names = predictions.class_names
-    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
+    labels = predictions.labels.cpu().numpy() if predictions.has_labels else np.zeros(0, dtype=np.int64)
+    counts = np.bincount(labels, minlength=predictions.num_classes)
     words = [str(names[k]) if names and k < len(names) else str(k) for k in range(len(counts))]
     return About(
         class_names=tuple(names or ()),
-        num_classes=predictions.num_classes,
+        num_classes=predictions.num_classes or None,
         label_counts=dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else {},
         difficulty=scores.method if scores is not None else None,
         unit="samples",

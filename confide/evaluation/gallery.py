@@ -27,13 +27,27 @@ def gallery(
     longest_side: int = 96,
     most_classes: int = 20,
 ) -> tuple[Sample, ...]:
-    """The `each` easiest and hardest samples of every class by difficulty.
+    """The `each` easiest and hardest samples of every class by difficulty, with small pictures.
 
     Args:
+        split: the samples.
+        scores: their difficulty; joined by id.
+        class_names: names of the classes, by label.
         predictions: adds what the model said of each sample.
         each: samples per class and end.
         longest_side: larger pictures are shrunk to it.
         most_classes: with more classes only those with the highest mean difficulty are shown.
+
+    Returns:
+        Samples for an Evaluation, class by class, easiest first.
+
+    Example:
+        >>> import numpy as np
+        >>> ids = np.array(["a", "b", "c"])
+        >>> split = confide.Split(["fine", "odd", "good"], np.array([0, 0, 0]), ids)
+        >>> scores = confide.Scores(ids, np.array([0.1, 0.9, 0.2]), "rmd")
+        >>> [(s.role, s.text) for s in confide.evaluation.gallery(split, scores, ["review"], each=1)]
+        [('easiest', 'fine'), ('hardest', 'odd')]
     """
     difficulty = scores.of(split.ids)
     said = None if predictions is None else predictions.align(split.ids)
@@ -55,7 +69,25 @@ def suspects(
 ) -> tuple[Sample, ...]:
     """Samples whose label looks wrong, the most suspicious first; none where the scores carry no verdicts.
 
-    Here `prediction` is the class that fits better.
+    Args:
+        split: the samples.
+        scores: with the columns `verdict`, `suspicion` and `suggested` that looking for label errors adds.
+        class_names: names of the classes, by label.
+        most: how many at most.
+        longest_side: larger pictures are shrunk to it.
+
+    Returns:
+        Samples for an Evaluation; `prediction` is the class that fits better.
+
+    Example:
+        >>> import numpy as np
+        >>> ids = np.array(["a", "b"])
+        >>> split = confide.Split(["a cat", "a dog"], np.array([0, 0]), ids)
+        >>> found = {"verdict": np.array(["fine", "wrong label"]), "suspicion": np.array([0.1, 0.9])}
+        >>> found["suggested"] = np.array([0, 1])
+        >>> scores = confide.Scores(ids, np.array([0.1, 0.9]), "rmd", columns=found)
+        >>> [(s.text, s.prediction) for s in confide.evaluation.suspects(split, scores, ["cat", "dog"])]
+        [('a dog', 'dog')]
     """
     if not {"verdict", "suspicion", "suggested"} <= set(scores.columns):
         return ()

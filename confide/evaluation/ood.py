@@ -61,6 +61,23 @@ def ood(
         name: of the foreign set; measurements and curves have the group `ood=<name>`.
         reference: features and labels of the training split.
         trust_predictors: further scores by name, high = safe.
+        model: the model's name in every row.
+        stage: "raw", or the word of the calibrator applied.
+        intervals: False for the values alone.
+        seed: of the resamples.
+
+    Returns:
+        An Evaluation with the measurements, histograms and ROC curves of every score.
+
+    Raises:
+        InputError: the sets share ids or come from models with different numbers of classes.
+
+    Example:
+        >>> known = confide.Predictions([[4.0, 0.0], [0.0, 5.0], [0.0, 0.5]], [0, 1, 1], ids=["a", "b", "c"])
+        >>> foreign = confide.Predictions([[1.0, 0.0], [0.0, 2.0]], [0, 0], ids=["x", "y"])
+        >>> found = confide.evaluation.ood(known, foreign, name="digits", intervals=False)
+        >>> round(found.value("auroc", score="msp", group="ood=digits"), 3)
+        0.667
     """
     sides = tuple(one if isinstance(one, Side) else Side(one) for one in (known, foreign))
     check_apart(sides[0].predictions, sides[1].predictions, name)

@@ -53,6 +53,7 @@ def operating_point(
     Valid for samples of the same distribution, if these were not used to train, calibrate or fit the score.
 
     Args:
+        predictions: labelled, kept apart for this.
         risk: the error rate allowed among accepted samples.
         confidence: how sure the promise must be: over repeated calibration sets it is kept this often.
         coverage: instead of a risk: the share to accept; the risk that can be promised there is `bound`.
@@ -60,6 +61,18 @@ def operating_point(
         method: `fixed_sequence` tests coverages 5 %, 10 %, ... from the most confident on until one fails; `fallback`
             survives a bad head; `sgr` is the binary search of Geifman & El-Yaniv, 2017.
         per_class: one threshold per predicted class; all promises hold together (the error 1 - confidence is shared).
+
+    Returns:
+        An `OperatingPoint`; its `threshold` is None where nothing can be promised, and `note` then says why.
+
+    Raises:
+        InputError: neither or both of risk and coverage are given, or one lies outside (0, 1).
+
+    Example:
+        >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
+        >>> point = confide.operating_point(p, risk=0.1)
+        >>> f"accept from {point.threshold:.3f}: {point.coverage:.0%}, {point.errors} errors, risk <= {point.risk:.0%}"
+        'accept from 0.953: 60%, 0 errors, risk <= 10%'
     """
     metric_samples(predictions)
     if (risk is None) == (coverage is None):
@@ -219,7 +232,25 @@ SEARCHES: dict[str, Callable[[Values, NDArray[np.bool_], float, float], BoundedT
 
 
 def apply_operating_point(point: OperatingPoint, predictions: Predictions, score: Any = None) -> Tensor:
-    """Which predictions are accepted: n booleans. A score given as values when the point was made is given again."""
+    """Which predictions a point accepts: score >= threshold, by predicted class where it has one for each.
+
+    Args:
+        point: made by `operating_point`, or loaded.
+        predictions: of any samples, also unlabelled ones.
+        score: the values that rank these samples, where the point was made on values.
+
+    Returns:
+        n booleans, on the device of the predictions.
+
+    Raises:
+        InputError: the point was made on a score given as values, and none is given here.
+
+    Example:
+        >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
+        >>> point = confide.operating_point(p, risk=0.1)
+        >>> int(confide.apply_operating_point(point, p).sum())
+        60
+    """
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
@@ -236,7 +267,21 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
 
 
 def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> ObservedPoint:
-    """What the point does on other labelled samples: coverage and error rate among the accepted."""
+    """What a point does on labelled samples: the share it accepts, and the error rate among those.
+
+    Args:
+        point: made by `operating_point`, or loaded.
+        predictions: labelled, such as those of the test split.
+        score: the values that rank these samples, where the point was made on values.
+
+    Returns:
+        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted) and the number accepted.
+
+    Example:
+        >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
+        >>> confide.evaluation.observed(confide.operating_point(p, risk=0.1), p)
+        ObservedPoint(coverage=0.6, risk=0.0, accepted=60)
+    """
     accepted = apply_operating_point(point, predictions, score)
     count = int(accepted.sum())
     wrong = int((accepted & ~predictions.facts.correct).sum())

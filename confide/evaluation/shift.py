@@ -333,10 +333,29 @@ def label_noise_curve(
     rates: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     model: str = "model",
 ) -> Curve:
-    """RMD of the same samples as more and more of their labels are wrong.
+    """RMD of the same samples as more and more of their labels are wrong: quartiles, 95 % and mean by rate.
 
     Args:
+        hardness: (features, labels) -> difficulty of the samples, such as RMD.
+        features: of the samples, n x d.
+        labels: of the samples, as they are.
         noisy: (labels, rate) -> labels, such as `shift.noisy_labels` with its ids.
+        rates: shares of wrong labels.
+        model: the model's name.
+
+    Returns:
+        A curve `rmd_label_noise`.
+
+    Example:
+        >>> import numpy as np
+        >>> def hardness(features, labels):
+        ...     return np.abs(features[:, 0] - labels)
+        >>> def noisy(labels, rate):
+        ...     return np.where(np.arange(len(labels)) < rate * len(labels), 1 - labels, labels)
+        >>> labels = np.array([0, 1, 0, 1])
+        >>> curve = confide.evaluation.label_noise_curve(hardness, labels[:, None], labels, noisy, rates=(0, 0.5))
+        >>> curve.columns["mean"]
+        (0.0, 0.5)
     """
     columns: dict[str, list[float]] = {name: [] for name in ("mean", *BOX)}
     for rate in rates:
@@ -384,11 +403,31 @@ def shift_grid(
         split: clean test images, uint8 `n c h w`.
         subjects: models by name.
         words: a kind (benchmark, corruptions, corruptions19, domain, attacks, all) or words of shifts and attacks.
+        severities: whole numbers from 1 to 5.
         form: `32` or `224`; `auto` takes the nearer.
+        seed: of the corruptions and of the resamples.
         folder: where finished cells are kept; a second call goes on from them.
+        batch_size: images that are spoilt and predicted at once.
         device: where images are spoilt and handed to the models.
         intervals: of the clean images' metrics; the cells have values alone.
         about: what the report says of it.
+
+    Returns:
+        An Evaluation of the clean images with the groups `shift=fog/3`, `shift=severity 3` and `shift=mean` added.
+
+    Raises:
+        InputError: no such shift, or one that these images or models do not allow; told before the first cell.
+
+    Example:
+        >>> import numpy as np
+        >>> images = np.zeros((4, 3, 32, 32), np.uint8)
+        >>> split = confide.Split(images, np.array([0, 1, 0, 1]), np.arange(4))
+        >>> def forward(batch):  # -> logits n k, and features or None
+        ...     return batch.float().flatten(1)[:, :2] / 255, None
+        >>> subjects = {"mine": confide.evaluation.Subject(forward)}
+        >>> grid = confide.evaluation.shift_grid(split, subjects, words=["brightness"], severities=[1], intervals=False)
+        >>> grid.value("accuracy", group="shift=brightness/1")
+        0.5
     """
     if not subjects or not len(split):
         raise InputError("a grid needs at least one model and one image, got none")

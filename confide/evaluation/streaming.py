@@ -100,7 +100,9 @@ class StreamedPredictions:
 
     def add(self, shard: Predictions) -> None:
         """Keep what is needed of a shard."""
-        if self.first is not None and (shard.num_classes != self.first.num_classes and shard.top1 is None):
+        if self.first is not None and (
+            shard.num_classes != self.first.num_classes and shard.outputs.num_classes is not None
+        ):
             raise InputError(
                 f"all shards must have {self.first.num_classes} classes, got {shard.num_classes} in shard "
                 f"{self.count}; check that file"
@@ -111,11 +113,11 @@ class StreamedPredictions:
                 f"after {self.first.class_names}; give class indices"
             )
         self._check_apart(shard)
-        if shard.top1 is None and shard.given is None:
+        if shard.outputs.all_classes:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table
         said = shard.facts.prediction.to(torch.int32)
-        self.facts.add(replace(shard.facts, prediction=said, **self.dropped))  # type: ignore[arg-type]
+        self.facts.add(replace(shard.facts, predicted=said, **self.dropped))  # type: ignore[arg-type]
         self.count += 1
         self.labels.append(shard.labels.cpu())
         for name in self.columns:
@@ -151,7 +153,7 @@ class StreamedPredictions:
         facts = self.facts.join()
         complete = {k: v for k, v in self.others.items() if sum(map(len, v)) == len(labels)}
         classes = self.first.num_classes
-        if self.first.top1 is not None:
+        if self.first.outputs.num_classes is None:
             classes = int(max(labels.max(), facts.prediction.max())) + 1
         return Predictions.from_facts(
             facts,

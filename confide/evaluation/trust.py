@@ -73,9 +73,27 @@ def compare_trust(
     """Every metric of every predictor with intervals, and paired tests of each against the baseline.
 
     Args:
+        predictions: of the test split.
         scores: values by name; the baseline must be among them.
+        baseline: the name that all others are tested against; `mcp` is the maximum softmax probability.
         intervals: False gives the values alone: no intervals and no tests.
+        seed: of the resamples.
         about: what the report says of it.
+
+    Returns:
+        An Evaluation; `about.verdict` says in one sentence which predictors beat the baseline.
+
+    Raises:
+        InputError: the baseline is not among the scores.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> from confide.evaluation import TrustValues
+        >>> scores = {"mcp": TrustValues.of(p.facts.confidence, 0.5, "score")}
+        >>> scores["margin"] = TrustValues.of(p.facts.margin, None, "score")
+        >>> found = confide.evaluation.compare_trust(p, scores, intervals=False)
+        >>> round(found.value("auroc", score="trust:margin"), 3)
+        0.833
     """
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
@@ -117,11 +135,11 @@ def paired_tests(
     if not others:
         return ()
     # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: replace(predictions, trust=_ranks(one.ranking)) for name, one in scores.items()}
+    ranked = {name: predictions.replace(trust=_ranks(one.ranking)) for name, one in scores.items()}
     pairs = [(baseline, name) for name in others]
     found = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
     # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
-    stretched = {name: replace(predictions, trust=standardised(one.values)) for name, one in scores.items()}
+    stretched = {name: predictions.replace(trust=standardised(one.values)) for name, one in scores.items()}
     found += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
@@ -226,7 +244,23 @@ def _listed(names: Sequence[str]) -> str:
 def rates_at_same_tpr(
     predictions: Predictions, scores: TrustValues, baseline: TrustValues
 ) -> tuple[float, float, float]:
-    """(TPR, TNR) of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR."""
+    """TPR and TNR of a predictor at its own line, and the baseline's TNR at the largest threshold with that TPR.
+
+    Args:
+        predictions: of the test split.
+        scores: the predictor's values, with its line.
+        baseline: the values of the other.
+
+    Returns:
+        (TPR, TNR, the baseline's TNR); NaN where the predictor has no line, or where no prediction is right or wrong.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> from confide.evaluation import TrustValues
+        >>> own = TrustValues.of(p.facts.confidence, 0.8, "score")
+        >>> [round(rate, 2) for rate in confide.evaluation.rates_at_same_tpr(p, own, own)]
+        [0.67, 1.0, 1.0]
+    """
     if scores.threshold is None:
         return math.nan, math.nan, math.nan
     correct = predictions.facts.correct.cpu().numpy()

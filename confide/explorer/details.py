@@ -21,7 +21,7 @@ from confide.checks import InputError, MissingExtra, OptionError
 from confide.difficulty.from_features import GAUSSIAN_WORDS, DistanceParts, GaussianDifficulty
 from confide.explorer.layout import RAW, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
-from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, load_calibrator
+from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.numerics.blocks import BLOCK_ELEMENTS
@@ -213,7 +213,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
         why = "There are no predictions here." if model is None else "All probabilities of this sample are not known."
         return Missing("Top classes", why, layout.rerun or "confide predict --help")
     stage = model.stage if model.stage != RAW else layout.stages(model.model)[-1]
-    calibrator = load_calibrator(layout, model.model, stage)
+    calibrator = logits.calibrator(model.model, stage)
     before = predictions.probabilities()[0].double()
     after = before if calibrator is None else calibrator(predictions).probabilities()[0].double()
     leading = after if model.stage != RAW else before

@@ -59,6 +59,7 @@ class Layout:
     trust_name: str = ""
     features: Mapping[str, Path] = field(default_factory=dict)
     difficulty: Path | None = None  # fitted on the training split
+    predicted_class_scores: Path | None = None  # known without labels, what a calibrator may go by
     history: Mapping[str, Path] = field(default_factory=dict)  # model -> folder
     columns: Path | None = None
     class_names: tuple[str, ...] = ()
@@ -158,6 +159,7 @@ def _folder_layout(folder: Path) -> Layout:
             f"run folder {folder} must hold predictions/ or scores/, but neither is there yet; "
             f"finish it with: {_rerun(paths)}"
         )
+    predicted_class_scores = paths.existing(paths.scores("predicted_class"))
     histories = {model: paths.history(model) for model in predictions}
     return Layout(
         path=folder,
@@ -178,6 +180,7 @@ def _folder_layout(folder: Path) -> Layout:
         trust_name=trust[0] if trust else "",
         features={path.stem: path for path in sorted(paths.features("*").parent.glob("*.npz"))},
         difficulty=paths.difficulty if paths.difficulty.exists() else None,
+        predicted_class_scores=predicted_class_scores if predicted_class_scores.exists() else None,
         history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
         class_names=note.class_names,
         data=_data(config, note),

@@ -24,6 +24,7 @@ from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
 from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.predictions import Predictions, predictions_from_columns
+from confide.records import Scores
 
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
@@ -344,11 +345,13 @@ class PredictionsFile:
             columns["label"] = _class_indices(labels, class_names, str(self.path))
         return _SplitColumns({"id": self.read_ids(), **columns}, class_names, max(2, self._width()))
 
-    def read_facts(self, calibrator: Calibrator | None) -> ModelFacts:
+    def read_facts(self, calibrator: StageCalibrator | None) -> ModelFacts:
         """What the model predicts for every sample of the file, read in blocks of bounded memory."""
         roles = self.roles
         outputs = roles.outputs.names if roles.outputs else ()
         names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.trust]
+        if calibrator is not None and calibrator.difficulty is not None:
+            names.append(roles.id)
         parts = []
         for columns, metadata in formats.table_batches(self.path, self._block_rows(), [n for n in names if n]):
             predictions = self._predictions(columns, metadata)
@@ -360,7 +363,7 @@ class PredictionsFile:
         """All outputs of one sample, by a connection to DuckDB."""
         if self.path.suffix != ".parquet" or self.roles.outputs is None:
             return Predictions.load(self.path, self.split).take([place])
-        names = [*self.roles.outputs.names, *([self.roles.label] if self.roles.label else [])]
+        names = [*self.roles.outputs.names, *(name for name in (self.roles.label, self.roles.id) if name)]
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         sql = f"SELECT {quoted} FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?"
         table = connection.cursor().sql(sql, params=[str(self.path), place]).to_arrow_table()
@@ -418,13 +421,29 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     )
 
 
-def load_calibrator(layout: Layout, model: str, stage: str) -> Calibrator | None:
+@dataclass(frozen=True, eq=False)
+class StageCalibrator:
+    """A fitted calibrator, with the difficulty of the predicted class where it goes by that column."""
+
+    calibrator: Calibrator
+    by: str = ""
+    difficulty: Scores | None = None
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        if self.difficulty is not None:
+            predictions = predictions.with_column(self.by, self.difficulty.of(predictions.ids))
+        return self.calibrator(predictions)
+
+
+def load_calibrator(layout: Layout, model: str, stage: str) -> StageCalibrator | None:
     """The calibrator of a stage; none as trained. Imported here because the package takes a second to load."""
     if stage == RAW:
         return None
     from confide import calibrators
 
-    return calibrators.load(layout.calibrators[model][stage])
+    calibrator, scores = calibrators.load(layout.calibrators[model][stage]), layout.predicted_class_scores
+    by = calibrator.by if isinstance(calibrator, calibrators.GroupCalibrator) else ""
+    return StageCalibrator(calibrator, by, Scores.load(scores) if by == calibrators.DIFFICULTY and scores else None)
 
 
 def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any, Any]:
@@ -438,7 +457,7 @@ def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any,
 
 
 class LogitsReader:
-    """Single rows of a model's logits or probabilities; of a parquet file only that row is read, by DuckDB."""
+    """Single rows of a model's outputs, and what calibrates them; of parquet only that row is read, by DuckDB."""
 
     def __init__(self, layout: Layout, samples: SampleTable) -> None:
         import duckdb
@@ -446,6 +465,7 @@ class LogitsReader:
         self.layout, self.samples = layout, samples
         self._connection = duckdb.connect()
         self._files: dict[Path, tuple[PredictionsFile, pa.Array | None]] = {}
+        self._calibrators: dict[tuple[str, str], StageCalibrator | None] = {}
 
     def read(self, model: str, row: int) -> Predictions | None:
         """A model's outputs on one sample; None where it predicts nothing, or only its top class is known."""
@@ -460,6 +480,12 @@ class LogitsReader:
         position = row - self.samples.starts[split]
         place = position if places is None else places[position].as_py()
         return None if place is None or file.roles.outputs is None else file.read_row(self._connection, place)
+
+    def calibrator(self, model: str, stage: str) -> StageCalibrator | None:
+        """The calibrator of a stage, read once; none as trained."""
+        if (model, stage) not in self._calibrators:
+            self._calibrators[model, stage] = load_calibrator(self.layout, model, stage)
+        return self._calibrators[model, stage]
 
     def close(self) -> None:
         """Let go of the database."""

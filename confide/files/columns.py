@@ -20,8 +20,16 @@ Columns = dict[str, NDArray[Any]]
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
 ID_COLUMNS = ("id", "ids")
+# Of data to train on. The names of labels are others than in a file of predictions, and tried in another order.
+INPUT_COLUMNS = (
+    *("image", "images", "img", "inputs", "x", "data", "features"),
+    *("text", "texts", "sentence", "utterance", "query", "question", "content", "review"),
+)
+DATASET_LABEL_COLUMNS = ("label", "labels", "category", "intent", "class", "fine_label", "y", "target", "targets")
 OUTPUT_COLUMNS = {"logits": ("logits",), "probs": ("probs", "probabilities")}
 PREDICTED_COLUMNS = ("pred_label", "prediction")
+CORRECT_COLUMN = "correct"
+"""Read only where a file names no class: pairs of confidence and correctness."""
 # Of class 1 alone; beside a predicted class they may as well be its confidence, so there they stay unread.
 BINARY_COLUMNS = {"logits": ("logit",), "probs": ("prob", "probability", "p")}
 NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile(r"p(?:rob(?:s|ability)?)?_?(\d+)")}

@@ -64,7 +64,7 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
     def _predictions(self, outputs: NDArray[Any], labels: NDArray[np.int64]) -> Predictions:
         if self.inputs == "probs":
             return Predictions.from_probs(outputs, labels)
-        return Predictions(outputs, labels)  # type: ignore[arg-type]  # arrays become tensors in the record
+        return Predictions(outputs, labels)
 
 
 def _encoded(labels: NDArray[Any], num_classes: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

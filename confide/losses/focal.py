@@ -13,7 +13,7 @@ from torch import Tensor
 
 from confide.checks import InputError
 from confide.losses.base import LossModule, as_function, check_validation, loss, stateful_loss
-from confide.numerics.binning import bin_of, width_edges
+from confide.numerics.binning import BinSums, bin_of, interpolated_edges, width_edges
 from confide.simplex.statistics import fused, one_minus_p, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -165,18 +165,16 @@ def validation_bins(logits: Logits, labels: Labels, bins: int) -> ValidationBins
     The smallest confidence lies on the lowest edge and is in no bin, as in the released code of AdaFocal.
     """
     logits, labels = check_validation(logits, labels)
-    n = len(logits)
-    if n == 0:
+    if len(logits) == 0:
         raise InputError("validation logits must hold at least one sample, got none; pass the validation set")
     statistics = simplex_statistics(logits.double(), labels, "p_max prediction")
     confidence, correct = statistics.p_max.numpy(), (statistics.prediction == labels).numpy().astype(np.float64)
-    edges = np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(confidence))
+    edges = interpolated_edges(confidence, bins)
     inside = confidence > edges[0]
-    place = bin_of(confidence[inside], edges)
-    counts = np.bincount(place, minlength=bins)
-    divisor = np.maximum(counts, 1)
-    means = [np.bincount(place, v[inside], minlength=bins) / divisor for v in (confidence, correct)]
-    return ValidationBins(*(torch.from_numpy(v) for v in (edges, counts, *means)))
+    sums = BinSums.of(bin_of(confidence[inside], edges), bins, confidence[inside], correct[inside])
+    divisor = np.maximum(sums.count, 1)
+    columns = (edges, sums.count.astype(np.int64), sums.confidence / divisor, sums.correct / divisor)
+    return ValidationBins(*(torch.from_numpy(column) for column in columns))
 
 
 LARGEST_EXPONENT = 80.0

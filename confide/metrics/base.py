@@ -156,7 +156,7 @@ def metric(
             parameters=[first, *rest], return_annotation=Measurement
         )
         measured.__name__ = measured.__qualname__ = word
-        measured.__doc__, measured.__module__ = function.__doc__, function.__module__
+        measured.__doc__, measured.__module__ = _help(function, info), function.__module__
         METRICS.add(
             word, paper=paper, corners=corners, info=info, range=range, value=function, variants=variants, **facts
         )(measured)
@@ -165,8 +165,32 @@ def metric(
     return wrap
 
 
+def _help(function: Callable[..., float], info: MetricInfo) -> str:
+    """The docstring of a metric with what all metrics share: the record it takes, its score, what it returns."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    head, _, example = text.partition("\nExample:\n")
+    head, _, own = head.partition("\nArgs:\n")
+    arguments = ["    predictions: what is measured; from logits, probabilities or the files of `confide predict`."]
+    arguments += [own.rstrip()] if own else []
+    if "score" in inspect.signature(function).parameters:
+        words = "`msp`, `entropy`, `margin`, `max_logit`, `energy`, `trust`"
+        arguments.append(f"    score: what is looked at, high = safe: {words}, or n values.")
+    direction = f"{info.better} is better" if info.better != "neither" else "neither high nor low is better"
+    returns = f"    The value with its 95 % interval (computed when first asked for); {direction}."
+    parts = [head.rstrip(), "\n".join(["Args:", *arguments]), f"Returns:\n{returns}"]
+    return "\n\n".join([*parts, *([f"Example:\n{example.rstrip()}"] if example else [])])
+
+
 def names() -> tuple[str, ...]:
-    """All words of the family."""
+    """All words of the family, sorted.
+
+    Returns:
+        The words that `create`, `evaluate(metrics=...)` and the command line take.
+
+    Example:
+        >>> "ece" in confide.metrics.names()
+        True
+    """
     return METRICS.names()
 
 
@@ -195,6 +219,14 @@ def explain(words: Iterable[str]) -> dict[str, MetricInfo]:
 
     Args:
         words: names of measurements, such as `ece` or `ece_mass`.
+
+    Returns:
+        Word -> title, unit, scale, decimals, direction, meaning and place in tables.
+
+    Example:
+        >>> info = confide.metrics.explain(["ece_mass"])["ece_mass"]
+        >>> info.title, info.unit, info.better
+        ('ECE, equal mass', 'pts', 'lower')
     """
     named = {v.word: v.info(m.spec.info) for m in METRICS for v in m.spec.variants}
     named |= {m.word: m.spec.info for m in METRICS}
@@ -214,6 +246,13 @@ def table_words(table: str) -> tuple[str, ...]:
 
     Args:
         table: a key of `MetricInfo.tables`, such as "core", or "all".
+
+    Returns:
+        Words that `evaluate(metrics=...)` takes.
+
+    Example:
+        >>> confide.metrics.table_words("groups")
+        ('accuracy', 'confidence_gap', 'ece_mass')
     """
     variants = [variant for method in METRICS for variant in method.spec.variants]
     if table == "all":
@@ -239,7 +278,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
         Word -> value, in the order of the words.
 
     Example:
-        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
+        >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [0, 1, 1])
         >>> measured = confide.metrics.measure_many(predictions, ["accuracy", "aurc:entropy"])
         >>> {word: round(value, 3) for word, value in measured.items()}
         {'accuracy': 0.667, 'aurc:entropy': 0.278}
@@ -289,9 +328,23 @@ def calibration_test(
     """What a perfectly calibrated model with these confidences would show, and the p-value of being one.
 
     Args:
+        predictions: what is tested.
         metric: the calibration error to test with.
         resamples: draws of correctness from the confidences; the smallest p-value is 1 / (resamples + 1). Class-wise
             and kernel errors draw labels 200 and 99 times.
+        seed: of the draws.
+        options: of the metric, such as `bins`.
+
+    Returns:
+        Mean and 95 % quantile of the error by chance, the p-value, and the draws.
+
+    Raises:
+        InputError: the metric is no calibration error, or needs probabilities that are not in memory.
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([0] * 50, [0] * 25 + [1] * 25, [0.95] * 50)
+        >>> confide.metrics.calibration_test(predictions, "ece", resamples=99).p_value
+        0.01
     """
     method, extra = parse_metric(metric)
     if method.spec.info.kind != "calibration":
@@ -339,7 +392,7 @@ class Accumulator:
         record = predictions if isinstance(predictions, Predictions) else self._record(predictions, labels, from_probs)
         if not len(record):
             return
-        if self._classes and record.top1 is None and record.num_classes != self._classes:
+        if self._classes and record.outputs.num_classes is not None and record.num_classes != self._classes:
             raise InputError(f"every batch must have {self._classes} classes, got {record.num_classes}")
         self._classes = max(self._classes, record.num_classes)
         self._from_probabilities |= record.from_probabilities
@@ -376,10 +429,10 @@ class Accumulator:
 
     def _joined(self) -> Predictions:
         if self._whole:
-            values = [r.probs if r.probs is not None else r.logits for r in self._whole]
             labels = torch.cat([r.labels for r in self._whole])
-            make = Predictions.from_probs if self._from_probabilities else Predictions
-            return make(torch.cat(values), labels)
+            if self._from_probabilities:
+                return Predictions.from_probs(torch.cat([r.probabilities() for r in self._whole]), labels)
+            return Predictions(torch.cat([r.logits for r in self._whole]), labels)
         labels = torch.cat(self._labels)
         complete = sum(map(len, self._trust)) == len(labels)
         return Predictions.from_facts(
@@ -427,7 +480,22 @@ class Accumulator:
 
 
 def create(word: str, **options: Any) -> Accumulator:
-    """An accumulator of that metric: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`."""
+    """An accumulator of that metric: `update(logits, labels)`, `compute()`, `reset()`, `merge(other)`.
+
+    Args:
+        word: the metric; `ece_mass` is `ece` in bins of equal mass.
+        options: of the metric, such as `bins`.
+
+    Returns:
+        The accumulator, empty.
+
+    Example:
+        >>> accuracy = confide.metrics.create("accuracy")
+        >>> accuracy.update([[2.0, 0.0], [0.0, 1.0]], [0, 1])
+        >>> accuracy.update([[1.0, 0.0]], [1])
+        >>> round(float(accuracy.compute()), 3)
+        0.667
+    """
     method, extra = parse_metric(word)
     method.check_options(options)
     return Accumulator(method, {**extra, **options})

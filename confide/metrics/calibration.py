@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import dct
 from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric
-from confide.metrics.view import BinSums, View
-from confide.numerics.binning import bin_of, interpolated_edges, mass_bin_of_rank, order_edges, split_edges, width_edges
+from confide.metrics.view import Floats, View
+from confide.numerics.binning import (
+    BinSums,
+    bin_of,
+    interpolated_edges,
+    mass_bin_of_rank,
+    order_edges,
+    split_edges,
+    width_edges,
+)
 
 # Expected calibration error.
 
@@ -43,9 +50,7 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
     # Interpolated edges start at the smallest confidence and leave out what lies on it.
     inside = sure > sure[0] if edges == "interpolated" else np.ones(len(sure), dtype=bool)
     index, sure, hit = index[inside], sure[inside], hit[inside]
-    count = np.bincount(index, minlength=bins).astype(np.float64)
-    confidence, correct = (np.bincount(index, v, minlength=bins).astype(np.float64) for v in (sure, hit))
-    return BinSums(count, confidence, correct), float(inside.mean())
+    return BinSums.of(index, bins, sure, hit), float(inside.mean())
 
 
 @metric(
@@ -105,6 +110,11 @@ def ece(
         edges: where equal-mass bins end. `rank` as above; the others, which other packages use, never part ties:
             `interpolated` between neighbours (Mukhoti et al., 2020; leaves out the smallest confidence), `order` at
             samples, [low, high); `midpoint` halfway between the parts (Kumar et al., 2019).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.ece(predictions, bins=2)), 3)
+        0.1
     """
     check_choice(edges, EDGES, "edges")
     if edges == "rank":
@@ -136,25 +146,27 @@ def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "ri
         bins: how many. Default: as for the expected calibration error.
         binning: `width` or `mass`.
         closed: the side on which an equal-width bin holds its edge.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.mce(predictions, bins=2)), 3)
+        0.1
     """
     return binned_error(view.bins(binning, bins, closed), "max")
 
 
 # Debiased calibration error.
 
-Floats = NDArray[np.float64]
 DRAWS = 1000
 
 
 def bin_means(sure: Floats, hit: Floats, bins: int, binning: str) -> tuple[Floats, Floats, Floats]:
     """Count, mean confidence and accuracy of every non-empty bin."""
     edges = width_edges(bins) if binning == "width" else split_edges(sure, bins)
-    index = bin_of(sure, edges)
-    size = len(edges) - 1
-    count = np.bincount(index, minlength=size).astype(np.float64)
-    full = count > 0
-    confidence = np.bincount(index, sure, minlength=size)[full] / count[full]
-    return count[full], confidence, np.bincount(index, hit, minlength=size)[full] / count[full]
+    sums = BinSums.of(bin_of(sure, edges), len(edges) - 1, sure, hit)
+    full = sums.count > 0
+    count = sums.count[full]
+    return count, sums.confidence[full] / count, sums.correct[full] / count
 
 
 def debiased_square(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
@@ -195,6 +207,11 @@ def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int
         binning: `mass` or `width`. Default: the choice of the paper.
         norm: 2 for the formula above; 1 for the mean gap less its noise, by 1,000 fixed normal draws (may be below 0).
         of: `top` for the confidence, `classes` for every class's probability (mean over classes before the root).
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.debiased_ece(predictions, bins=2)), 3)
+        0.403
     """
     check_choice(binning, ("width", "mass"), "binning")
     check_choice(norm, (1, 2), "norm")
@@ -217,11 +234,7 @@ def sweep_sums(sure: Floats, hit: Floats, bins: int, binning: str) -> BinSums:
         index = mass_bin_of_rank(len(sure), bins)
     else:
         index = np.minimum((sure * bins).astype(np.intp), bins - 1)
-    return BinSums(
-        np.bincount(index, minlength=bins).astype(np.float64),
-        np.asarray(np.bincount(index, sure, minlength=bins), dtype=np.float64),
-        np.asarray(np.bincount(index, hit, minlength=bins), dtype=np.float64),
-    )
+    return BinSums.of(index, bins, sure, hit)
 
 
 def monotone(sums: BinSums) -> bool:
@@ -260,6 +273,11 @@ def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> floa
     Args:
         binning: `mass` for bins by rank, `width` for floor(c * bins). Default: the choice of the paper.
         norm: 1, 2 or `max`. Differs from the paper's 2, so that the value compares with other calibration errors.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.sweep_ece(predictions)), 3)
+        0.167
     """
     check_choice(binning, ("width", "mass"), "binning")
     sure, hit = view.top()
@@ -329,6 +347,11 @@ def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.
 
     K_s is a Gaussian of width s reflected at 0 and 1. Errors below 1e-4 are bounded, not resolved.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.smooth_ece(predictions)), 3)
+        0.171
     """
     sure, wrong, weights = view.weighted_top()
     residual = (sure - ~wrong) * weights / view.n

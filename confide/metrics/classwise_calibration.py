@@ -21,7 +21,7 @@ from confide.metrics.base import metric
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
-from confide.predictions import Predictions
+from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
 
 # Resamples of class-wise calibration error: matrix products for the column sums, few entries per row for the bins.
@@ -50,11 +50,13 @@ def kept_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
 
 def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
     """Probabilities in blocks of rows, with the first row of each."""
-    source = predictions.probs if predictions.probs is not None else predictions.logits
+    outputs = predictions.outputs
+    are_probs = isinstance(outputs, ProbabilityOutputs)
+    source = outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits
     rows = max(1, BLOCK_ELEMENTS // source.shape[1])
     for start in range(0, len(source), rows):
         block = source[start : start + rows].double()
-        probs = block if predictions.probs is not None else torch.softmax(block, dim=1)
+        probs = block if are_probs else torch.softmax(block, dim=1)
         yield start, probs.cpu().numpy()
 
 
@@ -364,6 +366,11 @@ def classwise_ece(
         classes: those of the mean: `all`; only those `present` among the labels (the package CalibWeightedRisk);
             `to_largest` leaves out those above the largest label (Mukhoti et al., 2020).
         edges: of equal-mass bins: `rank`, or `order` for bins [low, high) between samples, which never part ties.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.classwise_ece(predictions, bins=2)), 3)
+        0.367
     """
     check_choice(classes, CLASSES, "classes")
     check_choice(edges, MASS_EDGES if binning == "mass" else ("rank",), "edges (they need equal-mass bins)")

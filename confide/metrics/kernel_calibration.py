@@ -19,6 +19,7 @@ from scipy.special import gammaln, logsumexp
 from confide.checks import check_choice, check_range
 from confide.metrics.base import metric
 from confide.metrics.classwise_calibration import draw_labels, draw_within_labels
+from confide.metrics.resampling import strata
 from confide.metrics.view import View
 from confide.predictions import Predictions
 from confide.random import generator
@@ -70,11 +71,10 @@ class KernelInputs:
     @classmethod
     def of(cls, predictions: Predictions, form: str) -> KernelInputs:
         """The rows of predictions in the order given."""
-        labels = predictions.labels.cpu()
         if form != "top":
-            return cls(probabilities_of(predictions), labels.numpy())
-        hit = predictions.facts.prediction.cpu() == labels
-        return cls(predictions.facts.confidence.double().cpu().numpy(), hit.numpy().astype(np.int64))
+            return cls(probabilities_of(predictions), predictions.labels.cpu().numpy())
+        facts = predictions.facts
+        return cls(facts.confidence.double().cpu().numpy(), facts.correct.cpu().numpy().astype(np.int64))
 
     def drawn(self, draws: int, rng: np.random.Generator) -> NDArray[Any]:
         """`draws x n` labels, or hits of the top label, drawn from what was said."""
@@ -142,7 +142,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
     if len(predictions) < 2:
         return np.zeros(RESAMPLES), factor
     rows = KernelInputs.of(predictions, options.get("of", "all"))
-    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng).astype(np.float64)
+    weights = draw_within_labels(strata(predictions), RESAMPLES, rng).astype(np.float64)
     return errors_of(rows, np.broadcast_to(rows.truth, weights.shape), weights, options), factor
 
 
@@ -215,6 +215,11 @@ def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all")
         p: power of the gaps.
         of: `all` probabilities at once (canonical), the `top` label's confidence, or every one of the `classes`
             on its own, summed.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.kde_ece(predictions, bandwidth=0.1)), 3)
+        0.901
     """
     check_range(bandwidth, "bandwidth", 0, low_open=True)
     check_range(p, "p", 1)

@@ -20,7 +20,13 @@ from confide.metrics.view import View
     rate=True,
 )
 def accuracy(view: View) -> float:
-    """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction."""
+    """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.accuracy(predictions)), 3)
+        0.667
+    """
     return view.mean("correct")
 
 
@@ -36,7 +42,13 @@ def accuracy(view: View) -> float:
     tables={"core": 3, "models": 2, "headline": 2, "summary": 2, "calibrated": 2, "shift": 4},
 )
 def nll(view: View) -> float:
-    """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12."""
+    """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.nll(predictions)), 3)
+        0.742
+    """
     return view.mean("nll")
 
 
@@ -56,6 +68,11 @@ def brier(view: View, *, over: str = "sum") -> float:
 
     Args:
         over: `sum` over classes, as the paper; `mean` divides it by their number, as some packages do.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.brier(predictions)), 3)
+        0.54
     """
     check_choice(over, ("sum", "mean"), "over")
     return view.mean("brier") / (1 if over == "sum" else view.predictions.num_classes)
@@ -74,5 +91,11 @@ def brier(view: View, *, over: str = "sum") -> float:
     tables={"core": 2, "shift": 2, "groups": 2},
 )
 def confidence_gap(view: View) -> float:
-    """Calibration in the large, mean confidence - accuracy: one number with a sign."""
+    """Calibration in the large, mean confidence - accuracy: one number with a sign.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.confidence_gap(predictions)), 3)
+        0.1
+    """
     return view.mean("sureness") - view.mean("correct")

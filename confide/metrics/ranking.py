@@ -68,11 +68,15 @@ def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "ave
     """Area under the risk-coverage curve, mean over k of (errors among the k safest) / k, ties averaged.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         area: `mean` over all n coverages; `trapezoid` between distinct scores, which leaves out both ends and is
             smaller (released code of Corbiere et al., 2019).
         ties: `averaged` over all orders of equal scores, or in the order `given`, as most released code leaves them.
         risk: what is averaged among the accepted: `error`, or the loss `nll` or `brier` (then the range is its own).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aurc(predictions)), 3)
+        0.278
     """
     check_choice(area, ("mean", "trapezoid"), "area")
     check_choice(ties, ("averaged", "given"), "ties")
@@ -112,9 +116,13 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
         area: `mean` or `trapezoid`, as for AURC; by trapezoids the excess of a good ranking may be below 0.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.eaurc(predictions)), 3)
+        0.215
     """
     check_choice(area, ("mean", "trapezoid"), "area")
     ranks = view.ranks(score)
@@ -138,8 +146,10 @@ def augrc(view: View, *, score: Any = "msp") -> float:
 
     Equals (1 - AUROC) a (1 - a) + (1 - a)^2 / 2 with accuracy a; 0 if all are right, 1/2 if all are wrong.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.augrc(predictions)), 3)
+        0.167
     """
     ranks = view.ranks(score)
     return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
@@ -161,8 +171,10 @@ def auroc(view: View, *, score: Any = "msp") -> float:
 
     Undefined (NaN) where all samples are correct or all wrong.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.auroc(predictions)), 3)
+        0.5
     """
     ranks = view.ranks(score)
     right = ranks.n - ranks.wrong
@@ -196,8 +208,10 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
 
     Undefined (NaN) where no sample is correct.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aupr_success(predictions)), 3)
+        0.833
     """
     ranks = view.ranks(score)
     right = ranks.n - ranks.wrong
@@ -234,9 +248,13 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         form: `negated`; `released` leaves the score as it is, as the released code of Luo et al., 2021, does, so that
             a better score gives a smaller value. For comparison with its tables only.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.aupr_error(predictions)), 3)
+        0.5
     """
     check_choice(form, ("negated", "released"), "form")
     ranks = view.ranks(score) if form == "negated" else steps_of(view, score)[1]
@@ -301,11 +319,15 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     Undefined (NaN) where all samples are correct or all wrong.
 
     Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
         tpr: the share of correct samples to keep.
         form: `reached`, as above; `corner` takes the corner of the ROC curve whose TPR is nearest, which may keep less
             (released code of Moon et al., 2020); `scan` the first of 10,000 rising thresholds within 0.0005 of it,
             NaN where none is (released code of Corbiere et al., 2019).
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.fpr95(predictions)), 3)
+        1.0
     """
     check_range(tpr, "tpr", 0, 1)
     check_choice(form, ("reached", "corner", "scan"), "form")
@@ -337,7 +359,11 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 
     Args:
         threshold: from which score on a sample is accepted.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.tpr(predictions, threshold=0.7)), 3)
+        0.5
     """
     accepted, wrong, weights = view.above(score, threshold)
     right = float((weights * ~wrong).sum())
@@ -361,7 +387,11 @@ def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 
     Args:
         threshold: below which score a sample is rejected.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.tnr(predictions, threshold=0.85)), 3)
+        1.0
     """
     accepted, wrong, weights = view.above(score, threshold)
     total = float((weights * wrong).sum())
@@ -401,7 +431,11 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 
     Args:
         risk: the error rate allowed among accepted samples.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.coverage_at_risk(predictions, risk=0.4)), 3)
+        1.0
     """
     check_range(risk, "risk", 0, 1)
     return largest_coverage(view.ranks(score), risk)
@@ -423,7 +457,11 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 
     Args:
         coverage: the share of samples accepted.
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.risk_at_coverage(predictions, coverage=0.5)), 3)
+        0.5
     """
     check_range(coverage, "coverage", 0, 1, low_open=True)
     ranks = view.ranks(score)
@@ -448,8 +486,10 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
 
-    Args:
-        score: what ranks the samples, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
+        >>> round(float(confide.metrics.halving_rejection(predictions)), 3)
+        0.667
     """
     ranks = view.ranks(score)
     if ranks.wrong == 0:
@@ -477,9 +517,13 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
 
     Args:
-        score: what is looked at, high = safe: a word, `trust`, or n values.
         form: `divergence`; `released` lacks the 1/2 of the quadratic term, as the paper's code does, so that alike
             samples get 0.5. For comparison with its tables only.
+
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.separability_kl(predictions)), 3)
+        9.0
     """
     check_choice(form, ("divergence", "released"), "form")
     (mean, variance), (other_mean, other_variance) = view.moments(score)
@@ -506,8 +550,10 @@ def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
 
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
 
-    Args:
-        score: what is looked at, high = safe: a word, `trust`, or n values.
+    Example:
+        >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])
+        >>> round(float(confide.metrics.separability_bhattacharyya(predictions)), 3)
+        2.25
     """
     (mean, variance), (other_mean, other_variance) = view.moments(score)
     if not (variance > 0 and other_variance > 0):

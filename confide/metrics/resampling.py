@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from confide.metrics.view import BinSums, Floats, MetricSamples, View
+from confide.metrics.view import Floats, MetricSamples, View
+from confide.numerics.binning import BinSums
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
@@ -75,8 +77,15 @@ def bootstrap(
     return _resample(ready, statistics, resamples, seed), 1.0
 
 
+def strata(predictions: Predictions) -> NDArray[np.int64]:
+    """What resamples keep the shares of: the labels; pairs of confidence and correctness are one stratum."""
+    if not predictions.has_labels:
+        return np.zeros(len(predictions), dtype=np.int64)
+    return np.asarray(predictions.labels.cpu().numpy())
+
+
 def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
-    labels = base.predictions.labels.cpu().numpy()
+    labels = strata(base.predictions)
     by_label = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
     start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
@@ -167,7 +176,7 @@ def whole_null(
 ) -> Null | None:
     """The null of a metric that needs all probabilities, where it has one for these options."""
     facts_suffice = options.get("of") == "top"
-    if predictions.given is not None and not facts_suffice:
+    if not predictions.outputs.all_classes and not facts_suffice:
         return None
     return null_from(value, method.spec.null(predictions, options, seed))
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
-from confide.numerics.binning import mass_starts, width_edges
+from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions
 
 # Samples in the order of a score, and how many are accepted and wrong as the threshold falls.
@@ -221,15 +221,6 @@ def _checked_values(score: Any, n: int, name: str) -> Values:
 # A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort.
 
 Key = tuple[str, int, str]
-
-
-@dataclass(frozen=True, eq=False)
-class BinSums:
-    """Per bin of confidence, from the lowest: how many samples, their confidences, how many were correct."""
-
-    count: Floats
-    confidence: Floats
-    correct: Floats
 
 
 @dataclass(eq=False)
@@ -459,8 +450,9 @@ def metric_samples(predictions: Predictions) -> MetricSamples:
         )
     if not len(predictions):
         raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
-    base: MetricSamples = predictions.__dict__.setdefault("_base", MetricSamples(predictions))
-    return base
+    if predictions.outputs.all_classes:
+        predictions.need_labels("a metric")
+    return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
 
 
 def _moments(values: Floats, weights: Floats) -> tuple[float, float]:

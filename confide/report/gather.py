@@ -15,7 +15,23 @@ PARTS = "evaluations"  # one file per model and stage, written before a run is c
 
 
 def gather(paths: Sequence[str | Path]) -> Evaluation:
-    """The evaluation of a file or run folder, or of several side by side."""
+    """The evaluation of a file or run folder, or of several side by side.
+
+    Args:
+        paths: evaluation.json files or run folders; of an unfinished run what is there is taken, with a warning.
+
+    Returns:
+        One Evaluation.
+
+    Raises:
+        InputError: a path does not exist, or holds no evaluation.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.evaluate(p, "accuracy", intervals=False).save("evaluation.json")
+        >>> confide.report.gather(["evaluation.json"]).value("accuracy")
+        0.75
+    """
     if not paths:
         raise InputError("a report needs at least one evaluation or run folder, got none")
     found = [load(path) for path in paths]
@@ -71,7 +87,22 @@ def _names(paths: Sequence[str | Path]) -> list[str]:
 
 
 def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Evaluation:
-    """All evaluations in one; models of the same name get the name of their run."""
+    """All evaluations in one; models of the same name get the name of their run.
+
+    Args:
+        evaluations: of the runs.
+        names: of the runs.
+
+    Returns:
+        One Evaluation, with warnings that no paired test was made, and where sizes differ.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> found = confide.evaluate(p, "accuracy", intervals=False)
+        >>> both = confide.report.side_by_side([found, found], ["monday", "friday"])
+        >>> sorted({m.model for m in both.measurements})
+        ['model (friday)', 'model (monday)']
+    """
     seen = Counter(model for one in evaluations for model in {m.model for m in one.measurements})
     renamed = []
     for one, name in zip(evaluations, names, strict=True):

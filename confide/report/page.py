@@ -14,29 +14,14 @@ from markupsafe import Markup
 from confide import __version__
 from confide.files import formats
 from confide.report.draw import Empty
-from confide.report.sections.coverage import coverage_section
-from confide.report.sections.difficulty import Picture, difficulty_section
+from confide.report.sections import SECTIONS, Section
+from confide.report.sections.difficulty import Picture
 from confide.report.sections.models import models_section
-from confide.report.sections.provenance import provenance_section
-from confide.report.sections.reliability import reliability_section
-from confide.report.sections.shift import shift_section
-from confide.report.sections.training import training_section
-from confide.report.sections.trust import trust_section
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.report.words import code, count
 from confide.results import Evaluation
 
-CONTENTS = (
-    ("models", "Models"),
-    ("reliability", "Reliability"),
-    ("coverage", "Risk and coverage"),
-    ("trust", "Trust"),
-    ("difficulty", "Difficulty"),
-    ("shift", "Shift"),
-    ("training", "Training"),
-    ("made", "How it was made"),
-)
 MOST_GROUPS = 2000
 NO_CLASSES = Empty(
     "No class-wise view",
@@ -51,15 +36,41 @@ NO_PROMISE = Empty(
 
 
 def write_report(evaluation: Evaluation, path: str | Path) -> Path:
-    """Write the report of an evaluation as one HTML file that opens from disk and loads nothing."""
+    """Write the report of an evaluation as one HTML file that opens from disk and loads nothing.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+        path: of the file.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> print(confide.write_report(confide.evaluate(p, "accuracy", intervals=False), "report.html"))
+        report.html
+    """
     formats.write_text(path, render_report(evaluation))
     return Path(path)
 
 
 def render_report(evaluation: Evaluation) -> str:
-    """The report as a string."""
+    """The report as a string of HTML.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        The whole page.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> page = confide.report.render_report(confide.evaluate(p, "accuracy", intervals=False, title="mine"))
+        >>> "<title>Reliability report: mine</title>" in page
+        True
+    """
     view = EvaluationView(evaluation)
-    coverage = coverage_section(view)
+    sections = {section.id: section.build(view) for section in SECTIONS}
     return str(
         page_environment()
         .get_template("report.html")
@@ -67,7 +78,7 @@ def render_report(evaluation: Evaluation) -> str:
             version=__version__,
             css=Markup(asset("base.css") + asset("report.css")),
             js=Markup(asset("report.js")),
-            data=_island({"evaluation": _numbers(evaluation), "coverage": coverage.data}),
+            data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
             contents=_contents(view),
             title=view.about.title or view.focus,
             kicker=_kicker(view),
@@ -76,26 +87,19 @@ def render_report(evaluation: Evaluation) -> str:
             tiles=tiles(view),
             unit=view.unit,
             stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-            models=models_section(view),
             interval_note=view.about.interval_note or _interval_note(view),
             models_question=_models_question(view),
-            reliability=reliability_section(view),
-            coverage=coverage,
-            trust=trust_section(view),
-            difficulty=difficulty_section(view),
-            shift=shift_section(view),
-            training=training_section(view),
-            made=provenance_section(view),
             no_classes=NO_CLASSES,
             no_promise=NO_PROMISE,
+            **sections,
         )
     )
 
 
-def _contents(view: EvaluationView) -> tuple[tuple[str, str], ...]:
+def _contents(view: EvaluationView) -> list[Section]:
     """All sections, or those that the evaluation says it is about."""
     chosen = view.about.sections
-    return tuple((id, name) for id, name in CONTENTS if not chosen or id in chosen)
+    return [section for section in SECTIONS if not chosen or section.id in chosen]
 
 
 def _interval_note(view: EvaluationView) -> str:
@@ -103,14 +107,38 @@ def _interval_note(view: EvaluationView) -> str:
 
 
 def notebook_view(evaluation: Evaluation) -> str:
-    """Verdict and table of models, scoped so that a notebook keeps its own style."""
+    """Verdict and table of models as HTML, scoped so that a notebook keeps its own style.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        A fragment of HTML, which a notebook shows for an Evaluation by itself.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.report.notebook_view(confide.evaluate(p, "accuracy", intervals=False)).startswith("<div")
+        True
+    """
     view = EvaluationView(evaluation)
     template = page_environment().get_template("notebook.html")
     return str(template.render(verdict=verdict(view), models=models_section(view)))
 
 
 def verdict_sentence(evaluation: Evaluation) -> str:
-    """The verdict in one sentence of plain text."""
+    r"""The verdict in one sentence of plain text.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+
+    Returns:
+        What the model says and what it is right about, with a direction only where the tests bear it.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.report.verdict_sentence(confide.evaluate(p, ["accuracy"], intervals=False))
+        'This model is right on 75\u202f% of 4 samples.'
+    """
     return verdict(EvaluationView(evaluation)).sentence
 
 

@@ -15,13 +15,7 @@ from xml.etree import ElementTree
 from confide.checks import MissingExtra
 from confide.files.formats import atomic, write_text
 from confide.report.draw import Figure
-from confide.report.sections.coverage import coverage_section
-from confide.report.sections.difficulty import difficulty_section
-from confide.report.sections.models import models_section
-from confide.report.sections.reliability import reliability_section
-from confide.report.sections.shift import shift_section
-from confide.report.sections.training import training_section
-from confide.report.sections.trust import trust_section
+from confide.report.sections import SECTIONS
 from confide.report.view import EvaluationView
 from confide.report.words import plain_text
 from confide.results import Evaluation
@@ -117,7 +111,23 @@ FONTS = ("Liberation Sans", "Arial", "Helvetica", "DejaVu Sans")
 
 
 def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
-    """Write each chart as SVG and PNG into a folder, with captions.md that says what each shows."""
+    """Write each chart of the report as SVG and PNG into a folder, with captions.md that says what each shows.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+        folder: where to.
+
+    Returns:
+        The paths of the drawings.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+
+    Example:
+        >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+        >>> confide.report.write_figures(confide.Evaluation(rows), "figures")  # doctest: +SKIP
+        []
+    """
     matplotlib = _matplotlib()
     written: list[Path] = []
     captions = ["# Figures\n"]
@@ -143,25 +153,11 @@ def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
 def named_figures(view: EvaluationView) -> Iterator[tuple[str, Figure]]:
     """All figures of the report with the names of their files."""
     counts: dict[str, int] = {}
-    for section, figures in _sections(view):
-        for figure in figures:
-            name = re.sub(r"[^a-z0-9]+", "-", f"{section}-{figure.name}".lower()).strip("-")[:80].rstrip("-")
+    for section in SECTIONS:
+        for figure in section.build(view).drawings:
+            name = re.sub(r"[^a-z0-9]+", "-", f"{section.id}-{figure.name}".lower()).strip("-")[:80].rstrip("-")
             counts[name] = counts.get(name, 0) + 1
             yield (name if counts[name] == 1 else f"{name}-{counts[name]}"), figure
-
-
-def _sections(view: EvaluationView) -> Iterator[tuple[str, list[Figure]]]:
-    reliability, coverage = reliability_section(view), coverage_section(view)
-    trust, shift, training = trust_section(view), shift_section(view), training_section(view)
-    yield "models", list(models_section(view).figures)
-    yield "reliability", list(reliability.figures)
-    yield "reliability", [*reliability.others, *([reliability.classes] if reliability.classes else [])]
-    yield "coverage", [f for f in (coverage.curve, coverage.rejection) if f]
-    yield "trust", [*trust.figures, *(figure for figure, _ in (*trust.cuts, *trust.lines))]
-    yield "trust", [trust.sweep] if trust.sweep else []
-    yield "difficulty", list(difficulty_section(view).figures)
-    yield "shift", list(shift.figures)
-    yield "training", [*training.panels, *training.gammas]
 
 
 def _matplotlib() -> Any:

@@ -182,14 +182,13 @@ def predict_members(
         "ensemble_mutual_information": (entropy - own).clamp_min(0).numpy(),
         "ensemble_disagreement": other.numpy(),
     }
-    return Predictions(
+    return Predictions.from_log_probs(
         mean.clamp_min(SMALLEST_PROBABILITY).log().float(),
         each[0].labels,
         ids=each[0].ids,
         split=split,
         columns=columns,
         class_names=each[0].class_names,
-        from_probabilities=True,
     )
 
 

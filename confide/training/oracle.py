@@ -156,7 +156,7 @@ class Oracle:
         """The predictions with their column `trust`, matched by id."""
         samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
         rows = rows_of(predictions.ids, samples.ids, "the oracle's samples")
-        return replace(predictions, trust=self(dataset, split)[torch.from_numpy(rows)])
+        return predictions.replace(trust=self(dataset, split)[torch.from_numpy(rows)])
 
     def save(self, folder: str | Path) -> None:
         """Write oracle.safetensors and, last, oracle.json."""

@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from confide.checks import InputError, check_choice, check_range
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
-from confide.numerics.binning import bin_of, width_edges
+from confide.numerics.binning import calibration_error
 from confide.predictions import SMALLEST_PROBABILITY, Predictions, facts_of
 from confide.records import Dataset, Features, Split
 from confide.training.checkpoint import Trained
 
 # One forward pass over a split, and the few numbers of it that the training log keeps.
-
-LOG_ECE_BINS = 15
 
 
 def logits_of(
@@ -70,13 +68,11 @@ def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     facts = facts_of(logits, labels)
     correct = facts.correct.double().cpu().numpy()
     confidence = facts.confidence.double().cpu().numpy()
-    bins = bin_of(confidence, width_edges(LOG_ECE_BINS))
-    gap = np.bincount(bins, weights=confidence - correct, minlength=LOG_ECE_BINS)
     return {
         "nll": float(facts.need("nll").double().mean()),
         "accuracy": float(correct.mean()),
         "brier": float(facts.need("brier").double().mean()),
-        "ece": float(np.abs(gap).sum() / max(len(correct), 1)),
+        "ece": calibration_error(confidence, correct),
     }
 
 
@@ -141,14 +137,14 @@ def predict(
     else:
         logits = logits_of(network, feed, where, batch_size)
     trained.model.to("cpu")
-    return Predictions(
+    averaged = bool(passes) and average == "probs"
+    return (Predictions.from_log_probs if averaged else Predictions)(
         logits.cpu(),
         torch.as_tensor(samples.labels),
         ids=samples.ids,
         split=split,
         columns=columns,
         class_names=trained.class_names,
-        from_probabilities=bool(passes) and average == "probs",
     )
 
 

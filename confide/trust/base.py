@@ -7,7 +7,7 @@ which checks what comes in once and remembers how it was made. High = safe, alwa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -156,7 +156,7 @@ class Trust:
 
     def add_to(self, predictions: Predictions, features: Any = None, second: Any = None) -> Predictions:
         """The same predictions with their column `trust` filled."""
-        return replace(predictions, trust=self(predictions, features, second))
+        return predictions.replace(trust=self(predictions, features, second))
 
     def contributions(self, predictions: Predictions, features: Any = None, second: Any = None) -> dict[str, PerSample]:
         """What every part adds to the value of each sample, where the predictor is made of parts (`combined`)."""

@@ -289,7 +289,7 @@ class Signals:
 
 def fact_names(predictions: Predictions) -> tuple[str, ...]:
     """Facts that these predictions can give: energy only from real logits, all but the first only from all classes."""
-    if predictions.top1 is not None:
+    if not predictions.outputs.all_classes:
         return FACT_SIGNALS[:1]
     return FACT_SIGNALS[:3] if predictions.from_probabilities else FACT_SIGNALS
 

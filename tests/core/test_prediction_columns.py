@@ -40,7 +40,7 @@ def test_a_csv_holds_a_column_of_logits_for_every_class(tmp_path, prefix, label)
 @pytest.mark.parametrize("prefix", ["p", "p_", "prob", "prob_", "probs_", "probability_"])
 def test_a_csv_holds_a_column_of_probabilities_for_every_class(tmp_path, prefix):
     found = Predictions.load(write(tmp_path / "a.csv", {"label": LABELS, **a_column_each(PROBS, prefix)}))
-    torch.testing.assert_close(found.probs, torch.as_tensor(PROBS))
+    torch.testing.assert_close(found.probabilities(), torch.as_tensor(PROBS))
 
 
 @pytest.mark.parametrize(("prefix", "values"), [("logit_", LOGITS), ("prob_", PROBS)])
@@ -72,7 +72,7 @@ def test_words_of_a_top_one_file_are_classes_in_the_order_of_the_alphabet(tmp_pa
 @pytest.mark.parametrize("name", ["probs", "prob", "probability", "p"])
 def test_one_column_of_probabilities_is_that_of_class_one(tmp_path, name):
     found = Predictions.load(write(tmp_path / "a.csv", {name: PROBS[:, 1], "label": LABELS % 2}))
-    torch.testing.assert_close(found.probs[:, 1], torch.as_tensor(PROBS[:, 1]))
+    torch.testing.assert_close(found.probabilities()[:, 1], torch.as_tensor(PROBS[:, 1]))
 
 
 @pytest.mark.parametrize("shape", [(12,), (12, 1)])

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -103,3 +104,30 @@ def test_every_link_of_a_page_leads_somewhere(page):
         if anchor:
             heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
             assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, (place, anchor)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    for place in re.findall(r"`((?:confide|benchmarks|tests|docs|tools)/[\w./*-]+)`", text):
+        # A name with capitals such as pN_*.py stands for several files.
+        pattern = re.sub(r"[A-Z]+", "*", place.rstrip("/")) if "*" in place else place.rstrip("/")
+        assert list(ROOT.glob(pattern)), place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_of_the_package_that_a_page_uses_exists(page):
+    for name in set(re.findall(r"\bconfide(?:\.[A-Za-z_]+)+\b", page.read_text(encoding="utf-8"))) - {
+        "confide.losses.mine"
+    }:
+        assert pkgutil.resolve_name(name) is not None, name
+
+
+def test_the_tree_of_the_architecture_is_the_tree():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^  ([a-z_]+(?:\.py|/))", text, re.M)) | set(re.findall(r"\b([a-z]+\.py)[,:]", text))
+    there = {p.name + "/" * p.is_dir() for p in (ROOT / "confide").iterdir() if not p.name.startswith("_")} - {
+        "py.typed"
+    }
+    assert there <= named
+    assert {name for name in named if name.endswith("/")} <= there

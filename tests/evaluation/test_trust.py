@@ -1,7 +1,5 @@
 """Trust predictors side by side: paired tests that say what is so, and decisions counted by hand."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -124,7 +122,7 @@ def test_chance_finds_no_separability_where_there_is_none():
     for seed in range(12):
         predictions, rng = made(300, seed)[0], np.random.default_rng(seed)
         guesses = {"mcp": rng.normal(size=300), "other": 5 * rng.normal(size=300) + 2}
-        sides = {name: replace(predictions, trust=standardised(values)) for name, values in guesses.items()}
+        sides = {name: predictions.replace(trust=standardised(values)) for name, values in guesses.items()}
         p_values += [
             one.p_value for one in compare(sides, metrics=separation_words()[:1], score="trust", resamples=200)
         ]

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from confide import calibrators
+from confide import calibrators, difficulty
 from confide.predictions import Predictions
+from confide.records import Features, Scores, load_features
 
 CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
 
@@ -227,3 +228,30 @@ def test_export_is_the_selection_in_its_order(client):
 def test_classes_are_found_by_a_part_of_their_name(client):
     assert client.get("classes", text="COA")["classes"] == [{"label": 1, "name": "coat"}]
     assert len(client.get("classes", text="")["classes"]) == 4
+
+
+@pytest.mark.parametrize("name", ["predicted_class", "unlabelled"])
+def test_a_calibrator_that_goes_by_difficulty_is_shown(serve, run_folder, name):
+    val, test = (Predictions.load(run_folder / "predictions" / f"plain-{split}.parquet") for split in ("val", "test"))
+    ids = np.concatenate([val.ids, test.ids])
+    scores = Scores(ids, np.linspace(0, 1, len(ids))[::-1], "rmd")
+    scores.save(run_folder / "scores" / f"{name}.parquet")
+    fitted = calibrators.fit("temperature", val.with_column("difficulty", scores.of(val.ids)), by="difficulty", bands=2)
+    fitted.save(run_folder / "calibrators" / "plain-temperature.json")
+    after = fitted(test.with_column("difficulty", scores.of(test.ids)))
+    client = serve(run_folder)
+    assert set(client.get("about")["splits"]) == {"test", "val", "train"}  # these scores are no split
+    cell = client.get("rows", split="test", search="test-013", **{"from": 0, "count": 1})["cells"][0]
+    assert cell["confidence"] == pytest.approx(float(after.facts.confidence[13]), rel=1e-5)
+    top = client.get("sample", row=cell["row"])["top"]["classes"]
+    assert top[0]["after"] == pytest.approx(float(after.facts.confidence[13]), rel=1e-5)
+
+
+def test_the_difficulty_that_the_run_fitted_is_used_for_its_parts(serve, run_folder):
+    refitted = serve(run_folder).get("parts", row=7)
+    features = load_features(run_folder / "features" / "train.npz")
+    difficulty.fit("rmd", features).save(run_folder / "difficulty.safetensors")
+    assert serve(run_folder).get("parts", row=7) == pytest.approx(refitted)
+    half = Features(features.values[:30], features.labels[:30], features.ids[:30], "made", "train")
+    difficulty.fit("rmd", half).save(run_folder / "difficulty.safetensors")
+    assert serve(run_folder).get("parts", row=7)["own"] != pytest.approx(refitted["own"])

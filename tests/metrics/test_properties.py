@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from confide import Predictions, metrics
 from confide.metrics import METRICS
+from confide.numerics.binning import calibration_error
 
 RANKING = ("aurc", "eaurc", "augrc", "auroc", "aupr_success", "aupr_error", "fpr95", "halving_rejection")
 
@@ -202,3 +203,14 @@ def test_ruled_out_classes_have_zero_probability():
     two = Predictions(logits[:, :2], [1, 0]).facts
     torch.testing.assert_close(facts.entropy, two.entropy)
     torch.testing.assert_close(facts.brier, two.brier)
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+@pytest.mark.parametrize("bins", [1, 10, 15])
+def test_the_calibration_error_of_arrays_is_that_of_the_metric(binning, bins):
+    generator = torch.Generator().manual_seed(3)
+    logits = 2 * torch.randn(500, 4, generator=generator, dtype=torch.float64)
+    record = Predictions(logits, torch.randint(4, (500,), generator=generator))
+    confidence, correct = record.facts.confidence.double().numpy(), record.facts.correct.numpy()
+    expected = float(metrics.ece(record, bins=bins, binning=binning))
+    assert calibration_error(confidence, correct, bins, binning) == pytest.approx(expected, abs=1e-12)

@@ -1,1 +1,41 @@
-"""One file per section of the report: from a view to what the template shows."""
+"""The sections of the report, in their order: each in a file of its own, from a view to what the template shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from confide.report.sections.coverage import coverage_section
+from confide.report.sections.difficulty import difficulty_section
+from confide.report.sections.models import models_section
+from confide.report.sections.provenance import provenance_section
+from confide.report.sections.reliability import reliability_section
+from confide.report.sections.shift import shift_section
+from confide.report.sections.training import training_section
+from confide.report.sections.trust import trust_section
+from confide.report.view import EvaluationView
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its place in the page (`#models`), its title, and what makes its content.
+
+    The content is what the template shows under the name `id`; its `drawings` are all figures, in their order.
+    """
+
+    id: str
+    title: str
+    build: Callable[[EvaluationView], Any]
+
+
+SECTIONS = (
+    Section("models", "Models", models_section),
+    Section("reliability", "Reliability", reliability_section),
+    Section("coverage", "Risk and coverage", coverage_section),
+    Section("trust", "Trust", trust_section),
+    Section("difficulty", "Difficulty", difficulty_section),
+    Section("shift", "Shift", shift_section),
+    Section("training", "Training", training_section),
+    Section("made", "How it was made", provenance_section),
+)

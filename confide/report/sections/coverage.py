@@ -104,6 +104,11 @@ class CoverageSection:
     data: dict[str, Any] | None = None
     empty: Empty | None = None
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return tuple(figure for figure in (self.curve, self.rejection) if figure)
+
 
 def coverage_section(view: EvaluationView) -> CoverageSection:
     """Risk-coverage curves of all models, with the operating point of the one in focus."""

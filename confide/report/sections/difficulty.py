@@ -213,6 +213,11 @@ class DifficultySection:
     texts: bool = False
     empty: Empty | None = None
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return self.figures
+
 
 def difficulty_section(view: EvaluationView) -> DifficultySection:
     """Charts and galleries of difficulty, or what is missing."""

@@ -62,6 +62,11 @@ class ModelsSection:
     figures: tuple[Figure, ...]
     tables: tuple[tuple[str, FigureTable], ...] = ()
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return self.figures
+
 
 def models_section(view: EvaluationView) -> ModelsSection:
     """The table of models and stages with its small dot plots."""

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from confide.files.formats import plain
-from confide.report.draw import Empty
+from confide.report.draw import Empty, Figure
 from confide.report.view import EvaluationView
 from confide.report.words import count
 
@@ -26,6 +26,7 @@ class ProvenanceSection:
     facts: tuple[tuple[str, str], ...]
     config: str
     no_commands: Empty
+    drawings: tuple[Figure, ...] = ()
 
 
 def provenance_section(view: EvaluationView) -> ProvenanceSection:

@@ -271,6 +271,11 @@ class ReliabilitySection:
     classes: Figure | None = None
     empty: Empty | None = None
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return (*self.figures, *self.others, *([self.classes] if self.classes else []))
+
 
 def reliability_section(view: EvaluationView) -> ReliabilitySection:
     """Diagrams of the model in focus, small ones of the others, and the gap by class."""

@@ -427,8 +427,8 @@ class ShiftSection:
     empty: Empty | None = None
 
     @property
-    def figures(self) -> tuple[Figure, ...]:
-        """All of them, in their order."""
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
         kinds = (self.corruptions, self.calibration, self.others, self.difficulty, self.unknown, self.areas)
         return tuple(figure for kind in kinds for figure in kind)
 

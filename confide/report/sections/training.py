@@ -29,6 +29,11 @@ class TrainingSection:
     gammas: tuple[Figure, ...] = ()
     empty: Empty | None = None
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return (*self.panels, *self.gammas)
+
 
 def training_section(view: EvaluationView) -> TrainingSection:
     """A panel per logged quantity with all models, then gammas."""

@@ -268,6 +268,15 @@ class TrustSection:
     no_predictors: Empty | None = None
     empty: Empty | None = None
 
+    @property
+    def drawings(self) -> tuple[Figure, ...]:
+        """All figures, in their order."""
+        return (
+            *self.figures,
+            *(figure for figure, _ in (*self.cuts, *self.lines)),
+            *([self.sweep] if self.sweep else []),
+        )
+
 
 def trust_section(view: EvaluationView) -> TrustSection:
     """Histograms of right and wrong, trust scores side by side, and their cuts."""
