@@ -1,4 +1,4 @@
-"""Word, path or arrays -> Dataset: importing the room registers every source."""
+"""Word, path or arrays -> Dataset: `load_dataset`, and the sources it knows."""
 
 from confide.data.arrays import arrays, npz
 from confide.data.base import DATASETS, RawDataset, RawSplit, cut, data_folder, load_dataset, names, recognises

@@ -29,7 +29,24 @@ from confide.files.formats import read_table
 
 @DATASETS.add("arrays", paper="arrays, tensors, lists or data-frame columns in memory", takes="memory")
 def arrays(values: Any) -> RawDataset:
-    """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split."""
+    """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split.
+
+    Args:
+        values: the arrays; tensors, lists and data-frame columns will do.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where inputs or labels are missing.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data
+        >>> raw = data.arrays({"train": (np.eye(6), [0, 1] * 3), "test": (np.eye(6), [0, 1] * 3)})
+        >>> list(raw.parts)
+        ['train', 'test']
+    """
     if isinstance(values, Mapping) and values and all(str(key) in SPLIT_WORDS for key in values):
         parts = {SPLIT_WORDS[str(key)]: _part_in_memory(value, str(key)) for key, value in values.items()}
         if len(parts) < len(values):
@@ -67,8 +84,23 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
     """Arrays of an npz file by name: inputs, labels, and where there are `ids`, `class_names` and other columns.
 
     Args:
+        path: of the file.
         inputs: name of the array of inputs; the first of images, inputs, x, features, texts and the like by default.
         labels: name of the array of labels; the first of labels, y, targets and the like by default.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: for a file without inputs or labels.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from confide import data
+        >>> np.savez("small.npz", images=np.zeros((4, 8, 8), dtype=np.uint8), labels=[0, 1, 0, 1])
+        >>> data.npz(Path("small.npz")).parts["all"].inputs.shape
+        (4, 1, 8, 8)
     """
     table, metadata = read_table(path)
     class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)

@@ -194,7 +194,23 @@ def pick_id_column(known: Collection[str]) -> str | None:
 
 
 def cut(split: Split, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Split]:
-    """The split in pieces by name; a piece of fraction 0, and a `train` of which nothing is left, are not made."""
+    """The split in pieces by name; a piece of fraction 0, and a `train` of which nothing is left, are not made.
+
+    Args:
+        split: what is cut.
+        fractions: share of each piece by its name; the rest is `train`.
+        seed: of the draw; a sample's place depends on seed and id alone.
+
+    Returns:
+        The pieces by name, each with its share of every class.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data
+        >>> split = data.Split(np.eye(20), np.arange(20) % 2, np.arange(20))
+        >>> {name: len(piece) for name, piece in data.cut(split, {"val": 0.2}).items()}
+        {'val': 4, 'train': 16}
+    """
     positive = {name: fraction for name, fraction in fractions.items() if fraction > 0}
     rows = random.split(split.ids, split.labels, positive, seed=seed)
     if sum(positive.values()) > 1 - 1e-9:
@@ -450,18 +466,48 @@ _RECOGNITION_ORDER = [
 
 
 def recognises(word: str, test: Callable[[Path], bool]) -> None:
-    """A source tells which paths are its own."""
+    """A source tells which paths are its own.
+
+    Args:
+        word: of a registered source.
+        test: path -> whether the source reads it; the user's own sources are asked before those of the package.
+
+    Example:
+        >>> from confide import data
+        >>> data.recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")
+    """
     _RECOGNISERS[word] = test
 
 
 def names() -> tuple[str, ...]:
-    """All words, sorted."""
+    """All words, sorted.
+
+    Returns:
+        The words that `load_dataset` takes.
+
+    Example:
+        >>> from confide import data
+        >>> "cifar10" in data.names(), "csv" in data.names()
+        (True, True)
+    """
     return DATASETS.names()
 
 
-def data_folder(given: str | Path | None = None) -> Path:
-    """Where downloaded data lives: the argument, else the environment's CONFIDE_DATA, else ~/.cache/confide."""
-    return Path(given or os.environ.get("CONFIDE_DATA") or Path.home() / ".cache" / "confide").expanduser()
+def data_folder(folder: str | Path | None = None) -> Path:
+    """Where downloaded data lives: the argument, else the environment's CONFIDE_DATA, else ~/.cache/confide.
+
+    Args:
+        folder: a folder to use instead of the usual one.
+
+    Returns:
+        The folder; it need not exist.
+
+    Example:
+        >>> from confide import data
+        >>> data.data_folder("~/sets").name
+        'sets'
+    """
+    return Path(folder or os.environ.get("CONFIDE_DATA") or Path.home() / ".cache" / "confide").expanduser()
 
 
 def load_dataset(
@@ -481,6 +527,7 @@ def load_dataset(
     Splits that the source lacks are cut from its training part: stratified, by seed, recorded in `provenance`.
 
     Args:
+        source: a word, a path, or arrays `(inputs, labels)`.
         seed: of the splits made here.
         val_fraction: share of the part it is cut from; 0 makes no such split.
         test_fraction: likewise.
@@ -489,6 +536,18 @@ def load_dataset(
         name: how the dataset is called in reports.
         folder: where words find (and keep) their files, instead of CONFIDE_DATA or ~/.cache/confide.
         options: of the source; `confide list data` shows them.
+
+    Returns:
+        A `Dataset` with the splits train, val and test, class names and provenance.
+
+    Raises:
+        InputError: for an unknown word, a path no source knows, or data that are not what they must be.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data
+        >>> data.load_dataset((np.eye(40), np.array(["cat", "dog"] * 20)), name="pets")
+        <Dataset 'pets': rows, 2 classes; train 32, val 4, test 4>
     """
     home = data_folder(folder)
     method, where = _find(source, home)

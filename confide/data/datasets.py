@@ -150,7 +150,18 @@ def cifar10(where: Path, *, download: bool = True) -> RawDataset:
     """CIFAR-10, 50,000 / 10,000 colour images of 32 x 32 in 10 classes; ids follow the original order.
 
     Args:
+        where: the data folder, or the folder with the files.
         download: fetch the archive when it is not in the data folder.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where the files are not there, or not whole.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("cifar10")  # doctest: +SKIP
     """
     folder = where if (where / TRAIN[0]).exists() else archive_folder(CIFAR10_ARCHIVE, where, download)
     parts = {}
@@ -182,8 +193,19 @@ def cifar100(where: Path, *, coarse: bool = False, download: bool = True) -> Raw
     """CIFAR-100, 50,000 / 10,000 colour images of 32 x 32 in 100 classes; ids follow the original order.
 
     Args:
+        where: the data folder, or the folder with the files.
         coarse: the 20 superclasses as labels; the other labelling is always kept as a column.
         download: fetch the archive when it is not in the data folder.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where the files are not there, or not whole.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("cifar100")  # doctest: +SKIP
     """
     folder = where if (where / "fine_label_names.txt").exists() else archive_folder(CIFAR100_ARCHIVE, where, download)
     parts = {}
@@ -212,8 +234,25 @@ def clinc150(path: Path, *, out_of_scope: str = "leave") -> RawDataset:
     """CLINC150, queries of 150 intents and out-of-scope ones, from its JSON file: 15,000 / 3,000 / 4,500 queries.
 
     Args:
+        path: of data_full.json, or of its folder.
         out_of_scope: leave drops those queries (and records how many), class makes them one more class, only gives
             them alone, as val and test of a shifted dataset.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: for a file of another layout.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from confide import data
+        >>> queries = [["what is my balance", "balance"], ["play a song", "music"]]
+        >>> content = {"train": queries, "val": queries, "test": queries, "oos_test": [["hm", "oos"]]}
+        >>> _ = Path("data_full.json").write_text(json.dumps(content))
+        >>> data.load_dataset("data_full.json")
+        <Dataset 'clinc150': text, 2 classes; train 2, val 2, test 2>
     """
     check_choice(out_of_scope, ("leave", "class", "only"), "out_of_scope")
     file = path / CLINC150_FILE if path.is_dir() else path
@@ -252,7 +291,19 @@ FASHION_SAMPLE_FILE = Path(__file__).with_name("fashion_sample.npz")
 
 @DATASETS.add("fashion-sample", paper="Xiao et al., 2017, arXiv:1708.07747 (MIT licence)", takes="word")
 def fashion_sample(data_folder: Path) -> RawDataset:
-    """8,000 / 2,000 / 4,000 images of Fashion-MNIST, 10 classes, with 64-dimensional features; in the package."""
+    """8,000 / 2,000 / 4,000 images of Fashion-MNIST, 10 classes, with 64-dimensional features; in the package.
+
+    Args:
+        data_folder: not used; the images are in the package.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("fashion-sample")
+        <Dataset 'fashion-sample': image, 10 classes; train 8,000, val 2,000, test 4,000>
+    """
     if not FASHION_SAMPLE_FILE.exists():
         raise InputError(
             f"the embedded data must lie at {FASHION_SAMPLE_FILE}, but the file is missing; install the package again, "
@@ -269,7 +320,21 @@ MNIST_FILES = {"train": "train", "test": "t10k"}
 
 @DATASETS.add("mnist", paper="LeCun et al., 1998, doi:10.1109/5.726791", takes="word")
 def mnist(where: Path) -> RawDataset:
-    """MNIST, 60,000 / 10,000 grey images of 28 x 28 in 10 classes, from its idx files, in their order."""
+    """MNIST, 60,000 / 10,000 grey images of 28 x 28 in 10 classes, from its idx files, in their order.
+
+    Args:
+        where: the data folder, or the folder with the files.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where the files are not there, or not whole.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("mnist")  # doctest: +SKIP
+    """
     folder = _mnist_folder(where)
     if folder is None:
         raise InputError(
@@ -335,7 +400,21 @@ SVHN_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 
 @DATASETS.add("svhn", paper="Netzer et al., 2011, Reading digits in natural images", takes="word")
 def svhn(where: Path) -> RawDataset:
-    """House numbers, 73,257 / 26,032 colour images of 32 x 32 in 10 classes; one of the two files will do."""
+    """House numbers, 73,257 / 26,032 colour images of 32 x 32 in 10 classes; one of the two files will do.
+
+    Args:
+        where: the data folder, or the folder with the files.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where the files are not there, or not whole.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("svhn")  # doctest: +SKIP
+    """
     folder = _svhn_folder(where)
     if folder is None:
         raise InputError(
@@ -388,8 +467,20 @@ def tiny_imagenet(
     The official validation images are `test` here, since the labels of the official test images are not public.
 
     Args:
+        where: the data folder, or the folder with the files.
+        data_folder: where lists of checked images are kept; `load_dataset` fills it in.
         size: side, or (height, width), instead of 64.
         memory_gb: decoded images up to this stay in memory; the whole set takes 1.4.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: where the files are not there, or not whole.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("tiny-imagenet")  # doctest: +SKIP
     """
     root = where if (where / "wnids.txt").exists() else where / TINY_IMAGENET_FOLDER
     if not (root / "wnids.txt").exists():

@@ -27,7 +27,7 @@ from confide.data.base import RawDataset, RawSplit
 from confide.files.formats import read_table, write_table
 from confide.progress import Progress
 
-# Encoded images by number: files on disk, or the bytes column of a table.
+# ---- Encoded images by number: files on disk, or the bytes column of a table ----
 
 
 class EncodedImages(Protocol):
@@ -109,7 +109,7 @@ def file_stamp(file: str | Path) -> str:
     return f"{status.st_size}:{status.st_mtime_ns}"
 
 
-# One encoded image -> uint8 pixels `c h w`, and the threads that do many at once.
+# ---- One encoded image -> uint8 pixels `c h w`, and the threads that do many at once ----
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ def attempt(work: Callable[[int], Any]) -> Callable[[int], Any]:
     return attempted
 
 
-# Which images can be read, and their sizes: found by threads, remembered for big sets.
+# ---- Which images can be read, and their sizes: found by threads, remembered for big sets ----
 
 IMAGES_PER_WRITE = 50_000
 """Images between two writes of the list: a check that is stopped goes on from there."""
@@ -401,7 +401,7 @@ class LazyImages:
         return pixels
 
 
-# Encoded images of all parts -> pixels of one format: in memory when small, decoded when asked for when big.
+# ---- Encoded images of all parts -> pixels of one format: in memory when small, decoded when asked for when big ----
 
 LARGEST_SIDE = 224
 

@@ -333,12 +333,28 @@ def parquet(
     Class names come from the files' metadata or from `classes.json` beside them.
 
     Args:
+        path: of the file or folder.
+        data_folder: where unpacked copies of large files are kept; `load_dataset` fills it in.
         inputs: column of inputs; the first of image, img, x, features, text and the like by default.
         labels: column of labels; the first of label, category, intent, class and the like by default.
         size: side, or (height, width); by default the size all images have, else their median short side up to 224.
         fit: crop cuts the centre of the wanted aspect, stretch keeps all of the image.
         channels: 1 or 3; by default 1 if all images are grey.
         memory_gb: more than this, decoded, is decoded when asked for; files of more are unpacked and memory-mapped.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        InputError: for files that cannot be read, or lack a column.
+
+    Example:
+        >>> import pyarrow as pa, pyarrow.parquet
+        >>> from confide import data
+        >>> table = pa.table({"text": ["hello", "bye"] * 10, "label": [0, 1] * 10})
+        >>> pyarrow.parquet.write_table(table, "small.parquet")
+        >>> data.load_dataset("small.parquet", class_names=("greeting", "farewell"))
+        <Dataset 'small': text, 2 classes; train 16, val 2, test 2>
     """
     files, left_out = part_files(path, PARQUET_ENDINGS)
     versions = {split: _version_of_files(shards) for split, shards in files.items()}
@@ -422,6 +438,8 @@ def hf(
     """Hugging Face datasets, `hf:<name>` or `hf:<folder saved by it>`: images or texts with labels.
 
     Args:
+        name: on the hub, or a folder that the library saved.
+        data_folder: where lists of checked images are kept; `load_dataset` fills it in.
         config: which configuration, where the dataset has several.
         inputs: column of inputs; the first of image, img, x, features, text and the like by default.
         labels: column of labels; the first of label, category, intent, class and the like by default.
@@ -429,6 +447,17 @@ def hf(
         fit: crop cuts the centre of the wanted aspect, stretch keeps all of the image.
         channels: 1 or 3; by default 1 if all images are grey.
         memory_gb: decoded images up to this stay in memory, more are decoded when asked for.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Raises:
+        MissingExtra: without the package datasets.
+        InputError: for a dataset that cannot be loaded, or has no split train, val or test.
+
+    Example:
+        >>> from confide import data
+        >>> data.load_dataset("hf:ylecun/mnist")  # doctest: +SKIP
     """
     splits = _load_hf(name, config)
     tables: dict[str, Any] = {}

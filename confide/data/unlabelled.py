@@ -42,7 +42,22 @@ ADDED_LABEL = DATASET_LABEL_COLUMNS[0]
 
 
 def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> Dataset | None:
-    """Inputs of a path without labels as one split `all`, whose labels are -1; None where there are labels."""
+    """Inputs of a path without labels as one split `all`, whose labels are -1; None where there are labels.
+
+    Args:
+        source: a folder of images, or a table or npz file without a column of labels.
+        folder: where lists of checked images are kept, instead of CONFIDE_DATA or ~/.cache/confide.
+
+    Returns:
+        A `Dataset` with the one split `all`, or None where the source has labels or is no such path.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data
+        >>> np.savez("new.npz", images=np.zeros((4, 8, 8), dtype=np.uint8))
+        >>> data.load_unlabelled("new.npz").split("all").labels
+        array([-1, -1, -1, -1])
+    """
     path = Path(source).expanduser()
     is_word = str(source).partition(":")[0] in DATASETS
     raw = None if is_word else _read_unlabelled(path, data_folder(folder))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,7 @@ from confide.records import (
 )
 from confide.registry import Method, MethodSpec, Registry
 
-# Words -> extractors that turn inputs into feature rows: registry and door.
-#
-# A factory `(name, *, options) -> Extractor` is registered per word; words with a colon (`timm:resnet50`) pass what
-# stands behind it as the name.
+# ---- Words -> extractors ----
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,24 @@ def split_word(word: str) -> tuple[Method[ExtractorSpec], str]:
 
 
 def create(word: str, **options: Any) -> Extractor:
-    """The extractor of a word."""
+    """The extractor of a word.
+
+    Args:
+        word: of an extractor, as `names` lists them.
+        options: of the extractor, by name.
+
+    Returns:
+        The `Extractor`, which `extract` takes in the place of its word.
+
+    Raises:
+        InputError: for an unknown word.
+        MissingExtra: without the package that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.create("pixels", size=8).name
+        'pixels8'
+    """
     method, name = split_word(word)
     method.check_options(options)
     extractor: Extractor = method.function(name, **options)
@@ -92,16 +106,40 @@ def create(word: str, **options: Any) -> Extractor:
 
 
 def usual(dataset: Dataset, split: str = "train") -> str:
-    """The extractor's word where none was chosen: what the data carries, else one that suits its kind."""
+    """The extractor's word where none was chosen: what the data carries, else one that suits its kind.
+
+    Args:
+        dataset: whose inputs are to become features.
+        split: where a column `features` is looked for.
+
+    Returns:
+        `cached`, or a word by the kind of the data.
+
+    Example:
+        >>> from confide import data, features
+        >>> features.usual(data.load_dataset("fashion-sample"))
+        'cached'
+    """
     if "features" in dataset.split(split).columns:
         return "cached"
     return {"text": "minilm", "rows": "pixels"}.get(dataset.kind, "efficientnet_lite0")
 
 
 def names() -> tuple[str, ...]:
-    """All words; those that end in a colon take a name behind it."""
+    """All words; those that end in a colon take a name behind it.
+
+    Returns:
+        The words that `create` and `extract` take.
+
+    Example:
+        >>> from confide import features
+        >>> "pixels" in features.names(), "timm:" in features.names()
+        (True, True)
+    """
     return EXTRACTORS.names()
 
+
+# ---- Pixels ----
 
 MOST_PIXELS, POOLED = 3072, 16
 
@@ -111,8 +149,18 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
     """Pixel values / 255 as one row per image; rows of numbers pass as they are.
 
     Args:
+        name: not used; this word takes no name.
         size: average-pool every image to size x size first; 0 keeps all pixels, None all up to 3,072 numbers and pools
             larger images to 16 x 16, because the time of a covariance grows with the cube of their number.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import features
+        >>> features.create("pixels").prepare(np.full((1, 2, 2), 255, dtype=np.uint8))
+        tensor([1., 1., 1., 1.])
     """
 
     def prepare(item: Any) -> Tensor:
@@ -133,7 +181,21 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
 
 @EXTRACTORS.add("model:", paper="penultimate layer of the user's own model", kind="any")
 def model(name: str) -> Extractor:
-    """Penultimate features of a trained checkpoint, prepared as in its training: `model:runs/mine`."""
+    """Penultimate features of a trained checkpoint, prepared as in its training: `model:runs/mine`.
+
+    Args:
+        name: path of a trained model; in a word it stands after the colon.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        InputError: where there is no such model.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("model:runs/mine", dataset, "val")  # doctest: +SKIP
+    """
     path = Path(name)
     if not path.exists():
         raise InputError(f"features 'model:{name}' need a checkpoint, but {path} does not exist; check the path")
@@ -150,8 +212,25 @@ def from_module(
     """Features of any network in memory: the input of its last linear layer, or the output of a named layer.
 
     Args:
+        network: any network; it is used as it is, in eval mode while rows are made.
+        name: how the features are called in files and reports.
         prepare: one input -> tensor; batches are stacked.
         layer: dotted name of the module whose output is wanted; None takes what enters the last nn.Linear.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        InputError: for a layer that is not there, or a network without a linear layer.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from confide import data, features
+        >>> network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+        >>> extractor = features.from_module(network, torch.as_tensor)
+        >>> split = data.Split(np.ones((5, 4), dtype=np.float32), np.zeros(5, dtype=int), np.arange(5))
+        >>> features.extract(extractor, split, device="cpu").values.shape
+        (5, 3)
     """
     modules = dict(network.named_modules())
     linear = [module for module in modules.values() if isinstance(module, nn.Linear)]
@@ -160,19 +239,18 @@ def from_module(
     if layer is None and not linear:
         raise InputError("the network has no linear layer to stop before; name the layer to read")
     target = modules[layer] if layer is not None else linear[-1]
-    kept: list[Tensor] = []
 
     def encode(batch: Tensor) -> Tensor:
-        kept.clear()
+        seen: list[Tensor] = []
         if layer is None:
-            handle = target.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+            handle = target.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         else:
-            handle = target.register_forward_hook(lambda _, __, output: kept.append(output))
+            handle = target.register_forward_hook(lambda _, __, output: seen.append(output))
         try:
             network(batch)
         finally:
             handle.remove()
-        rows = kept[-1]
+        rows = seen[-1]
         return rows.mean(dim=tuple(range(2, rows.ndim))) if rows.ndim > 2 else rows
 
     return Extractor(name, "any", prepare, encode, torch.stack, network)
@@ -185,19 +263,38 @@ def check_rows(rows: NDArray[Any], n: int, name: str) -> NDArray[Any]:
     return rows
 
 
-# Batched extraction over a split: in memory, or to memory-mapped shards that a stopped run goes on from.
+# ---- Batched extraction over a split: in memory, or to memory-mapped shards that a stopped run goes on from ----
 
 
 @dataclass(frozen=True)
 class ExtractionSettings:
     """How an extraction runs; none of it changes the numbers beyond the dtype's rounding."""
 
-    batch_size: int = 64
-    device: str | None = None
-    workers: int = 0
-    amp: bool | None = None
-    shard_rows: int = 8192
-    dtype: str = "float32"
+    batch_size: int
+    device: str | None
+    workers: int
+    amp: bool | None
+    shard_rows: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class ExtractionPlan:
+    """What a folder of shards holds: a stopped extraction goes on only where all of this is equal."""
+
+    extractor: str
+    options: Mapping[str, Any]
+    split: str
+    n: int
+    samples: str
+    """A digest of the ids in their order."""
+    shard_rows: int
+    dtype: str
+    augment: int | None
+
+    def shard(self, number: int) -> NDArray[np.intp]:
+        """Rows of the split that a shard holds."""
+        return np.arange(number * self.shard_rows, min((number + 1) * self.shard_rows, self.n))
 
 
 def extract(
@@ -218,6 +315,11 @@ def extract(
     """Features of one split by an extractor's word (or an Extractor); `cached` takes those the data carries.
 
     Args:
+        word: of an extractor, or an `Extractor`; `cached` takes the column `features` of the data.
+        dataset: a dataset that has the split, or a split of its own, then called `split`.
+        split: which one.
+        batch_size: inputs at once.
+        options: of the extractor, by name.
         out: folder for memory-mapped shards; a stopped extraction into it goes on at the first missing shard.
         device: "cpu", "cuda"; None takes a GPU where there is one.
         workers: processes that decode and prepare inputs.
@@ -225,6 +327,20 @@ def extract(
         shard_rows: rows per shard file.
         dtype: "float32" or "float16" of the rows.
         augment: seed of a random crop and flip per image (runs for fitting `rmd` on augmentations); None = plain.
+
+    Returns:
+        `Features`: rows `n d` with the ids and labels of the split, memory-mapped where `out` is given.
+
+    Raises:
+        InputError: for an unknown word, an empty split, or a folder that holds another extraction.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import data, features
+        >>> images = np.zeros((6, 1, 4, 4), dtype=np.uint8)
+        >>> split = data.Split(images, np.arange(6) % 2, np.arange(6))
+        >>> features.extract("pixels", split).values.shape
+        (6, 16)
     """
     part = dataset.split(split) if isinstance(dataset, Dataset) else dataset
     if word == "cached":
@@ -243,8 +359,8 @@ def extract(
     if out is None:
         extractor = _extractor_of(word, options)
         rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, augment)))
-        said = word if isinstance(word, str) else extractor.name
-        return Features(rows.astype(dtype), part.labels, part.ids, said, split, options)
+        name = word if isinstance(word, str) else extractor.name
+        return Features(rows.astype(dtype), part.labels, part.ids, name, split, options)
     return _to_shards(word, part, split, Path(out), settings, augment, options)
 
 
@@ -271,63 +387,58 @@ def _to_shards(
     augment: int | None,
     options: dict[str, Any],
 ) -> Features:
-    facts: dict[str, Any] = {
-        "extractor": word if isinstance(word, str) else word.name,
-        "options": formats.plain(options),
-        "split": split,
-        "n": len(part),
-        "samples": hashlib.sha256(json.dumps(part.ids.tolist()).encode()).hexdigest(),
-        "shard_rows": settings.shard_rows,
-        "dtype": settings.dtype,
-        "augment": augment,
-    }
-    _check_same(folder, facts)
-    todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, facts)]
+    plan = ExtractionPlan(
+        extractor=word if isinstance(word, str) else word.name,
+        options=formats.plain(options),
+        split=split,
+        n=len(part),
+        samples=hashlib.sha256(json.dumps(part.ids.tolist()).encode()).hexdigest(),
+        shard_rows=settings.shard_rows,
+        dtype=settings.dtype,
+        augment=augment,
+    )
+    _check_same(folder, plan)
+    todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, plan)]
     if todo or not (folder / SHARDS_MANIFEST).exists():
         extractor = _extractor_of(word, options)
         dim = 0
         with Progress(f"features {extractor.name}", len(part)) as progress:
-            progress.done = len(part) - sum(_rows_of(k, len(part), settings.shard_rows).size for k in todo)
+            progress.done = len(part) - sum(plan.shard(k).size for k in todo)
             for k in todo:
-                rows = _rows_of(k, len(part), settings.shard_rows)
+                rows = plan.shard(k)
                 block = np.concatenate(list(_encoded(extractor, part, rows, settings, augment, progress)))
                 dim = block.shape[1]
                 write_shard(shard_path(folder, k), block.astype(settings.dtype))
         dim = dim or np.load(shard_path(folder, 0), mmap_mode="r", allow_pickle=False).shape[1]
-        write_manifest(folder, {**facts, "dim": dim}, part.labels, part.ids)
+        write_manifest(folder, {**vars(plan), "dim": dim}, part.labels, part.ids)
     return open_features(folder)
 
 
-def _rows_of(shard: int, n: int, size: int) -> NDArray[np.intp]:
-    return np.arange(shard * size, min((shard + 1) * size, n))
-
-
-def _check_same(folder: Path, facts: dict[str, Any]) -> None:
+def _check_same(folder: Path, plan: ExtractionPlan) -> None:
     """A folder belongs to one extraction; another one must not be mixed into it."""
-    plan = folder / "plan.json"
+    file = folder / "plan.json"
     # A plan without rows is what a failed start leaves, such as one without the extractor's package.
-    if plan.exists() and any(folder.glob("rows-*.npy")):
-        found = formats.read_json(plan)
-        for name, value in facts.items():
-            if found.get(name) != value:
+    if file.exists() and any(folder.glob("rows-*.npy")):
+        earlier = formats.read_json(file)
+        for name, value in vars(plan).items():
+            if earlier.get(name) != value:
                 raise InputError(
-                    f"{folder} holds another extraction: {name} is {found.get(name)!r} there and {value!r} here; "
+                    f"{folder} holds another extraction: {name} is {earlier.get(name)!r} there and {value!r} here; "
                     "choose another folder (--cache on the command line), or remove this one"
                 )
     else:
-        formats.write_json(plan, facts)
+        formats.write_json(file, vars(plan))
 
 
-def _is_done(folder: Path, shard: int, facts: dict[str, Any]) -> bool:
+def _is_done(folder: Path, shard: int, plan: ExtractionPlan) -> bool:
     path = shard_path(folder, shard)
     if not path.exists():
         return False
-    rows = _rows_of(shard, facts["n"], facts["shard_rows"]).size
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError):
         return False
-    return bool(found.ndim == 2 and len(found) == rows)
+    return bool(rows.ndim == 2 and len(rows) == plan.shard(shard).size)
 
 
 class _Prepared(TorchDataset[Any]):

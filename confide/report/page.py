@@ -147,7 +147,7 @@ def page_environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals["thumbnail"] = _thumbnail
+    environment.globals |= {"thumbnail": _thumbnail, "count": count}
     return environment
 
 

@@ -156,6 +156,12 @@ class EvaluationView:
                 return found[0]
         return None
 
+    def halving_row(self, curve: Curve, stage: str) -> int:
+        """The row of a risk-coverage curve where the error rate is halved at that stage, else at 90 % coverage."""
+        halving = self.find("halving_rejection", stage=stage)
+        coverage, place = curve.columns["coverage"], 1 - halving.value if halving else 0.9
+        return min(range(len(coverage)), key=lambda k: abs(coverage[k] - place))
+
     def samples(self, role: str) -> list[Sample]:
         """Samples of a role."""
         return [s for s in self.evaluation.samples if s.role == role]

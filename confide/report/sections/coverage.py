@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, ticks
+from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
 from confide.report.draw import coordinate as number_text
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
@@ -118,7 +118,7 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
         command = "confide evaluate predictions.parquet"
         return CoverageSection(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
     focus = curves[0]
-    start = _start(view, focus)
+    start = view.halving_row(focus, focus.stage)
     top = ticks(0, 100 * max(_highest(c) for c in curves), 6)
     data = _data(view, focus, top[-1])
     return CoverageSection(
@@ -151,13 +151,6 @@ def _highest(curve: Curve) -> float:
     """The largest risk to show: curves are noisy where few samples are accepted, so the first 2 % do not count."""
     pairs = zip(curve.columns["coverage"], curve.columns["risk"], strict=True)
     return max((r for c, r in pairs if c >= 0.02 and math.isfinite(r)), default=0.01) or 0.01
-
-
-def _start(view: EvaluationView, curve: Curve) -> int:
-    """Where the point stands at first: where the error rate is halved, else at 90 % coverage."""
-    halving = view.find("halving_rejection", stage=curve.stage)
-    wanted = 1 - halving.value if halving else 0.9
-    return min(range(len(curve.columns["coverage"])), key=lambda k: abs(curve.columns["coverage"][k] - wanted))
 
 
 def _data(view: EvaluationView, curve: Curve, top: float) -> dict[str, Any]:
@@ -236,8 +229,7 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: in
     x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
     canvas.grid_y(y, top, 34, width - 10)
     for value in (0, 0.25, 0.5, 0.75, 1) if width == PHONE else [k / 10 for k in range(11)]:
-        words = f"{100 * value:.0f}" + (" %" if value == 1 else "")
-        canvas.text(x(value), height - 22, words, "e" if value == 1 else "m")
+        canvas.text(x(value), height - 22, percent_tick(value), "e" if value == 1 else "m")
     canvas.text(36, 8, "Wrong among accepted, %", "l")
     canvas.text(width - 10, height - 4, "Accepted share (coverage)", "l e")
     focus = curves[0].columns
@@ -302,7 +294,7 @@ def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     x, y = Scale(0, 0.5, 34, PHONE - 12), Scale(marks[0], marks[-1], 174, 14)
     canvas.grid_y(y, marks, 34, PHONE - 12)
     for value in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
-        canvas.text(x(value), 192, f"{100 * value:.0f}" + (" %" if value == 0.5 else ""), "m" if value < 0.5 else "e")
+        canvas.text(x(value), 192, percent_tick(value, 0.5), "m" if value < 0.5 else "e")
     for curve, points in reversed(list(zip(curves, kept, strict=True))):
         canvas.polyline(
             [(x(r), y(100 * a)) for r, a in points], f"k{view.colour(curve.model)}", 2 if curve is curves[0] else 1.4

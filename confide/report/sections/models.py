@@ -247,7 +247,6 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
 
 
 def _whisker(canvas: Canvas, scale: Scale, y: float, m: Measurement, by: float, colour: str, hollow: bool) -> None:
-    if m.has_interval:
-        canvas.line(scale.clip(by * m.low), y, scale.clip(by * m.high), y, f"k{colour}", 1.5)
+    canvas.whisker(scale, y, m, by, colour)
     fill = "ho" if hollow else f"f{colour}"
     canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)

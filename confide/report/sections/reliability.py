@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, table, ticks
+from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import (
     CHANCE,
@@ -99,8 +99,8 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str]) -> Canvas:
         canvas.text(left, y + 4, shorten(name, 130), "l e")
         for gaps, colour, fill in ((before, "g", "ho"), (after, "1", "f1")):
             m = gaps.get(name)
-            if m and (fill == "f1" or not after) and math.isfinite(m.low):
-                canvas.line(scale.clip(100 * m.low), y, scale.clip(100 * m.high), y, f"k{colour}", 1.5)
+            if m and (fill == "f1" or not after):
+                canvas.whisker(scale, y, m, 100, colour)
             if m:
                 canvas.dot(scale(100 * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
     return canvas
@@ -189,7 +189,7 @@ def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
     for value in (0, 0.25, 0.5, 0.75, 1):
         canvas.line(34, y(value), 34 + side, y(value), "g")
         canvas.text(28, y(value) + 4, f"{100 * value:.0f}", "e")
-        canvas.text(x(value), side + 130, _tick(value), "m" if value < 1 else "e")
+        canvas.text(x(value), side + 130, percent_tick(value), "m" if value < 1 else "e")
     _band(canvas, bins, x, y)
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for b in bins:
@@ -204,10 +204,6 @@ def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
         canvas.text(34 + side - 4, y(0.2), "says more than it knows", "fw e")
     _count_strip(canvas, bins, x, side + 112)
     return canvas
-
-
-def _tick(value: float) -> str:
-    return f"{100 * value:.0f}" + ("\u202f%" if value == 1 else "")
 
 
 def _band(canvas: Canvas, bins: list[Bin], x: Scale, y: Scale) -> None:
@@ -235,7 +231,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
     for value in (0, 0.5, 1):
         canvas.line(30, y(value), 30 + side, y(value), "g")
         canvas.text(24, y(value) + 4, f"{100 * value:.0f}", "e")
-        canvas.text(x(value), side + 24, _tick(value), "m")
+        canvas.text(x(value), side + 24, percent_tick(value), "m")
     _band(canvas, lines[-1][1], x, y)
     canvas.line(30, y(0), 30 + side, y(0), "ax")
     canvas.line(x(0), y(0), x(1), y(1), "ref")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
+from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import (
     code,
@@ -28,7 +28,7 @@ from confide.results import Curve, Measurement, MetricInfo
 
 # Data from elsewhere: scores of known and foreign samples, and how well scores tell them apart.
 
-SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of the scores, best first
+SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of scores and trust predictors of one model, best first
 
 
 def group_name(curve: Curve) -> str:
@@ -109,7 +109,7 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
     for value in (0, 0.5, 1):
         canvas.line(34, y(value), 212, y(value), "g")
         canvas.text(28, y(value) + 4, f"{100 * value:.0f}", "e")
-        canvas.text(x(value), 209, f"{100 * value:.0f}" + ("\u202f%" if value == 1 else ""), "m")
+        canvas.text(x(value), 209, percent_tick(value), "m")
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for place, (curve, area) in enumerate(pairs):
         colour, points = (
@@ -193,8 +193,7 @@ def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list
         for m in (one for one in found if one.score == score):
             y += 10
             colour = view.colour(m.model)
-            if math.isfinite(m.low) and math.isfinite(m.high):
-                canvas.line(x.clip(100 * m.low), y, x.clip(100 * m.high), y, f"k{colour}", 1.5)
+            canvas.whisker(x, y, m, 100, colour)
             canvas.dot(x.clip(100 * m.value), y, f"f{colour}", 4)
         y += 18
     return canvas
@@ -205,7 +204,6 @@ def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 TITLES = ("Least", "Lower quartile", "Median", "Upper quartile", "Most")
 MOST_SERIES = 5
-PREDICTOR_COLOURS = ("1", "5", "g", "4", "3")  # of trust predictors of one model
 
 
 @dataclass(frozen=True)
@@ -293,9 +291,7 @@ def _trust_series(view: EvaluationView) -> list[BoxSeries]:
     curves = view.curves(TRUST.curve)
     if len({c.score for c in curves}) > 1:
         own = [c for c in curves if c.model == view.focus][:MOST_SERIES]
-        return [
-            BoxSeries(score_name(str(c.score)), colour, c) for c, colour in zip(own, PREDICTOR_COLOURS, strict=False)
-        ]
+        return [BoxSeries(score_name(str(c.score)), colour, c) for c, colour in zip(own, SCORE_COLOURS, strict=False)]
     return [BoxSeries(c.model, view.colour(c.model), c) for c in curves if c.model in view.models[:MOST_SERIES]]
 
 
@@ -371,8 +367,11 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
 
 
 def _step_text(kind: BoxPlot, value: float) -> str:
-    if kind.step == "rate":
-        return f"{100 * value:g}"
+    return f"{100 * value:g}" if kind.step == "rate" else severity_text(value)
+
+
+def severity_text(value: float) -> str:
+    """A severity on an axis; 0 is clean."""
     return "clean" if value == 0 else f"{value:g}"
 
 
@@ -461,10 +460,6 @@ def shift_section(view: EvaluationView) -> ShiftSection:
     return ShiftSection(corruptions, calibration, others, difficulty, unknown, areas, tuple(missing))
 
 
-def _severity(value: float) -> str:
-    return "clean" if value == 0 else f"{value:g}"
-
-
 def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
     """(model, figure) of the gap in every cell; where it was not measured, of the calibration error as trained."""
     every = [c for c in view.curves("shift_cells", model=model) if c.group]
@@ -480,7 +475,7 @@ def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
     more = f"; the {len(shown)} worst of {len(curves)}" if len(curves) > len(shown) else ""
     name, measure = ("Gap", "confidence minus accuracy") if gap else ("ECE", "the calibration error")
     rows = [
-        (group_name(c), _severity(s), points(g, sign=gap))
+        (group_name(c), severity_text(s), points(g, sign=gap))
         for c in curves
         for s, g in zip(c.columns["severity"], c.columns[what], strict=True)
     ]
@@ -513,7 +508,7 @@ def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
     canvas = Canvas(width, 18 + 21 * len(shown) + 30)
     x = Scale(0, len(severities), 104, width)
     for k, severity in enumerate(severities):
-        canvas.text(x(k + 0.5), 11, _severity(severity), "m")
+        canvas.text(x(k + 0.5), 11, severity_text(severity), "m")
     for row, curve in enumerate(shown):
         top = 18 + 21 * row
         canvas.text(96, top + 14, shorten(group_name(curve), 96), "l e")

@@ -5,11 +5,12 @@ own threshold.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, table, tick_text, ticks
+from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, tick_text, ticks
 from confide.report.view import PLAIN_SCORES, EvaluationView
 from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip
 from confide.results import ComparedRow, Curve, MetricInfo
@@ -18,6 +19,17 @@ from confide.results import ComparedRow, Curve, MetricInfo
 
 SAME = ("msp", "trust:mcp")  # the maximum softmax probability under both its names
 COLUMNS = ("low", "high", "right", "wrong")
+OUTCOMES = ("tp", "fp", "tn", "fn")
+
+
+@dataclass(frozen=True)
+class OutcomeCounts:
+    """How many are trusted and right, trusted and wrong, not trusted and wrong, not trusted and right."""
+
+    tp: float
+    fp: float
+    tn: float
+    fn: float
 
 
 def confidence_curve(view: EvaluationView) -> Curve | None:
@@ -70,16 +82,14 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
         canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
     for value in (0, 0.25, 0.5, 0.75, 1):
-        canvas.text(
-            x(value), floor + 18, f"{100 * value:.0f}" + ("\u202f%" if value == 1 else ""), "m" if value < 1 else "e"
-        )
+        canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
     canvas.text(34, 8, "% of each group, one scale", "l")
     canvas.text(PHONE - 12, floor + 36, "Confidence" if curve.stage == "raw" else "Confidence after calibration", "l e")
     canvas.height = floor + 42
     return canvas
 
 
-def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figure, dict[str, str]]]:
+def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figure, OutcomeCounts]]:
     """For confidence and the best other score that has curves: what the same share set aside leaves."""
     found = []
     areas = {s: m.value for s in scores if s not in SAME and (m := view.find("auroc", stage=stage, score=s))}
@@ -94,65 +104,67 @@ def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figu
     return found[:2] if len(found) > 1 else []
 
 
-def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, dict[str, str]]:
-    halving = view.find("halving_rejection", stage=view.final)
-    wanted = 1 - halving.value if halving else 0.9
-    k = min(range(len(ranking.columns["coverage"])), key=lambda i: abs(ranking.columns["coverage"][i] - wanted))
+def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, OutcomeCounts]:
+    k = view.halving_row(ranking, view.final)
     coverage, risk, threshold = (ranking.columns[name][k] for name in ("coverage", "risk", "threshold"))
     low, high, right, wrong = (histogram.columns[name] for name in COLUMNS)
     accepted = coverage * (sum(right) + sum(wrong))
-    kept = {"right": accepted * (1 - risk), "wrong": accepted * risk}
-    counts = {
-        "tp": count(kept["right"]),
-        "fp": count(kept["wrong"]),
-        "fn": count(sum(right) - kept["right"]),
-        "tn": count(sum(wrong) - kept["wrong"]),
-    }
+    tp, fp = accepted * (1 - risk), accepted * risk
+    counts = OutcomeCounts(tp, fp, sum(wrong) - fp, sum(right) - tp)
     name = "Confidence as trust" if score == "msp" else Markup("{} as trust").format(code(score_name(score)))
     rows = [(fixed(a, 3), fixed(b, 3), count(r), count(w)) for a, b, r, w in zip(low, high, right, wrong, strict=True)]
     aside = percent(1 - coverage, 1)
-    alt = f"Histograms of {score_name(score)}, right above wrong: setting {aside} aside leaves {counts['fp']} errors."
+    alt = f"Histograms of {score_name(score)}, right above wrong: setting {aside} aside leaves {count(fp)} errors."
     figure = Figure(
         f"cut-{score_name(score)}",
         name,
         f"{aside} set aside, below {fixed(threshold, 3)}; bars are shares of their group",
-        _cut_canvas(histogram, threshold).render(alt),
+        _divided_canvas(
+            histogram, right, wrong, threshold, ("aside", "accepted →"), ("least trusted", "most trusted")
+        ).render(alt),
         table(("From", "To", "Right", "Wrong"), rows),
         level=4,
     )
     return figure, counts
 
 
-def _cut_canvas(curve: Curve, threshold: float) -> Canvas:
-    low, high, right, wrong = (curve.columns[k] for k in COLUMNS)
+def _divided_canvas(
+    curve: Curve,
+    right: Sequence[float],
+    wrong: Sequence[float],
+    cut: float,
+    sides: tuple[str, str],
+    ends: tuple[str, str],
+) -> Canvas:
+    """Right above the line, wrong below, each as shares of its own group; what lies below the cut is pale."""
+    low, high = curve.columns["low"], curve.columns["high"]
     totals = sum(right) or 1, sum(wrong) or 1
     most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong)) or 1
     canvas = Canvas(PHONE, 196)
     x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 96.0, 78 / most
     for a, b, r, w in zip(low, high, right, wrong, strict=True):
-        pale = " pale" if 0.5 * (a + b) < threshold else ""
+        pale = " pale" if 0.5 * (a + b) < cut else ""
         width = max(x(b) - x(a) - 1, 0.8)
         canvas.bars([(x(a) + 0.5, middle - r / totals[0] * unit, width, r / totals[0] * unit)], "fg" + pale)
         canvas.bars([(x(a) + 0.5, middle, width, w / totals[1] * unit)], "fw" + pale)
     canvas.line(4, middle, PHONE - 4, middle, "ax")
-    cut = x.clip(threshold)
-    canvas.line(cut, 14, cut, 178, "ax")
-    canvas.text(max(cut - 6, 40), 10, "aside", "l e")
-    canvas.text(min(cut + 6, PHONE - 66), 10, "accepted →", "l")
+    place = x.clip(cut)
+    canvas.line(place, 14, place, 178, "ax")
+    canvas.text(max(place - 6, 60), 10, sides[0], "l e")
+    canvas.text(min(place + 6, PHONE - 66), 10, sides[1], "l")
     canvas.text(4, 40, "right", "l")
     canvas.text(PHONE - 4, 160, "wrong", "fw e")
-    canvas.text(4, 192, "least trusted")
-    canvas.text(PHONE - 4, 192, "most trusted", "e")
+    canvas.text(4, 192, ends[0])
+    canvas.text(PHONE - 4, 192, ends[1], "e")
     return canvas
 
 
 # Predictors at their own line: who is trusted rightly and wrongly (TP, FP, TN, FN), and what alpha does to both.
 
-OUTCOMES = ("tp", "fp", "tn", "fn")
 MOST_PREDICTORS = 6
 
 
-def outcome_figures(view: EvaluationView, stage: str) -> list[tuple[Figure, dict[str, str]]]:
+def outcome_figures(view: EvaluationView, stage: str) -> list[tuple[Figure, OutcomeCounts]]:
     """Max-softmax first, then the predictors that tell right from wrong best, each cut at its own line."""
     curves = {c.score or "": c for c in view.curves("trust_outcomes", model=view.focus)}
     areas = {s: m.value for s in curves if (m := view.find("auroc", stage=stage, score=s))}
@@ -161,56 +173,36 @@ def outcome_figures(view: EvaluationView, stage: str) -> list[tuple[Figure, dict
     return [_outcomes(curves[s], s) for s in (first + others)[:MOST_PREDICTORS]]
 
 
-def _outcomes(curve: Curve, score: str) -> tuple[Figure, dict[str, str]]:
-    totals = {k: sum(curve.columns[k]) for k in OUTCOMES}
-    right, wrong = totals["tp"] + totals["fn"], totals["fp"] + totals["tn"]
-    kept = percent(totals["tp"] / right, 1) if right else "–"
-    caught = percent(totals["tn"] / wrong, 1) if wrong else "–"
+def _outcomes(curve: Curve, score: str) -> tuple[Figure, OutcomeCounts]:
+    low, high, tp, fp, tn, fn = (curve.columns[name] for name in ("low", "high", *OUTCOMES))
+    counts = OutcomeCounts(sum(tp), sum(fp), sum(tn), sum(fn))
+    right, wrong = counts.tp + counts.fn, counts.fp + counts.tn
+    trusted = percent(counts.tp / right, 1) if right else "–"
+    caught = percent(counts.tn / wrong, 1) if wrong else "–"
     name = score_name(score)
+    # The line is the lower edge of the first bin that holds trusted samples.
+    line = next((edge for edge, *inside in zip(low, tp, fp, strict=True) if any(inside)), high[-1])
+    canvas = _divided_canvas(
+        curve,
+        [a + b for a, b in zip(tp, fn, strict=True)],
+        [a + b for a, b in zip(fp, tn, strict=True)],
+        line,
+        ("not trusted", "trusted →"),
+        (fixed(low[0], 2), fixed(high[-1], 2)),
+    )
     rows = [
-        (fixed(low, 3), fixed(high, 3), *(count(curve.columns[k][i]) for k in OUTCOMES))
-        for i, (low, high) in enumerate(zip(curve.columns["low"], curve.columns["high"], strict=True))
+        (fixed(start, 3), fixed(end, 3), *map(count, cells))
+        for start, end, *cells in zip(low, high, tp, fp, tn, fn, strict=True)
     ]
     figure = Figure(
         f"own-line-{name}",
         Markup("{} at its own line").format(code(name)),
-        f"trusts {kept} of the right predictions (TPR) and catches {caught} of the errors (TNR)",
-        _outcome_canvas(curve).render(
-            f"Histograms of {name}, right above wrong, cut at its own line: TPR {kept}, TNR {caught}."
-        ),
+        f"trusts {trusted} of the right predictions (TPR) and catches {caught} of the errors (TNR)",
+        canvas.render(f"Histograms of {name}, right above wrong, cut at its own line: TPR {trusted}, TNR {caught}."),
         table(("From", "To", "TP", "FP", "TN", "FN"), rows),
         level=4,
     )
-    return figure, {k: count(v) for k, v in totals.items()}
-
-
-def _outcome_canvas(curve: Curve) -> Canvas:
-    """Right above the line, wrong below, each as shares of its own group; what is not trusted is pale."""
-    columns = curve.columns
-    right = [a + b for a, b in zip(columns["tp"], columns["fn"], strict=True)]
-    wrong = [a + b for a, b in zip(columns["fp"], columns["tn"], strict=True)]
-    totals = sum(right) or 1, sum(wrong) or 1
-    most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong), 1e-9)
-    canvas = Canvas(PHONE, 196)
-    x, middle, unit = Scale(columns["low"][0], columns["high"][-1], 4, PHONE - 4), 96.0, 78 / most
-    line = next(
-        (low for low, tp, fp in zip(columns["low"], columns["tp"], columns["fp"], strict=True) if tp + fp),
-        columns["high"][-1],
-    )
-    for low, high, r, w in zip(columns["low"], columns["high"], right, wrong, strict=True):
-        pale = " pale" if high <= line else ""
-        width = max(x(high) - x(low) - 1, 0.8)
-        canvas.bars([(x(low) + 0.5, middle - r / totals[0] * unit, width, r / totals[0] * unit)], "fg" + pale)
-        canvas.bars([(x(low) + 0.5, middle, width, w / totals[1] * unit)], "fw" + pale)
-    canvas.line(4, middle, PHONE - 4, middle, "ax")
-    canvas.line(x(line), 14, x(line), 178, "ax")
-    canvas.text(max(x(line) - 6, 60), 10, "not trusted", "l e")
-    canvas.text(min(x(line) + 6, PHONE - 60), 10, "trusted →", "l")
-    canvas.text(4, 40, "right", "l")
-    canvas.text(PHONE - 4, 160, "wrong", "fw e")
-    canvas.text(4, 192, fixed(columns["low"][0], 2))
-    canvas.text(PHONE - 4, 192, fixed(columns["high"][-1], 2), "e")
-    return canvas
+    return figure, counts
 
 
 def sweep_figure(view: EvaluationView) -> Figure | None:
@@ -262,8 +254,8 @@ class TrustSection:
     """What the section shows."""
 
     figures: tuple[Figure, ...] = ()
-    cuts: tuple[tuple[Figure, dict[str, str]], ...] = ()
-    lines: tuple[tuple[Figure, dict[str, str]], ...] = ()
+    cuts: tuple[tuple[Figure, OutcomeCounts], ...] = ()
+    lines: tuple[tuple[Figure, OutcomeCounts], ...] = ()
     sweep: Figure | None = None
     no_predictors: Empty | None = None
     empty: Empty | None = None
@@ -408,10 +400,7 @@ def _panels(
             if score in measured:
                 m, y = measured[score], 20 + step * (row + 0.5)
                 colour = "1" if score == best else "g"
-                if math.isfinite(m.low):
-                    canvas.line(
-                        scale.clip(info.scale * m.low), y, scale.clip(info.scale * m.high), y, f"k{colour}", 1.5
-                    )
+                canvas.whisker(scale, y, m, info.scale, colour)
                 canvas.dot(scale(info.scale * m.value), y, f"f{colour}", 4.5)
     for row, score in enumerate(order):
         canvas.text(0, 24 + step * (row + 0.5), shorten(score_name(score), left - 8), "b" if score == best else "l")
