@@ -8,7 +8,7 @@ import io
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from confide.checks import InputError, MissingExtra, OptionError
-from confide.difficulty.from_features import GAUSSIAN_WORDS, DistanceParts, GaussianDifficulty
 from confide.explorer.layout import RAW, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
-from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align
+from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, stage_title
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.records import Dataset, Features, Split, load_features
+
+if TYPE_CHECKING:
+    from confide.difficulty.from_features import DistanceParts, GaussianDifficulty
 
 # A row in words.
 
@@ -64,6 +66,7 @@ class TopClasses:
     """The most probable classes, and the stage that calibrates them where there is one."""
 
     stage: str | None
+    stage_title: str | None
     classes: tuple[TopClass, ...]
 
 
@@ -225,7 +228,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
     classes = (
         TopClass(k, name(k), k == label, float(before[k]), None if calibrator is None else float(after[k])) for k in top
     )
-    return TopClasses(None if calibrator is None else stage, tuple(classes))
+    return TopClasses(None if calibrator is None else stage, stage_title(stage), tuple(classes))
 
 
 # Pictures and texts, from the dataset the run was made of.
@@ -436,6 +439,9 @@ class FeatureRows:
 
     def parts(self, row: int) -> DistanceParts | Missing:
         """The distances that make up RMD or MD: to the own class, to all data, and the closest class."""
+        # Imported here because the package takes a second to load.
+        from confide.difficulty.from_features import GAUSSIAN_WORDS
+
         method, label = self.samples.method, self.samples.label_of(row)
         if method not in GAUSSIAN_WORDS or label is None or label < 0:
             return Missing("Parts", f"Difficulty '{method or 'unknown'}' is not made of distances.", "")
@@ -450,6 +456,7 @@ class FeatureRows:
         with self._lock:
             if self._fitted is None:
                 from confide import difficulty
+                from confide.difficulty.from_features import GaussianDifficulty
 
                 fitted = None if self.layout.difficulty is None else difficulty.load(self.layout.difficulty)
                 if fitted is None or fitted.method != self.samples.method:

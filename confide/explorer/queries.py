@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean
-from confide.evaluation.compare import mcnemar
 from confide.explorer.layout import RAW, Layout
-from confide.explorer.samples import Column, SampleTable, model_table, number_column
+from confide.explorer.samples import Column, SampleTable, model_table, number_column, stage_title
 from confide.explorer.tags import TAG_KINDS, SampleTag, TagFile
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.
@@ -556,6 +555,7 @@ class ComparedSample:
 class ModelComparison:
     """The two by two of right and wrong, dots of the disagreements, and pairs of the chosen cells."""
 
+    stage_title: str | None
     n: int
     cells: Mapping[str, int]
     disagree: int
@@ -571,6 +571,8 @@ def compare_models(database: SampleDatabase, query: Query, cells: tuple[str, ...
 
     Filters that depend on a model (prediction, outcome, confidence ...) are left aside, so that neither is favoured.
     """
+    from confide.evaluation.compare import mcnemar
+
     first, second = query.model_stage, query.compared_with
     if first is None or second is None:
         raise InputError("a comparison needs two models; name the second with with=MODEL")
@@ -600,6 +602,7 @@ def compare_models(database: SampleDatabase, query: Query, cells: tuple[str, ...
     )
     name = database.samples.name_of
     return ModelComparison(
+        stage_title=stage_title(first.stage),
         n=sum(grid.values()),
         cells=grid,
         disagree=database.fetch(f"SELECT count(*) {apart}", values)[0][0],

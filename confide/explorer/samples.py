@@ -446,6 +446,15 @@ def load_calibrator(layout: Layout, model: str, stage: str) -> StageCalibrator |
     return StageCalibrator(calibrator, by, Scores.load(scores) if by == calibrators.DIFFICULTY and scores else None)
 
 
+def stage_title(stage: str) -> str | None:
+    """What a calibrator's stage is called in a sentence; None as trained."""
+    if stage == RAW:
+        return None
+    from confide import calibrators
+
+    return calibrators.stage_titles([stage]).get(stage, stage)
+
+
 def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any, Any]:
     """Rows of the table that a file's samples have, and which of the file's rows they are."""
     start, known = samples.starts[split], samples.ids[split]

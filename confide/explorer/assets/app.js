@@ -74,7 +74,7 @@ function picks() {
   $("model").value = model;
   const stages = about.models[model] || [];
   $("stage-pick").hidden = stages.length < 2;
-  $("stage").replaceChildren(...stages.map((s) => el("option", { value: s }, s === "raw" ? when(s) : s)));
+  $("stage").replaceChildren(...stages.map((s) => el("option", { value: s }, s === "raw" ? when(null) : s)));
   $("stage").value = state.one("stage") || stages.at(-1);
 }
 

@@ -10,22 +10,21 @@ export async function show(about, openRow) {
   const first = state.one("model") || models[0];
   let second = state.one("with");
   if (!second || second === first) second = models.find((m) => m !== first);
-  const stage = state.one("stage") || about.models[first].at(-1);
   const query = state.query(["view", "sample", "with", "cells", "disagree", "sort"], [["with", second], ...chosen.map((c) => ["cell", c])]);
   let found = null, failure = null;
   try { found = await get("compare", query); } catch (error) { failure = error; }
   if (mine !== asked) return;
   const used = box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   const rest = found ? el("div", { class: "cmpg" }, matrix(about, first, second, found, openRow), scatter(first, second, found), pairs(about, found, openRow)) : el("div", { class: "empty" }, el("h3", {}, "Nothing to compare"), el("p", {}, failure.message));
-  box.replaceChildren(head(about, first, second, stage, found), rest);
+  box.replaceChildren(head(about, first, second, found), rest);
   if (used) ([...box.querySelectorAll("button, select")].find((b) => b.getAttribute("aria-label") === used) || $("hc")).focus({ preventScroll: true });
 }
 
-function head(about, first, second, stage, found) {
+function head(about, first, second, found) {
   const pick = (name, value, skip, f) => el("select", { "aria-label": name, value, onchange: (e) => f(e.target.value) }, Object.keys(about.models).filter((m) => m !== skip).map((m) => el("option", { value: m }, m)));
   const a = pick("First model", first, second, (m) => state.set({ model: m })), b = pick("Second model", second, first, (m) => state.set({ with: m }));
   a.value = first; b.value = second;
-  const words = found ? `, both ${when(stage)}, ${whole(found.n)} samples. They disagree on ${whole(found.disagree)}.` : "";
+  const words = found ? `, both ${when(found.stage_title)}, ${whole(found.n)} samples. They disagree on ${whole(found.disagree)}.` : "";
   const aside = found && found.left_aside.length ? el("p", { class: "sub" }, `Filters on ${found.left_aside.join(", ")} depend on a model and are left aside here.`) : null;
   return el("div", { class: "cmph" }, el("h2", { id: "hc", tabindex: "-1" }, "Compare two models"), el("p", { class: "who" }, el("span", {}, el("i", { class: "sw" }), a), " against ", el("span", {}, el("i", { class: "sw s3" }), b), words), aside);
 }

@@ -47,11 +47,8 @@ export function shown(key, value) {
   return number(value);
 }
 
-export function when(stage) {
-  const words = { raw: "as trained", temperature: "temperature scaling", vector: "vector scaling", matrix: "matrix scaling",
-    dirichlet: "Dirichlet calibration", beta: "beta calibration", isotonic: "isotonic calibration",
-    histogram: "histogram binning", spline: "spline calibration", ensemble_temperature: "ensemble temperature scaling" };
-  return stage === "raw" ? words.raw : `after ${words[stage] || stage}`;
+export function when(title) {
+  return title === null ? "as trained" : `after ${title}`;
 }
 
 export function empty(title, sentence, last) {

@@ -235,7 +235,7 @@ function top(sample) {
   });
   chart.append(svg("path", { class: "ax", d: `M${left} 2V${found.classes.length * height}` }));
   const words = ["One", "Two", "Three", "Four", "Five"];
-  const key = both ? el("p", { class: "sub" }, el("i", { class: "sw sg" }), "as trained ", el("i", { class: "sw" }), when(found.stage)) : el("p", { class: "sub" }, "as trained; no calibrator was fitted");
+  const key = both ? el("p", { class: "sub" }, el("i", { class: "sw sg" }), "as trained ", el("i", { class: "sw" }), when(found.stage_title)) : el("p", { class: "sub" }, "as trained; no calibrator was fitted");
   return el("section", {}, el("h3", {}, `Top ${(words[found.classes.length - 1] || "").toLowerCase()} classes`), key, chart);
 }
 
