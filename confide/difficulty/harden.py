@@ -4,7 +4,6 @@ files: a folder that loads as a test set (pictures by class, or a table of texts
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from confide.checks import InputError, check_range
+from confide.data.images import as_picture, picture_bytes
 from confide.files import formats
 from confide.numerics.blocks import matrix_product, working_block
 from confide.numerics.neighbours import unit
@@ -263,11 +263,7 @@ def _folder_of(dataset: Dataset, label: int) -> str:
 
 
 def _png(item: Any) -> bytes:
-    if isinstance(item, Image.Image):
-        image = item
-    else:
-        pixels = np.asarray(item)
-        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return buffer.getvalue()
+    picture = item if isinstance(item, Image.Image) else as_picture(item, channels=(1, 3, 4))
+    if picture is None:
+        raise InputError(f"pictures must be uint8 pixels c h w, got {np.asarray(item).dtype} {np.shape(item)}")
+    return picture_bytes(picture)
