@@ -16,7 +16,7 @@ from confide.checks import InputError
 from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
 from confide.files import formats
 from confide.predictions import Predictions
-from confide.records import Features, load_features, rows_of
+from confide.records import Features, rows_of
 from confide.results import About, Curve, Evaluation
 from confide.trust.combined import shared_samples
 
@@ -272,7 +272,7 @@ def read_evidence(files: TrustFiles, load: Callable[[str], Predictions] = Predic
 def read_feature_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> tuple[Features, Features]:
     """Features of both splits."""
     first, second = (
-        load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
+        Features.load(path, ids=p.ids, labels=p.labels.cpu().numpy())
         for path, p in zip(paths, (fit_on, test), strict=True)
     )
     for rows, p, path in zip((first, second), (fit_on, test), paths, strict=True):
@@ -312,7 +312,7 @@ def check_no_test_sample(path: str, reference: Features, test: Features) -> None
 
 def read_reference(path: str) -> Features:
     """Features with labels, of any split but test."""
-    reference = load_features(path)
+    reference = Features.load(path)
     if (reference.labels < 0).any():
         raise InputError(f"{path} must have a column 'label'; the reference is the labelled training split")
     if reference.split == "test":
