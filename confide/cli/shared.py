@@ -128,9 +128,9 @@ def probability_doubt(predictions: Predictions, path: str | Path) -> str:
     """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
     import torch
 
-    logits = predictions.logits
-    if predictions.from_probabilities or len(logits) == 0:
+    if not predictions.outputs.all_classes or predictions.from_probabilities or not len(predictions):
         return ""
+    logits = predictions.logits
     if (
         logits.shape[1] == 2
         and bool((logits[:, 0] == 0).all())

@@ -123,7 +123,7 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
 
 def group_means(view: View, grouping: SampleGroups) -> Floats:
     """Means of accuracy, confidence gap, NLL and Brier in every group, group by group, flat; NaN where empty."""
-    index, size, weights = view.base.cut(grouping.index), len(grouping.names), view.weights
+    index, size, weights = view.base.rows_of(grouping.index), len(grouping.names), view.weights
     total = np.bincount(index, weights, minlength=size)
 
     def mean(name: str) -> Floats:

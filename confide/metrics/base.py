@@ -313,9 +313,9 @@ def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[
 
 def note_of(method: Method[MetricSpec], options: dict[str, Any], n: int) -> str | None:
     """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
-    told = {k: v for k, v in options.items() if k != "score" and v != method.options.get(k)}
-    told.pop("binning", None)
-    words = [f"{k} {v}" for k, v in told.items()]
+    shown_elsewhere = ("score", "binning")
+    changed = {k: v for k, v in options.items() if k not in shown_elsewhere and v != method.options.get(k)}
+    words = [f"{k} {v}" for k, v in changed.items()]
     most = method.spec.resampled_rows or n
     if n > most:
         words.append(f"interval from resamples of {most:,} of {n:,} rows")
@@ -354,10 +354,10 @@ def calibration_test(
     base = MetricSamples(predictions)
     if not method.spec.whole:
         return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
-    found = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
-    if found is None:
+    null = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
+    if null is None:
         raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")
-    return found
+    return null
 
 
 # Metrics in someone else's loop: update batch by batch, compute, reset, merge across processes.

@@ -1,5 +1,4 @@
-"""Class-wise ECE and its resamples: matrix products for equal-width bins, running sums per class for equal-mass
-bins.
+"""Class-wise ECE and its resamples: matrix products for bins of equal width, running sums per class for equal mass.
 
 These take longer than the metrics of a sorted score, so there are 200 resamples, of at most 50,000 rows and, in
 equal-mass bins, at most 2,000,000 probabilities.
@@ -24,11 +23,6 @@ from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, orde
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
 
-# Resamples of class-wise calibration error: matrix products for the column sums, few entries per row for the bins.
-#
-# These take longer than the metrics of a sorted score, so there are 200 resamples, and at most 50,000 rows are
-# resampled.
-
 RESAMPLES = 200
 LARGEST = 50_000
 BLOCK_ELEMENTS = 1 << 19  # elements of a block
@@ -39,7 +33,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 
-def kept_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
+def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
     """Which classes count: all, those among the labels, or those up to the largest label."""
     counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     if classes == "all":
@@ -123,7 +117,7 @@ def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], see
         predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
     weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
-    return errors_of(cells[:, kept_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
+    return errors_of(cells[:, counted_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
 
 
 def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
@@ -135,8 +129,8 @@ def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, A
     # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
     swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
     bins, closed = options.get("bins", 15), options.get("closed", "right")
-    kept = kept_classes(a, options.get("classes", "all"))
-    of_a, of_b = (cell_sums(p, swap, bins, closed)[:, kept] for p in (a, b))
+    counted = counted_classes(a, options.get("classes", "all"))
+    of_a, of_b = (cell_sums(p, swap, bins, closed)[:, counted] for p in (a, b))
     first, second = of_a[:1] - of_a + of_b, of_a + of_b[:1] - of_b
     differences = np.abs(errors_of(second, len(a)) - errors_of(first, len(a)))
     return float(differences[0]), differences[1:]
@@ -158,9 +152,9 @@ def width_null_draws(predictions: Predictions, options: dict[str, Any], seed: in
     rng = generator(seed, "classwise null")
     table = predictions.class_table(bins, closed)
     n, num_classes = len(predictions), predictions.num_classes
-    kept = kept_classes(predictions, options.get("classes", "all"))
+    counted = counted_classes(predictions, options.get("classes", "all"))
     if len(predictions) > LARGEST:
-        return cell_draws(predictions, table.confidence, width_edges(bins), closed, kept, rng)
+        return cell_draws(predictions, table.confidence, width_edges(bins), closed, counted, rng)
     cells = np.empty((n, RESAMPLES), dtype=np.int32)
     for start, probs in blocks(predictions):
         drawn = draw_labels(probs, RESAMPLES, rng)
@@ -169,7 +163,7 @@ def width_null_draws(predictions: Predictions, options: dict[str, Any], seed: in
     draws = np.empty(RESAMPLES)
     for b in range(RESAMPLES):
         hits = np.bincount(cells[:, b], minlength=num_classes * bins).reshape(num_classes, bins)
-        draws[b] = np.abs(table.confidence - hits)[kept].sum() / (n * kept.sum())
+        draws[b] = np.abs(table.confidence - hits)[counted].sum() / (n * counted.sum())
     return draws
 
 
@@ -178,7 +172,7 @@ def cell_draws(
     mean: Floats,
     edges: Floats,
     closed: str,
-    kept: NDArray[np.bool_],
+    counted: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Floats:
     """Hits of a cell, drawn at once; that a row has one label only is left out of account."""
@@ -190,16 +184,12 @@ def cell_draws(
     draws = np.empty(RESAMPLES)
     for b in range(RESAMPLES):
         hits = bernoulli_sums(flat, np.maximum(flat - squares, 0), rng)
-        draws[b] = np.abs(flat - hits).reshape(mean.shape)[kept].sum() / (len(predictions) * kept.sum())
+        draws[b] = np.abs(flat - hits).reshape(mean.shape)[counted].sum() / (len(predictions) * counted.sum())
     return draws
 
 
-# Resamples of class-wise calibration error in equal-mass bins: running sums in the order of each class.
-#
-# The bins of a resample are those of its copies, cut by rank. Every class has an order of its own, so there are 200
-# resamples, of at most 2,000,000 probabilities.
+# Equal-mass bins: those of a resample are of its copies, cut by rank, and every class has an order of its own.
 
-MASS_RESAMPLES = RESAMPLES
 MASS_ELEMENTS = 2_000_000
 CHUNK = 50  # resamples whose running sums are held at once
 
@@ -222,13 +212,13 @@ def cells_of(probs: Floats, bins: int, edges: str) -> NDArray[np.int32]:
 
 
 def errors_in_cells(
-    cells: NDArray[np.int32], residual: Floats, weights: NDArray[np.float32], kept: NDArray[np.bool_], bins: int
+    cells: NDArray[np.int32], residual: Floats, weights: NDArray[np.float32], counted: NDArray[np.bool_], bins: int
 ) -> Floats:
     """Class-wise ECE of every row of weights in cells that stay."""
     errors, flat = np.empty(len(weights)), cells.reshape(-1)
     for b, own in enumerate(weights):
-        sums = np.bincount(flat, (own[:, None] * residual).reshape(-1), minlength=len(kept) * bins)
-        errors[b] = np.abs(sums.reshape(-1, bins)[kept]).sum() / (own.sum() * kept.sum())
+        sums = np.bincount(flat, (own[:, None] * residual).reshape(-1), minlength=len(counted) * bins)
+        errors[b] = np.abs(sums.reshape(-1, bins)[counted]).sum() / (own.sum() * counted.sum())
     return errors
 
 
@@ -244,18 +234,18 @@ def weighted_errors(records: list[Predictions], weights: NDArray[np.float32], op
 
     Bins between samples are those of the records, whatever the weights.
     """
-    bins, kept = options.get("bins", 15), kept_classes(records[0], options.get("classes", "all"))
+    bins, counted = options.get("bins", 15), counted_classes(records[0], options.get("classes", "all"))
     parts = [probabilities_of(record) for record in records]
     probs, labels = np.concatenate(parts), np.concatenate([record.labels.cpu().numpy() for record in records])
     if options.get("edges", "rank") == "order":
         cells = np.concatenate([cells_of(part, bins, "order") for part in parts])
         residual = probs.copy()
         residual[np.arange(len(labels)), labels] -= 1
-        return errors_in_cells(cells, residual, weights, kept, bins)
+        return errors_in_cells(cells, residual, weights, counted, bins)
     total = np.zeros(len(weights))
     size = round(float(weights[0].sum()))
     starts = mass_starts(size, bins)
-    for k in np.flatnonzero(kept):
+    for k in np.flatnonzero(counted):
         column = probs[:, k]
         order = np.argsort(column, kind="stable")
         residual = (column - (labels == k))[order]
@@ -265,7 +255,7 @@ def weighted_errors(records: list[Predictions], weights: NDArray[np.float32], op
             for b in range(len(own)):
                 at = np.interp(starts, np.append(0.0, count[b]), np.append(0.0, sums[b]))
                 total[first + b] += np.abs(np.diff(at)).sum()
-    return np.asarray(total / (size * kept.sum()))
+    return np.asarray(total / (size * counted.sum()))
 
 
 def probabilities_of(predictions: Predictions) -> Floats:
@@ -280,7 +270,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
     rows = mass_rows(predictions, rng)
     if rows is not None:
         factor, predictions = math.sqrt(len(rows) / len(predictions)), predictions.take(rows)
-    weights = draw_within_labels(predictions.labels.cpu().numpy(), MASS_RESAMPLES, rng)
+    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
     return weighted_errors([predictions], weights, options), factor
 
 
@@ -292,7 +282,7 @@ def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], s
     rows = mass_rows(a, rng)
     if rows is not None:
         a, b = a.take(rows), b.take(rows)
-    swap = np.concatenate([np.zeros((1, len(a))), rng.random((MASS_RESAMPLES, len(a))) < 0.5]).astype(np.float32)
+    swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
     to_b = np.concatenate([swap, 1 - swap], axis=1)
     first, second = (weighted_errors([a, b], w, options) for w in (1 - to_b, to_b))
     differences = np.abs(second - first)
@@ -307,19 +297,19 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     probs, bins = probabilities_of(predictions), options.get("bins", 15)
     n, num_classes = probs.shape
     index = cells_of(probs, bins, options.get("edges", "rank"))
-    kept = kept_classes(predictions, options.get("classes", "all"))
+    counted = counted_classes(predictions, options.get("classes", "all"))
     size, flat = num_classes * bins, index.reshape(-1)
     mean = np.bincount(flat, probs.reshape(-1), size).astype(np.float64)
     squares = np.bincount(flat, (probs * probs).reshape(-1), size).astype(np.float64)
-    draws = np.empty(MASS_RESAMPLES)
+    draws = np.empty(RESAMPLES)
     exact = n <= LARGEST
-    cells = np.take_along_axis(index, draw_labels(probs, MASS_RESAMPLES, rng), axis=1) if exact else None
-    for b in range(MASS_RESAMPLES):
+    cells = np.take_along_axis(index, draw_labels(probs, RESAMPLES, rng), axis=1) if exact else None
+    for b in range(RESAMPLES):
         if cells is None:
             hits = bernoulli_sums(mean, np.maximum(mean - squares, 0), rng)
         else:
             hits = np.bincount(cells[:, b], minlength=size).astype(np.float64)
-        draws[b] = np.abs(mean - hits).reshape(-1, bins)[kept].sum() / (n * kept.sum())
+        draws[b] = np.abs(mean - hits).reshape(-1, bins)[counted].sum() / (n * counted.sum())
     return draws
 
 
@@ -377,15 +367,15 @@ def classwise_ece(
     check_choice(binning, ("width", "mass"), "binning")
     check_choice(closed, ("right", "left"), "closed")
     check_range(bins, "bins", 1)
-    predictions, kept = view.predictions, kept_classes(view.predictions, classes)
-    size = len(predictions) * int(kept.sum())
+    predictions, counted = view.predictions, counted_classes(view.predictions, classes)
+    size = len(predictions) * int(counted.sum())
     if binning == "width":
         table = predictions.class_table(bins, closed)
-        return float(np.abs(table.confidence - table.hits)[kept].sum() / size)
+        return float(np.abs(table.confidence - table.hits)[counted].sum() / size)
     predictions.need_logits("class-wise calibration")
     probs, labels = predictions.probabilities(), predictions.labels
     total = 0.0
-    for k in np.flatnonzero(kept).tolist():
+    for k in np.flatnonzero(counted).tolist():
         column = probs[:, k].double().cpu().numpy()
         residual = column - (labels == k).cpu().numpy()
         total += float(np.abs(np.bincount(bins_of(column, bins, edges), residual, minlength=bins)).sum())

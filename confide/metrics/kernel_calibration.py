@@ -1,5 +1,4 @@
-"""Calibration error by Dirichlet kernels, and its resamples: one kernel matrix, and a product with the weights of
-each.
+"""Calibration error by Dirichlet kernels, and its resamples: one kernel matrix, a product with the weights of each.
 
 A kernel matrix has n x n entries, so there are 100 resamples, and at most 2,000 rows are resampled.
 """
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import metric
@@ -23,10 +22,6 @@ from confide.metrics.resampling import strata
 from confide.metrics.view import View
 from confide.predictions import Predictions
 from confide.random import generator
-
-# Resamples of kernel calibration error: one kernel matrix, and a product with the weights of every resample.
-#
-# A kernel matrix has n x n entries, so there are 100 resamples, and at most 2,000 rows are resampled.
 
 RESAMPLES = 100
 NULL_DRAWS = 99
@@ -65,7 +60,7 @@ def kernel_blocks(points: Floats, bandwidth: float) -> Iterator[tuple[slice, Flo
 class KernelInputs:
     """What a form of the error sees: all probabilities and labels, or confidence and correctness of the top label."""
 
-    said: Floats
+    probabilities: Floats
     truth: NDArray[Any]
 
     @classmethod
@@ -77,10 +72,10 @@ class KernelInputs:
         return cls(facts.confidence.double().cpu().numpy(), facts.correct.cpu().numpy().astype(np.int64))
 
     def drawn(self, draws: int, rng: np.random.Generator) -> NDArray[Any]:
-        """`draws x n` labels, or hits of the top label, drawn from what was said."""
-        if self.said.ndim == 1:
-            return (rng.random((draws, len(self.said))) < self.said).astype(np.int64)
-        return np.asarray(draw_labels(self.said, draws, rng).T)
+        """`draws x n` labels, or hits of the top label, drawn from the probabilities."""
+        if self.probabilities.ndim == 1:
+            return (rng.random((draws, len(self.probabilities))) < self.probabilities).astype(np.int64)
+        return np.asarray(draw_labels(self.probabilities, draws, rng).T)
 
 
 def errors_of(rows: KernelInputs, truth: NDArray[Any], weights: Floats, options: dict[str, Any]) -> Floats:
@@ -90,13 +85,13 @@ def errors_of(rows: KernelInputs, truth: NDArray[Any], weights: Floats, options:
     no neighbours of it.
     """
     bandwidth, power = options.get("bandwidth", 0.02), options.get("p", 1)
-    if rows.said.ndim == 1:
-        total = binary_sums(rows.said, truth, weights, bandwidth, power)
+    if rows.probabilities.ndim == 1:
+        total = binary_sums(rows.probabilities, truth, weights, bandwidth, power)
     elif options.get("of", "all") == "classes":
-        columns = enumerate(rows.said.T)
+        columns = enumerate(rows.probabilities.T)
         total = sum((binary_sums(c, truth == k, weights, bandwidth, power) for k, c in columns), np.zeros(len(truth)))
     else:
-        total = joint_sums(rows.said, truth, weights, bandwidth, power)
+        total = joint_sums(rows.probabilities, truth, weights, bandwidth, power)
     return np.asarray(total / weights.sum(axis=1))
 
 
@@ -157,33 +152,21 @@ def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], s
     swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5])
     to_b = np.concatenate([swap, 1 - swap], axis=1)
     parts = [KernelInputs.of(p, options.get("of", "all")) for p in (a, b)]
-    rows = KernelInputs(np.concatenate([p.said for p in parts]), np.concatenate([p.truth for p in parts]))
+    rows = KernelInputs(np.concatenate([p.probabilities for p in parts]), np.concatenate([p.truth for p in parts]))
     truth = np.broadcast_to(rows.truth, to_b.shape)
     differences = np.abs(errors_of(rows, truth, to_b, options) - errors_of(rows, truth, 1 - to_b, options))
     return float(differences[0]), differences[1:]
 
 
-# Calibration error by kernel density.
-
-
 def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
-    """Kernel estimate of the targets at every row from all others: softmax over j != i of the log-kernels.
+    """Kernel estimate of the targets at every row from all others: their mean weighted by the kernels.
 
     The kernel of sample j is Dirichlet(p_j / bandwidth + 1), evaluated at p_i.
     """
-    n = len(probs)
-    shape = probs / bandwidth + 1
-    constant = gammaln(shape.sum(axis=1)) - gammaln(shape).sum(axis=1)
-    exponents, logs = probs / bandwidth, np.log(probs)
-    out = np.empty(targets.shape)
-    rows = max(1, BLOCK // n)
-    for start in range(0, n, rows):
-        block = logs[start : start + rows] @ exponents.T + constant
-        own = np.arange(len(block))
-        block[own, start + own] = -np.inf
-        block -= logsumexp(block, axis=1, keepdims=True)
-        out[start : start + len(block)] = np.exp(block) @ targets
-    return out
+    estimates = np.empty(targets.shape)
+    for at, block in kernel_blocks(probs, bandwidth):
+        estimates[at] = block @ targets / block.sum(axis=1, keepdims=True)
+    return estimates
 
 
 @metric(

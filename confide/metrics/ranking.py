@@ -22,7 +22,7 @@ RISKS = ("error", "nll", "brier")
 def _losses_by_score(view: View, score: object, loss: str) -> tuple[NDArray[np.floating], Floats, Floats]:
     """Score, weight and weighted loss of every sample, in the order of the samples."""
     check_choice(loss, RISKS, "risk")
-    values = score_values(view.predictions, view.base.cut(score))
+    values = score_values(view.predictions, view.base.rows_of(score))
     weights = np.ones(len(values)) if view.weights is None else view.weights
     return values, weights, weights * (view.base.wrong if loss == "error" else view.base.vector(loss))
 
@@ -126,8 +126,8 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     """
     check_choice(area, ("mean", "trapezoid"), "area")
     ranks = view.ranks(score)
-    found = ranks.area if area == "mean" else trapezoid_area(steps_of(view, score)[1])
-    return found - best_area(round(ranks.n), round(ranks.wrong), form)
+    own_area = ranks.area if area == "mean" else trapezoid_area(steps_of(view, score)[1])
+    return own_area - best_area(round(ranks.n), round(ranks.wrong), form)
 
 
 @metric(
@@ -365,7 +365,7 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
         >>> round(float(confide.metrics.tpr(predictions, threshold=0.7)), 3)
         0.5
     """
-    accepted, wrong, weights = view.above(score, threshold)
+    accepted, wrong, weights = view.accepted(score, threshold)
     right = float((weights * ~wrong).sum())
     return float((weights * (accepted & ~wrong)).sum()) / right if right else math.nan
 
@@ -393,7 +393,7 @@ def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
         >>> round(float(confide.metrics.tnr(predictions, threshold=0.85)), 3)
         1.0
     """
-    accepted, wrong, weights = view.above(score, threshold)
+    accepted, wrong, weights = view.accepted(score, threshold)
     total = float((weights * wrong).sum())
     return float((weights * (wrong & ~accepted)).sum()) / total if total else math.nan
 
@@ -466,9 +466,9 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
     check_range(coverage, "coverage", 0, 1, low_open=True)
     ranks = view.ranks(score)
     # The tolerance keeps 0.8 x 1000 at 800 although 0.8 is not exact in binary.
-    wanted = max(1.0, math.ceil(coverage * ranks.n * (1 - 1e-12) - 1e-9))
+    accepted_count = max(1.0, math.ceil(coverage * ranks.n * (1 - 1e-12) - 1e-9))
     accepted, errors = (np.concatenate(([0.0], v)) for v in (ranks.accepted, ranks.errors))
-    return float(np.interp(wanted, accepted, errors) / wanted)
+    return float(np.interp(accepted_count, accepted, errors) / accepted_count)
 
 
 @metric(

@@ -31,8 +31,6 @@ def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator) -> 
     return rng.binomial(trials.astype(np.int64), np.minimum(expected / trials, 1.0)).astype(np.float64)
 
 
-# Uncertainty: bootstrap intervals by weights on samples sorted once, and the test of perfect calibration.
-
 RESAMPLES = 1000
 CHUNK = 25
 LARGEST = 1_000_000
@@ -202,24 +200,25 @@ def whole_interval(
 
 def nulls(
     base: MetricSamples,
-    asked: Sequence[tuple[Method[MetricSpec], dict[str, Any]]],
+    requests: Sequence[tuple[Method[MetricSpec], dict[str, Any]]],
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Null]:
     """Consistency resampling: the confidences and bins stay, correctness is drawn as Bernoulli(confidence)."""
-    values = [float(method.spec.value(View(base), **options)) for method, options in asked]
+    values = [float(method.spec.value(View(base), **options)) for method, options in requests]
     if base.n > EXACT_DRAWS:
-        return [null_from(v, large_null(base, *one, resamples, seed)) for v, one in zip(values, asked, strict=True)]
+        draws_of = [large_null(base, method, options, resamples, seed) for method, options in requests]
+        return [null_from(value, draws) for value, draws in zip(values, draws_of, strict=True)]
     sure = base.ordered("msp").values.astype(np.float64)
     base.running()
-    draws = np.empty((len(asked), resamples))
+    draws = np.empty((len(requests), resamples))
 
     def chunk(first: int) -> None:
         rng = generator(seed, "null", first)
         for b in range(first, min(first + CHUNK, resamples)):
             view = View(base, wrong=rng.random(base.n) >= sure)
-            draws[:, b] = [method.spec.value(view, **options) for method, options in asked]
+            draws[:, b] = [method.spec.value(view, **options) for method, options in requests]
 
     run_chunks(chunk, resamples)
     return [null_from(value, row) for value, row in zip(values, draws, strict=True)]

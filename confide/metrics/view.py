@@ -21,11 +21,6 @@ from confide.checks import InputError, as_tensor, check_choice, check_finite, ch
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions
 
-# Samples in the order of a score, and how many are accepted and wrong as the threshold falls.
-#
-# Ties are one step: whoever accepts a score accepts all samples that have it. Neighbours that are not tied but alike
-# (all correct, or all wrong) are one segment too, because every ranking metric has a closed form over such a run.
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
@@ -216,11 +211,7 @@ def _checked_values(score: Any, n: int, name: str) -> Values:
     return _as_array(values if values.dtype in (torch.float32, torch.float64) else values.double())
 
 
-# What metrics look at: samples of one prediction record with weights, sorted at most once per score.
-#
-# A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort.
-
-Key = tuple[str, int, str]
+# The samples with their weights.
 
 
 @dataclass(eq=False)
@@ -230,11 +221,11 @@ class MetricSamples:
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
     rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
-    _sorted: dict[str, Sorted] = field(default_factory=dict)
+    _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _running: Floats | None = None
     _variance: Floats | None = None
-    _held: dict[str, Any] = field(default_factory=dict)  # scores given as vectors, so that no id is used twice
+    _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
 
     @property
     def n(self) -> int:
@@ -262,22 +253,24 @@ class MetricSamples:
                 ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
                 self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
             else:
-                self._sorted[key] = sort(score_values(self.predictions, self.cut(score)), self.wrong)
+                self._sorted[key] = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
         return self._sorted[key]
 
-    def cut(self, values: Any) -> Any:
+    def rows_of(self, values: Any) -> Any:
         """What was given for every sample of the larger record, for these rows; words stay words."""
         if self.rows is None or isinstance(values, str):
             return values
         return (values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values))[self.rows]
 
-    def key(self, score: Any) -> str:
-        """A name for the score that stays its own as long as these samples live."""
+    def key(self, score: Any) -> str | int:
+        """A word is its own key; values have the place at which they were first given."""
         if isinstance(score, str):
             return score
-        key = f"given {id(score)}"
-        self._held[key] = score
-        return key
+        for place, values in enumerate(self._scores):
+            if values is score:
+                return place
+        self._scores.append(score)
+        return len(self._scores) - 1
 
     def running(self) -> Floats:
         """Sums of confidence from the most confident on."""
@@ -317,7 +310,7 @@ class View:
         """Weights in the order of the samples; `wrong` replaces the errors, from the most confident on."""
         self.base, self.weights, self.wrong = base, weights, wrong
         self.n = float(base.n if weights is None else weights.sum())
-        self._ranks: dict[str, Ranks] = {}
+        self._ranks: dict[str | int, Ranks] = {}
         self._running: tuple[Floats | None, NDArray[Any], Floats] | None = None
 
     @property
@@ -388,7 +381,7 @@ class View:
         for k in range(self.predictions.num_classes):
             yield probs[:, k].double().cpu().numpy(), (labels == k).double().cpu().numpy()
 
-    def above(self, score: Any, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats]:
+    def accepted(self, score: Any, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats]:
         """Which samples reach the threshold, which are wrong, and their weights."""
         ordered = self.base.ordered(score)
         weights = self.in_order(ordered)
@@ -397,8 +390,8 @@ class View:
     def moments(self, score: Any) -> tuple[tuple[float, float], tuple[float, float]]:
         """Mean and unbiased variance of the scores of correct and of wrong samples; NaN with fewer than two."""
         ordered = self.base.ordered(score)
-        given = self.in_order(ordered)
-        weights = np.ones(len(ordered)) if given is None else given
+        in_order = self.in_order(ordered)
+        weights = np.ones(len(ordered)) if in_order is None else in_order
         values = ordered.values.astype(np.float64)
         return _moments(values, weights * ~ordered.wrong), _moments(values, weights * ordered.wrong)
 

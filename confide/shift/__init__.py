@@ -1,4 +1,7 @@
-"""Shift: the same images made worse, in another domain, or attacked; one file per word, `corrupt` is the door."""
+"""Shift: the same images made worse, in another domain, or attacked; data of other classes; wrong labels.
+
+`corrupt` applies a shift by its word (`names`), `attack` an adversary.
+"""
 
 from confide.random import noisy_labels
 from confide.shift.attacks import ATTACKS, attack, check_attack
@@ -26,3 +29,21 @@ from confide.shift.noise_and_blur import (
 )
 from confide.shift.ood import OOD_PAIRS, ood_pair, ood_split
 from confide.shift.weather import fog, frost, snow, spatter
+
+# The shifts themselves take draws and the parameters of a severity: `corrupt` calls them.
+__all__ = [
+    "ATTACKS",
+    "OOD_PAIRS",
+    "SEVERITIES",
+    "SHIFTS",
+    "attack",
+    "check_attack",
+    "check_shift",
+    "corrupt",
+    "form_of",
+    "jpeg_reencoded",
+    "names",
+    "noisy_labels",
+    "ood_pair",
+    "ood_split",
+]

@@ -17,8 +17,6 @@ from confide.records import default_ids
 from confide.registry import MethodSpec, Registry
 from confide.shift.base import check_images
 
-# Adversaries: `(model, images in [0, 1], labels, *, options) -> images`, bounded and seeded; `attack` is the door.
-
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSpec(MethodSpec):
@@ -33,7 +31,15 @@ Model = Callable[[Tensor], Tensor]
 
 
 def names() -> tuple[str, ...]:
-    """All words."""
+    """All words, sorted.
+
+    Returns:
+        Words that `attack` takes.
+
+    Example:
+        >>> confide.shift.attacks.names()
+        ('fgsm', 'pgd', 'recolour')
+    """
     return ATTACKS.names()
 
 
@@ -51,9 +57,28 @@ def attack(
     """Images (uint8 or float in [0, 1]) changed within the bound so that the model errs; same type, made on the fly.
 
     Args:
+        model: images `n c h w` in [0, 1] to logits, differentiable; normalisation belongs into it.
+        images: to change.
         labels: true classes.
+        word: `fgsm`, `pgd` or `recolour`.
         ids: key the random start, so that an image gets the same one in any batch.
+        seed: of the random start.
+        batch_size: images at a time.
         options: of the attack, such as `epsilon`, the largest change of a value in [0, 1].
+
+    Returns:
+        The images that were attacked.
+
+    Raises:
+        InputError: there is no such attack, or these images cannot have it.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+        >>> images = torch.full((1, 1, 2, 2), 0.5)
+        >>> changed = confide.shift.attack(model, images, [0], "fgsm", epsilon=0.1)
+        >>> (changed - images).abs().max()
+        tensor(0.1000)
     """
     method = ATTACKS.get(word)
     method.check_options(options)
@@ -71,17 +96,29 @@ def attack(
         part = images[rows]
         values = part.float() / 255 if part.dtype == torch.uint8 else part.float()
         draws = Draws(seed, keys[rows], f"attack/{word}", images.device)
-        made = method.function(model, values, truth[rows], draws=draws, **options).detach()
+        attacked = method.function(model, values, truth[rows], draws=draws, **options).detach()
         if part.dtype == torch.uint8:
             # Towards the clean level, so that rounding never breaks the bound.
             clean = part.float()
-            made = clean + torch.trunc((made * 255 - clean) * (1 + 1e-5))
-        result[rows] = made.to(images.dtype)
+            attacked = clean + torch.trunc((attacked * 255 - clean) * (1 + 1e-5))
+        result[rows] = attacked.to(images.dtype)
     return result
 
 
 def check_attack(images: Tensor, word: str) -> None:
-    """An attack on colours needs them."""
+    """Refuse an attack on colours where images have none.
+
+    Args:
+        images: `n c h w`.
+        word: of the attack.
+
+    Raises:
+        InputError: the attack needs three channels.
+
+    Example:
+        >>> import torch
+        >>> confide.shift.check_attack(torch.zeros(1, 3, 8, 8), "recolour")
+    """
     if ATTACKS.get(word).spec.colour and images.shape[1] != 3:
         raise InputError(f"attack '{word}' changes colours, but the images have one channel; leave it out")
 
@@ -173,8 +210,8 @@ def recolour(
         variable = table.detach().requires_grad_(True)
         gradient = loss_gradient(model, _applied(images, variable, places), labels, variable)
         if smoothness:
-            held = variable.detach().requires_grad_(True)
-            (pull,) = torch.autograd.grad(_roughness(held), held)
+            current = variable.detach().requires_grad_(True)
+            (pull,) = torch.autograd.grad(_roughness(current), current)
             gradient = gradient - smoothness * pull * gradient.abs().amax(dim=(1, 2, 3, 4), keepdim=True) / max(
                 epsilon, 1e-9
             )

@@ -1,8 +1,5 @@
-"""The family of shifts, `(images n c h w in [0, 1], draws, parameters) -> images`, `corrupt`, and the filters that
-shifts are made of.
-
-A filter along the sides is a matrix h x h whatever the width of its kernel, so the borders and kernels wider than the
-image need no padding, and a batch is one matrix product.
+"""The family of shifts, `(images n c h w in [0, 1], draws, parameters) -> images`, `corrupt`, which applies one by its
+word, and the filters that shifts are made of.
 """
 
 from __future__ import annotations
@@ -22,8 +19,6 @@ from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
 from confide.records import Dataset
 from confide.registry import Method, MethodSpec, Registry
-
-# The family of shifts: `(images n c h w in [0, 1], draws, parameters) -> images`; `corrupt` is its door.
 
 Severity = float | tuple[float, ...]
 
@@ -51,7 +46,18 @@ BLOCK = {"cpu": 1 << 19, "cuda": 1 << 23}
 
 
 def names(kind: str = "all") -> tuple[str, ...]:
-    """Words by kind: `benchmark` (15), `corruptions` (16, with Gaussian blur), `corruptions19`, `domain`, `all`."""
+    """Words by kind: `benchmark` (15), `corruptions` (16, with Gaussian blur), `corruptions19`, `domain`, `all`.
+
+    Args:
+        kind: which of them.
+
+    Returns:
+        Sorted words that `corrupt` takes; of `corruptions` Gaussian blur comes last.
+
+    Example:
+        >>> confide.shift.names("domain")
+        ('grey', 'sketch', 'stylised')
+    """
     check_choice(kind, ("benchmark", "corruptions", "corruptions19", "domain", "all"), "kind")
     kinds = {"all": ("benchmark", "extra", "domain"), "corruptions19": ("benchmark", "extra")}.get(kind, (kind,))
     if kind == "corruptions":
@@ -60,7 +66,20 @@ def names(kind: str = "all") -> tuple[str, ...]:
 
 
 def form_of(height: int, width: int, form: str = "auto") -> str:
-    """The form of the parameters for images of this size: `auto` takes the nearer of 32 and 224 pixels."""
+    """The form of the parameters for images of this size: `auto` takes the nearer of 32 and 224 pixels.
+
+    Args:
+        height: of the images.
+        width: of the images.
+        form: `32`, `224` or `auto`.
+
+    Returns:
+        `32` or `224`.
+
+    Example:
+        >>> confide.shift.form_of(28, 28)
+        '32'
+    """
     check_choice(form, ("auto", *FORMS), "form")
     side = min(height, width)
     return form if form != "auto" else "32" if side - 32 <= 224 - side else "224"
@@ -73,10 +92,24 @@ def corrupt(images: Any, word: str, severity: int, *, ids: Any, seed: int = 0, f
     order or process.
 
     Args:
+        images: a tensor or an array of one or three channels.
         word: see `names`.
         severity: 1 to 5.
         ids: one unique integer or string per image.
+        seed: of all draws.
         form: `32` or `224`, the published parameters for that size; `auto` takes the nearer.
+
+    Returns:
+        The images made worse.
+
+    Raises:
+        InputError: there is no such shift, or images of this size or without colours cannot have it.
+
+    Example:
+        >>> import numpy as np
+        >>> images = np.full((2, 1, 8, 8), 100, dtype=np.uint8)
+        >>> confide.shift.corrupt(images, "brightness", 5, ids=[0, 1])[:, 0, 0, 0]
+        array([177, 177], dtype=uint8)
     """
     method = SHIFTS.get(word)
     tensor = images if isinstance(images, Tensor) else _tensor(images)
@@ -88,7 +121,25 @@ def corrupt(images: Any, word: str, severity: int, *, ids: Any, seed: int = 0, f
 
 
 def check_shift(images: Tensor, word: str, severity: int, form: str = "auto") -> tuple[float, ...]:
-    """The published numbers of a shift for images of this size, after a check that it can be applied to them."""
+    """The published numbers of a shift for images of this size, after a check that it can be applied to them.
+
+    Args:
+        images: `n c h w`.
+        word: see `names`.
+        severity: 1 to 5.
+        form: `32`, `224` or `auto`.
+
+    Returns:
+        The parameters of the severity.
+
+    Raises:
+        InputError: as in `corrupt`.
+
+    Example:
+        >>> import torch
+        >>> confide.shift.check_shift(torch.zeros(1, 3, 32, 32), "fog", 2)
+        (0.5, 3.0)
+    """
     method = SHIFTS.get(word)
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise InputError(f"severity must be a whole number from 1 to 5, got {severity!r}")
@@ -106,8 +157,8 @@ def _tensor(images: Any) -> Tensor:
 
 def parameters_of(method: Method[ShiftSpec], severity: int, form: str) -> tuple[float, ...]:
     """The published numbers of a severity, as a tuple."""
-    found = (method.spec.small if form == "32" else method.spec.large)[severity - 1]
-    return found if isinstance(found, tuple) else (found,)
+    parameters = (method.spec.small if form == "32" else method.spec.large)[severity - 1]
+    return parameters if isinstance(parameters, tuple) else (parameters,)
 
 
 def check_images(images: Tensor) -> None:
@@ -155,10 +206,10 @@ def _in_blocks(
         part = images[start : start + block].contiguous()
         values = part.float().div_(255.0) if part.dtype == torch.uint8 else part.float()
         draws = Draws(seed, keys[start : start + block], purpose, images.device)
-        made = method.function(values, draws, parameters).clamp(0.0, 1.0)
+        shifted = method.function(values, draws, parameters).clamp(0.0, 1.0)
         if images.dtype == torch.uint8:
-            made = made.mul_(255.0).round_()
-        result[start : start + block] = made.to(images.dtype)
+            shifted = shifted.mul_(255.0).round_()
+        result[start : start + block] = shifted.to(images.dtype)
     return result
 
 
@@ -170,7 +221,8 @@ def luminance(images: Tensor) -> Tensor:
     return (images * weights).sum(dim=1, keepdim=True)
 
 
-# Linear maps along the sides of an image as matrices: Gaussian smoothing, centre zoom, box resizing.
+# Filters: linear maps along the sides of an image as matrices (Gaussian smoothing, centre zoom, box resizing), and a
+# blur along a line.
 #
 # A map of h rows is a matrix h x h whatever the width of its kernel, so the borders and kernels wider than the image
 # need no padding, and a batch is one matrix product.

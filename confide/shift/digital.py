@@ -255,13 +255,26 @@ def jpeg_reencoded(images: Any, quality: int) -> Any:
     """Images (uint8, or floating in [0, 1], `n c h w`) as a JPEG of this quality gives them back.
 
     Args:
+        images: a tensor or an array of one or three channels.
         quality: 1 (worst) to 100.
+
+    Returns:
+        Images of the same type.
+
+    Raises:
+        InputError: the quality is no whole number from 1 to 100.
+
+    Example:
+        >>> import numpy as np
+        >>> images = np.arange(64, dtype=np.uint8).reshape(1, 1, 8, 8)
+        >>> confide.shift.jpeg_reencoded(images, 20)[0, 0, 0]
+        array([ 2,  3,  4,  6,  8, 10, 11, 12], dtype=uint8)
     """
     if isinstance(quality, bool) or quality not in range(1, 101):
         raise InputError(f"quality must be a whole number from 1 to 100, got {quality!r}")
     tensor = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     check_images(tensor)
     coarse = tensor.dtype == torch.uint8
-    made = jpeg_roundtrip(tensor.float() / 255 if coarse else tensor.float(), int(quality))
-    result = (made * 255).round().to(torch.uint8) if coarse else made.to(tensor.dtype)
+    values = jpeg_roundtrip(tensor.float() / 255 if coarse else tensor.float(), int(quality))
+    result = (values * 255).round().to(torch.uint8) if coarse else values.to(tensor.dtype)
     return result if isinstance(images, Tensor) else result.numpy()

@@ -74,8 +74,8 @@ def stylised(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Ten
     mixed = seen / size * size.pow(1 - share) * other.abs().clamp_min(1e-9).pow(share)
     swapped: Tensor = torch.fft.irfft2(mixed, s=images.shape[-2:]).float()
     mean, spread = _patch_statistics(swapped, patch)
-    wanted_mean, wanted_spread = _patch_statistics(texture, patch)
-    moved = (swapped - mean) / spread * wanted_spread + wanted_mean
+    texture_mean, texture_spread = _patch_statistics(texture, patch)
+    moved = (swapped - mean) / spread * texture_spread + texture_mean
     # Half of the patches' own statistics stay: without them no shape could be seen.
     return swapped + 0.5 * share * (moved - swapped)
 

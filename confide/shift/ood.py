@@ -1,5 +1,5 @@
-"""Data that the labels do not fit: out-of-distribution datasets (pairs by word, overlapping classes dropped, images
-in the model's shape) and noisy labels.
+"""Out-of-distribution data (OOD): which datasets go together, which of their classes overlap, and samples of one in
+the shape of another.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from confide.checks import InputError
 from confide.records import Dataset, Split
 
-# Data of other classes: pairs by word, classes that overlap and must go, images in the model's shape.
-
 
 @dataclass(frozen=True)
 class OODPair:
-    """A foreign dataset for a known one: `near` or `far`, and the classes of it that show what the known one shows."""
+    """A dataset of other classes for a known one: `near` or `far`, and those of its classes that overlap."""
 
     known: str
-    foreign: str
+    ood: str
     distance: str
     overlapping: tuple[str, ...] = ()
 
@@ -51,21 +49,48 @@ OOD_PAIRS = (
 
 
 def ood_pair(known: str, foreign: str) -> OODPair:
-    """The pair of these names; one that is not listed overlaps nowhere that we know of."""
+    """The pair of these names; one that is not listed overlaps nowhere that we know of.
+
+    Args:
+        known: name of the dataset that a model was trained on.
+        foreign: name of the dataset of other classes.
+
+    Returns:
+        How near they are, and which classes overlap.
+
+    Example:
+        >>> confide.shift.ood_pair("cifar10", "svhn").distance
+        'far'
+    """
     for pair in OOD_PAIRS:
-        if pair.known == known and foreign.lower().startswith(pair.foreign):
+        if pair.known == known and foreign.lower().startswith(pair.ood):
             return pair
     return OODPair(known, foreign, "unknown")
 
 
 def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = None, *, most: int = 0) -> Split:
-    """The samples to show as foreign: of `test`, else `val`, else `train`, without overlapping classes.
+    """The samples to show as out of distribution: of `test`, else `val`, else `train`, without overlapping classes.
 
     Ids get the dataset's name in front: those of two datasets may read alike.
 
     Args:
+        dataset: of other classes.
+        pair: what overlaps, from `ood_pair`.
         shape: `c h w` of the model; images are scaled and their channels made alike. None leaves inputs as they are.
         most: samples at most, the first ones; 0 takes all.
+
+    Returns:
+        A split with the dataset's own labels.
+
+    Raises:
+        InputError: nothing is left to show.
+
+    Example:
+        >>> import numpy as np
+        >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+        >>> pair = confide.shift.ood_pair("cifar10", "svhn")
+        >>> len(confide.shift.ood_split(dataset, pair, most=3))
+        2
     """
     name = next((word for word in ("test", "val", "train") if word in dataset.splits), None)
     if name is None or not len(dataset.splits[name]):
@@ -76,14 +101,14 @@ def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = N
     rows = rows[:most] if most else rows
     if not len(rows):
         raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; nothing foreign is left")
-    kept = split.take(rows)
-    inputs = kept.inputs if shape is None else to_shape(np.asarray(kept.inputs[np.arange(len(rows))]), shape)
-    return Split(inputs, kept.labels, named_ids(kept.ids, dataset.name), kept.columns)
+    split = split.take(rows)
+    inputs = split.inputs if shape is None else to_shape(np.asarray(split.inputs[np.arange(len(rows))]), shape)
+    return Split(inputs, split.labels, named_ids(split.ids, dataset.name), split.columns)
 
 
 def named_ids(ids: NDArray[Any], name: str) -> NDArray[Any]:
     """Ids with the dataset's name in front."""
-    return np.array([f"{name}/{one}" for one in ids.tolist()], dtype=np.str_)
+    return np.array([f"{name}/{sample_id}" for sample_id in ids.tolist()], dtype=np.str_)
 
 
 def to_shape(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -42,7 +42,7 @@ DRIVER = """
     from conftest import make_dataset
     from confide.progress import Progress
     from confide.records import Scores
-    from confide.training import Settings, fit, resume
+    from confide.training import Settings, checkpoint, fit
     Progress.quiet = True
     dist.init_process_group("gloo")
     data = make_dataset()
@@ -54,18 +54,18 @@ DRIVER = """
         fit(data, settings, scores=scores, folder={out!r} + "/" + loss)
     settings = Settings(**{{**{base!r}, "model_options": {{"width": 4, "hidden": 8, "dropout": 0.4}}}}, loss="adafocal")
     fit(data, settings, folder={out!r} + "/unbroken")
-    real, left = resume.save_checkpoint, [6]
+    real, left = checkpoint.save_checkpoint, [6]
     def failing(*args):
         left[0] -= 1
         if left[0] < 0:
             raise OSError(28, "No space left on device")
         return real(*args)
-    resume.save_checkpoint = failing
+    checkpoint.save_checkpoint = failing
     try:
         fit(data, settings, folder={out!r} + "/broken", checkpoint_seconds=0)
         raise SystemExit("the writing of a checkpoint should have failed")
     except OSError:
-        resume.save_checkpoint = real
+        checkpoint.save_checkpoint = real
     fit(data, settings, folder={out!r} + "/broken")
     dist.destroy_process_group()
 """

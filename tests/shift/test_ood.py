@@ -50,5 +50,5 @@ def test_images_are_brought_to_the_shape_of_the_model():
 
 
 def test_pairs_name_near_and_far_sets_of_cifar10():
-    distances = {pair.foreign: pair.distance for pair in OOD_PAIRS if pair.known == "cifar10"}
+    distances = {pair.ood: pair.distance for pair in OOD_PAIRS if pair.known == "cifar10"}
     assert distances == {"tinyimagenet32": "near", "cifar100": "near", "svhn": "far", "dtd": "far", "mnist": "far"}
