@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Scores, Split, rows_of
 from confide.results import Sample
@@ -126,10 +126,9 @@ def _sample(
 
 def picture(image: Any, longest_side: int = 96) -> str | None:
     """A data URI of a uint8 image `c h w`; None for what is not an image. PNG when small, else JPEG."""
-    pixels = np.asarray(image)
-    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
+    drawn = formats.picture_of(image)
+    if drawn is None:
         return None
-    drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     small = max(drawn.size) <= longest_side
     if not small:
         drawn.thumbnail((longest_side, longest_side))

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.explorer.layout import RAW, Layout, Missing
@@ -337,9 +336,9 @@ class Pictures:
 
 def _encoded_picture(pixels: Any, longest_side: int) -> Content:
     """A uint8 image `c h w` as PNG when small, else JPEG; anything else is no picture."""
-    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
+    drawn = formats.picture_of(pixels)
+    if drawn is None:
         return Content(reason="it is no picture")
-    drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     if max(drawn.size) > longest_side:
         drawn.thumbnail((longest_side, longest_side))
     kind = "png" if max(drawn.size) <= 96 else "jpeg"
