@@ -234,7 +234,7 @@ class Scores:
         return cls(
             ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
             values=values,
-            method=about.get("method", "unknown"),
+            method=about.get("method", "difficulty"),
             options=json.loads(about.get("options", "{}")),
             labels=None if labels is None else labels.astype(np.int64),
             columns=columns,

@@ -109,6 +109,24 @@ def file_stamp(file: str | Path) -> str:
     return f"{status.st_size}:{status.st_mtime_ns}"
 
 
+# ---- uint8 pixels `c h w` -> a picture, and its bytes ----
+
+
+def as_picture(pixels: Any, *, channels: tuple[int, ...] = (1, 3)) -> Image.Image | None:
+    """The picture of uint8 pixels `c h w` with so many channels; None for anything else."""
+    pixels = np.asarray(pixels)
+    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in channels:
+        return None
+    return Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
+def picture_bytes(picture: Image.Image, kind: str = "png", **options: Any) -> bytes:
+    """A picture as the bytes of a file: `png` or `jpeg`, with the options of that format."""
+    buffer = io.BytesIO()
+    picture.save(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
 # ---- One encoded image -> uint8 pixels `c h w`, and the threads that do many at once ----
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from confide.checks import InputError
+from confide.data.images import as_picture, picture_bytes
 from confide.difficulty.harden import HardBenchmark
 from confide.files import formats
 from confide.records import Dataset, Split, rows_of
@@ -99,11 +99,7 @@ def _folder_of(dataset: Dataset, label: int) -> str:
 
 
 def _png(item: Any) -> bytes:
-    if isinstance(item, Image.Image):
-        image = item
-    else:
-        pixels = np.asarray(item)
-        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return buffer.getvalue()
+    picture = item if isinstance(item, Image.Image) else as_picture(item, channels=(1, 3, 4))
+    if picture is None:
+        raise InputError(f"pictures must be uint8 pixels c h w, got {np.asarray(item).dtype} {np.shape(item)}")
+    return picture_bytes(picture)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.files import formats
+from confide.data.images import as_picture, picture_bytes
 from confide.predictions import Predictions
 from confide.records import Scores, Split, rows_of
 from confide.results import Sample
@@ -126,13 +125,12 @@ def _sample(
 
 def picture(image: Any, longest_side: int = 96) -> str | None:
     """A data URI of a uint8 image `c h w`; None for what is not an image. PNG when small, else JPEG."""
-    drawn = formats.picture_of(image)
+    drawn = as_picture(image)
     if drawn is None:
         return None
-    small = max(drawn.size) <= longest_side
-    if not small:
+    if max(drawn.size) <= longest_side:
+        kind, content = "png", picture_bytes(drawn, "png", optimize=True)
+    else:
         drawn.thumbnail((longest_side, longest_side))
-    buffer = io.BytesIO()
-    kind = "png" if small else "jpeg"
-    drawn.save(buffer, format=kind, **({"optimize": True} if small else {"quality": 80}))
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        kind, content = "jpeg", picture_bytes(drawn, "jpeg", quality=80)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

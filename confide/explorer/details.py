@@ -4,7 +4,6 @@ after calibration, its picture or text, its neighbours, the parts of its difficu
 
 from __future__ import annotations
 
-import io
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError, MissingExtra, OptionError
+from confide.data.images import as_picture, picture_bytes
 from confide.explorer.layout import RAW, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, stage_title
@@ -336,15 +336,14 @@ class Pictures:
 
 def _encoded_picture(pixels: Any, longest_side: int) -> Content:
     """A uint8 image `c h w` as PNG when small, else JPEG; anything else is no picture."""
-    drawn = formats.picture_of(pixels)
+    drawn = as_picture(pixels)
     if drawn is None:
         return Content(reason="it is no picture")
     if max(drawn.size) > longest_side:
         drawn.thumbnail((longest_side, longest_side))
-    kind = "png" if max(drawn.size) <= 96 else "jpeg"
-    buffer = io.BytesIO()
-    drawn.save(buffer, format=kind, **({"compress_level": 1} if kind == "png" else {"quality": 88}))
-    return Content(buffer.getvalue(), f"image/{kind}")
+    if max(drawn.size) <= 96:
+        return Content(picture_bytes(drawn, "png", compress_level=1), "image/png")
+    return Content(picture_bytes(drawn, "jpeg", quality=88), "image/jpeg")
 
 
 # Neighbours and score parts, from the features.

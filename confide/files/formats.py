@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,6 @@ from safetensors.torch import save_file
 
 from confide import __version__
 from confide.checks import InputError
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 # What confide writes, and in which version: the only place that knows either.
 
@@ -501,16 +498,3 @@ def list_width(path: str | Path, names: tuple[str, ...]) -> int:
             )
             return int(values) // int(footer.num_rows)
     return 0
-
-
-# Pictures.
-
-
-def picture_of(pixels: Any) -> Image.Image | None:
-    """A uint8 image `c h w` of one or three channels as a picture to encode; None for what is not one."""
-    pixels = np.asarray(pixels)
-    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
-        return None
-    from PIL import Image
-
-    return Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))

@@ -213,7 +213,7 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> Tensor:
     Example:
         >>> import torch
         >>> float(confide.penalties.likely_bandwidth(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])))
-        0.2
+        1.0
     """
     n = len(probs)
     candidates = _candidates(probs.device)

@@ -95,7 +95,7 @@ def test_scores(ending):
     scores = confide.Scores.load(FILES / f"scores.{ending}")
     np.testing.assert_allclose(scores.values[:5], EXPECTED["scores"], **CLOSE)
     assert scores.ids[0] == "s000"
-    assert scores.method == ("unknown" if ending == "csv" else "rmd")
+    assert scores.method == ("difficulty" if ending == "csv" else "rmd")
 
 
 def test_features_as_a_table_and_as_a_folder(features):
