@@ -49,7 +49,7 @@ def gallery(
         [('easiest', 'fine'), ('hardest', 'odd')]
     """
     difficulty = scores.of(split.ids)
-    said = None if predictions is None else predictions.align(split.ids)
+    aligned = None if predictions is None else predictions.align(split.ids)
     present = np.unique(split.labels)
     hardest_first = sorted(present, key=lambda k: -float(difficulty[split.labels == k].mean()))[:most_classes]
     samples: list[Sample] = []
@@ -59,7 +59,7 @@ def gallery(
         ends = (("easiest", order[:each]), ("hardest", order[::-1][: min(each, max(len(order) - each, 0))]))
         for role, chosen in ends:
             for row in chosen:
-                samples.append(_sample(role, int(row), split, difficulty, class_names, said, longest_side))
+                samples.append(_sample(role, int(row), split, difficulty, class_names, aligned, longest_side))
     return tuple(samples)
 
 
@@ -95,9 +95,10 @@ def suspects(
     rows = np.flatnonzero(verdict == "wrong label")
     chosen = rows[np.argsort(-suspicion[rows], kind="stable")][:most]
     difficulty = scores.values[at]
-    found = (_sample("suspect", int(row), split, difficulty, class_names, None, longest_side) for row in chosen)
+    samples = (_sample("suspect", int(row), split, difficulty, class_names, None, longest_side) for row in chosen)
     return tuple(
-        replace(one, prediction=class_names[int(suggested[row])]) for one, row in zip(found, chosen, strict=True)
+        replace(sample, prediction=class_names[int(suggested[row])])
+        for sample, row in zip(samples, chosen, strict=True)
     )
 
 
@@ -107,7 +108,7 @@ def _sample(
     split: Split,
     difficulty: NDArray[np.float64],
     class_names: Sequence[str],
-    said: Predictions | None,
+    predictions: Predictions | None,
     longest_side: int,
 ) -> Sample:
     content = split.inputs[row]
@@ -115,8 +116,8 @@ def _sample(
         role=role,
         id=str(split.ids[row]),
         label=class_names[int(split.labels[row])],
-        prediction=None if said is None else class_names[int(said.facts.prediction[row])],
-        confidence=None if said is None else float(said.facts.confidence[row]),
+        prediction=None if predictions is None else class_names[int(predictions.facts.prediction[row])],
+        confidence=None if predictions is None else float(predictions.facts.confidence[row]),
         difficulty=float(difficulty[row]),
         picture=None if isinstance(content, str) else picture(content, longest_side),
         text=content[:280] if isinstance(content, str) else None,

@@ -23,7 +23,7 @@ from confide.explorer.samples import Column, LogitsReader, PredictionsFile, Samp
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.numerics.blocks import BLOCK_ELEMENTS
-from confide.records import Dataset, Features, Split, load_features
+from confide.records import Dataset, Features, Split
 
 if TYPE_CHECKING:
     from confide.difficulty.from_features import DistanceParts, GaussianDifficulty
@@ -385,7 +385,7 @@ class FeatureRows:
             return None
         with self._lock:
             if split not in self._splits:
-                features = load_features(path)
+                features = Features.load(path)
                 ids = pa.array(features.ids).cast(pa.string())
                 places = align(self.samples.ids[split], ids) if split in self.samples.ids else None
                 self._splits[split] = SplitFeatures(features, places)

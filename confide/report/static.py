@@ -20,7 +20,7 @@ from confide.report.view import EvaluationView
 from confide.report.words import plain_text
 from confide.results import Evaluation
 
-# The light palette and the meaning of the classes of a chart, for drawings outside a browser.
+# The light palette and what the classes of a chart mean.
 
 PALETTE = {
     "paper": "#FFFFFF",
@@ -103,7 +103,7 @@ def style_of(element: ElementTree.Element) -> Style:
     )
 
 
-# Every chart of the report as SVG and PNG for papers: the same marks, drawn again by matplotlib.
+# The charts drawn again by matplotlib.
 
 PIXELS_AN_INCH = 96
 DOTS_AN_INCH = 300
