@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from confide import difficulty
     from confide.checks import InputError
-    from confide.difficulty.harden_export import export
+    from confide.difficulty.harden import export
     from confide.scoring import load_split
 
     if not args.data:
