@@ -145,9 +145,9 @@ def fit_one(word: str, seed: int, evidence: TrustEvidence, options: dict[str, An
     given: dict[str, Any] = {"seed": seed} if "seed" in method.options else {}
     if not method.spec.trained:
         return room.fit(word, **options)
-    if word == "combined" and evidence.reference is not None and evidence.features:
+    if "reference" in method.options and evidence.reference is not None and evidence.features:
         given["reference"] = evidence.reference
-    if word == "combined" and evidence.second is not None:
+    if "second" in method.options and evidence.second is not None:
         given |= {"second": evidence.second[0], "second_reference": evidence.second[2]}
     predictions, rows = evidence.to_fit(word)
     return room.fit(word, predictions, rows, **{**given, **options})

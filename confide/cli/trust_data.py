@@ -15,10 +15,8 @@ from confide.cli.shared import load_predictions
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Features, rows_of
+from confide.trust import TRUST
 from confide.trust.combined import shared_samples
-
-ON_TRAINING = ("trust_score", "rmd", "knn")
-MEMBERS = ("ensemble", "mc_dropout")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +33,19 @@ class TrustEvidence:
 
     def beside_test(self, word: str) -> Any:
         """What the predictor of that word gets beside the test predictions."""
-        if word in MEMBERS:
+        if TRUST.get(word).spec.wants == "members":
             return self.members.get(word)
         return self.features[1] if self.features else None
 
     def to_fit(self, word: str) -> tuple[Predictions, Any]:
         """What the predictor of that word is fitted on: neighbours and Gaussians on the training split if given."""
-        if word in ON_TRAINING and self.reference is not None:
+        if TRUST.get(word).spec.fit_on == "training" and self.reference is not None:
             return reference_predictions(self.reference, self.fit_on.num_classes), self.reference
         return self.fit_on, self.features[0] if self.features else None
 
     def second_test(self, word: str) -> Features | None:
         """The second opinion on the test predictions, for the predictor that takes one."""
-        return self.second[1] if self.second and word == "combined" else None
+        return self.second[1] if self.second and "second" in TRUST.get(word).options else None
 
 
 def read_evidence(args: argparse.Namespace) -> TrustEvidence:
@@ -70,7 +68,7 @@ def read_evidence(args: argparse.Namespace) -> TrustEvidence:
         second = (*read_feature_pair(args.second[:2], fit_on, test), read_reference(args.second[2]))
         check_one_width(args.second, second)
         check_no_test_sample(args.second[2], second[2], second[1])
-    named = zip(MEMBERS, (args.members, args.dropout), strict=True)
+    named = {"ensemble": args.members, "mc_dropout": args.dropout}.items()
     members = {word: read_members(word, paths, test) for word, paths in named if paths}
     return TrustEvidence(fit_on, test, features, reference, members, second)
 
