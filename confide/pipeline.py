@@ -20,7 +20,7 @@ from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
 from confide.metrics import table_words
 from confide.predictions import Predictions
-from confide.records import Dataset, Features, Scores, load_features
+from confide.records import Dataset, Features, Scores
 from confide.results import About, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
@@ -428,7 +428,7 @@ def add_trust(
         raise InputError(f"{path} was fitted without a second opinion; leave --second out")
 
     def read(file: str | Path) -> Features:
-        return load_features(file, ids=predictions.ids, labels=predictions.labels.numpy())
+        return Features.load(file, ids=predictions.ids, labels=predictions.labels.numpy())
 
     opinion = own = None
     if predictor.second_dim is not None:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, check_ids
 from confide.files import formats
+from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
+from confide.files.shards import open_shards
 
 # The records that flow before a model has spoken: Split, Dataset, Features, Scores.
 #
@@ -136,21 +138,45 @@ class Features:
         formats.write_table(path, {"id": self.ids, "label": self.labels, "features": np.asarray(self.values[:])}, about)
 
     @classmethod
-    def load(cls, path: str | Path) -> Features:
-        """Read features written by `save`, or any npz or parquet with `features` and `label`."""
-        columns, about = formats.read_table(path)
-        if "features" not in columns:
-            raise InputError(f"{path} must have a column 'features' (n x d), got {', '.join(columns)}; rename it")
-        values = columns["features"]
-        labels = columns.get("label", columns.get("labels", np.full(len(values), -1)))
-        ids = columns.get("id", columns.get("ids"))
+    def load(cls, path: str | Path, *, ids: Any = None, labels: Any = None) -> Features:
+        """Read features: a folder of shards, or .npz / .parquet with `features` (n d) and, where known, `id`, `label`.
+
+        Args:
+            path: of the file or folder.
+            ids: of the samples in the order of the file, where the file has none.
+            labels: likewise; -1 stands for unknown.
+
+        Returns:
+            The record; rows of a folder stay on disk until they are asked for.
+
+        Example:
+            >>> confide.Features([[1.0, 2.0], [3.0, 4.0]], [0, 1], ["a", "b"], "pixels").save("train.npz")
+            >>> confide.Features.load("train.npz").values.tolist()
+            [[1.0, 2.0], [3.0, 4.0]]
+        """
+        source = Path(path)
+        if source.is_dir():
+            rows, samples, facts = open_shards(source)
+            known_ids = samples["id"].astype(np.str_) if samples["id"].dtype == object else samples["id"]
+            origin = facts["extractor"], facts.get("split"), facts.get("options", {})
+            return cls(rows, samples["label"].astype(np.int64), known_ids, *origin)
+        columns, about = formats.read_table(source)
+        values = first_column(columns, FEATURE_COLUMNS)
+        if values is None or values.ndim != 2:
+            raise InputError(
+                f"{source} must have a column 'features' of n x d numbers, got {', '.join(columns)}; add it"
+            )
+        n = len(values)
+        ids, labels = first_column(columns, ID_COLUMNS, ids), first_column(columns, ("label", "labels"), labels)
+        if (labels is not None and len(labels) != n) or (ids is not None and len(ids) != n):
+            raise InputError(f"{source} must have one row per sample, got {n} rows of features; pass the same split")
         return cls(
-            values=values,
-            labels=labels.astype(np.int64),
-            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
-            extractor=about.get("extractor", "unknown"),
-            split=about.get("split") or None,
-            options=extractor_options(about),
+            values,
+            np.full(n, -1, dtype=np.int64) if labels is None else np.asarray(labels).astype(np.int64),
+            default_ids(n) if ids is None else check_ids(ids, n, f"ids of {source}"),
+            about.get("extractor", source.stem),
+            about.get("split") or None,
+            extractor_options(about),
         )
 
 
@@ -204,12 +230,14 @@ class Scores:
         kinds = {part.ids.dtype.kind for part in parts}
         ids = np.concatenate([part.ids.astype(np.str_) if len(kinds) > 1 else part.ids for part in parts])
         known = [part.labels for part in parts if part.labels is not None]
+        shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
         return cls(
             check_ids(ids, len(ids), "ids of joined scores"),
             np.concatenate([part.values for part in parts]),
             methods[0],
             parts[0].options,
             np.concatenate(known) if len(known) == len(parts) else None,
+            {name: np.concatenate([part.columns[name] for part in parts]) for name in shared},
             notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         )
 
@@ -228,13 +256,15 @@ class Scores:
         """Read scores written by `save`, or any table with `id` and `score`."""
         columns, about = formats.read_table(path)
         if "score" not in columns:
-            raise InputError(f"{path} must have a column 'score', got {', '.join(columns)}; are these predictions?")
+            raise InputError(
+                f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
+            )
         values = columns.pop("score").astype(np.float64)
-        ids, labels = columns.pop("id", None), columns.pop("label", None)
+        ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
         return cls(
             ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
             values=values,
-            method=about.get("method", "unknown"),
+            method=about.get("method", "difficulty"),
             options=json.loads(about.get("options", "{}")),
             labels=None if labels is None else labels.astype(np.int64),
             columns=columns,
@@ -258,133 +288,3 @@ def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.in
             f"first {first.item()!r}; use {what} of the same samples"
         )
     return rows
-
-
-# Feature rows in a folder of memory-mapped shards: written one by one, read like one array, resumable.
-
-SHARDS_MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedRows:
-    """Rows `n d` over .npy files; slices read only the shards they touch."""
-
-    paths: tuple[Path, ...]
-    starts: tuple[int, ...]  # first row of every shard, and n at the end
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(self.shape[0])
-            if step == 1:
-                return self._span(start, max(stop, start))
-            rows = np.arange(start, stop, step)
-        wanted = np.asarray(rows)
-        wanted = wanted.nonzero()[0] if wanted.dtype == bool else wanted
-        result = np.empty((wanted.size, self.shape[1]), dtype=self.dtype)
-        shard = np.searchsorted(self.starts, wanted.reshape(-1), side="right") - 1
-        for k in np.unique(shard):
-            here = shard == k
-            result[here] = self._open(int(k))[wanted.reshape(-1)[here] - self.starts[k]]
-        return result[0] if wanted.ndim == 0 else result
-
-    def _span(self, start: int, stop: int) -> NDArray[Any]:
-        parts: list[NDArray[Any]] = []
-        for k in range(len(self.paths)):
-            low, high = max(start, self.starts[k]), min(stop, self.starts[k + 1])
-            if low < high:
-                parts.append(self._open(k)[low - self.starts[k] : high - self.starts[k]])
-        if not parts:
-            return np.empty((0, self.shape[1]), dtype=self.dtype)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _open(self, k: int) -> NDArray[Any]:
-        shape = (self.starts[k + 1] - self.starts[k], self.shape[1])
-        return read_shard(self.paths[k], shape)
-
-
-def shard_path(folder: Path, number: int) -> Path:
-    """File of the shard of that number."""
-    return folder / f"rows-{number:06d}.npy"
-
-
-def read_shard(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
-    """One shard, memory-mapped; damage gets one line that says how to mend it."""
-    try:
-        # Copy-on-write: torch takes such arrays without a copy, and the file stays as it is.
-        rows: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(
-            f"shard {path} must be a readable array, but: {error}; delete it and run the same extraction again"
-        ) from None
-    if rows.shape != shape:
-        raise InputError(f"shard {path} must have shape {shape}, got {rows.shape}; delete it and extract again")
-    return rows
-
-
-def write_shard(path: Path, rows: NDArray[Any]) -> None:
-    """Write one shard, atomically."""
-    with formats.atomic(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, rows, allow_pickle=False)
-
-
-def write_manifest(folder: Path, facts: Mapping[str, Any], labels: NDArray[Any], ids: NDArray[Any]) -> None:
-    """Labels, ids and the facts of the extraction, written once all shards are there."""
-    formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
-    formats.write_json(folder / SHARDS_MANIFEST, {"format": formats.FEATURES.tag, **facts})
-
-
-def open_features(folder: str | Path) -> Features:
-    """Features over a finished folder of shards."""
-    folder = Path(folder)
-    if not (folder / SHARDS_MANIFEST).exists():
-        raise InputError(
-            f"{folder} must be a finished folder of features, but {SHARDS_MANIFEST} is missing; extract again"
-        )
-    facts = formats.read_json(folder / SHARDS_MANIFEST)
-    formats.FEATURES.check(facts.get("format"), folder / SHARDS_MANIFEST)
-    columns, _ = formats.read_table(folder / "samples.parquet")
-    ids = columns["id"].astype(np.str_) if columns["id"].dtype == object else columns["id"]
-    n, size = len(ids), int(facts["shard_rows"])
-    starts = (*range(0, n, size), n)
-    paths = tuple(shard_path(folder, k) for k in range(len(starts) - 1))
-    values = ShardedRows(paths, starts, (n, int(facts["dim"])), np.dtype(facts["dtype"]))
-    labels, options = columns["label"].astype(np.int64), facts.get("options", {})
-    return Features(values, labels, ids, facts["extractor"], facts.get("split"), options)
-
-
-FEATURE_COLUMNS = ("features", "values", "embeddings")
-
-
-def load_features(path: str | Path, *, ids: Any = None, labels: Any = None) -> Features:
-    """A folder of shards, or .npz / .parquet with `features` (n d) and, where known, `id` and `label`.
-
-    Args:
-        ids: of the samples in the order of the file, where the file has none.
-        labels: likewise; -1 stands for unknown.
-    """
-    source = Path(path)
-    if source.is_dir():
-        return open_features(source)
-    columns, metadata = formats.read_table(source)
-    name = next((c for c in FEATURE_COLUMNS if c in columns), None)
-    if name is None or columns[name].ndim != 2:
-        raise InputError(f"{source} must have a column 'features' of n x d numbers, got {', '.join(columns)}; add it")
-    values = columns[name]
-    n = len(values)
-    known = next((columns[c] for c in ("id", "ids") if c in columns), ids)
-    truth = next((columns[c] for c in ("label", "labels") if c in columns), labels)
-    if (truth is not None and len(truth) != n) or (known is not None and len(known) != n):
-        raise InputError(f"{source} must have one row per sample, got {n} rows of features; pass the same split")
-    return Features(
-        values,
-        np.full(n, -1, dtype=np.int64) if truth is None else np.asarray(truth).astype(np.int64),
-        default_ids(n) if known is None else check_ids(known, n, f"ids of {source}"),
-        metadata.get("extractor", source.stem),
-        metadata.get("split"),
-        extractor_options(metadata),
-    )

@@ -67,6 +67,14 @@ class MetricInfo:
         """The direction that is good, as an arrow beside the unit; nothing where neither is."""
         return {"higher": "↑", "lower": "↓", "neither": ""}[self.better]
 
+    def text(self, value: float, more_digits: int = 0) -> str:
+        """A value in its unit, as terminals show it: `93.1 %`."""
+        return f"{self.number(value, more_digits)} {self.unit}".strip()
+
+    def number(self, value: float, more_digits: int = 0) -> str:
+        """The same without the unit."""
+        return f"{self.scale * value:.{self.digits + more_digits}f}"
+
     @property
     def heading(self) -> str:
         """The name of a narrow column, with the unit: `AURC × 1000`."""

@@ -1,12 +1,12 @@
-"""Trained models on corrupted, attacked and out-of-distribution data: a model on its device, calibrators and trust
-fitted on clean data, and out-of-distribution samples by word or path.
+"""Trained models on corrupted, attacked and out-of-distribution data: `evaluate_shift` does what a `ShiftRequest` says,
+with calibrators and trust predictors fitted on clean data.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,157 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide import calibrators, difficulty, trust
-from confide.checks import InputError
-from confide.evaluation import Subject
+from confide import calibrators, difficulty, pipeline, trust
+from confide.checks import InputError, OptionError
+from confide.data import data_folder, load_dataset, names
+from confide.evaluation import Side, Subject, evaluate, join, label_noise_curve, ood, shift_grid
+from confide.files.formats import checksum
 from confide.models.device import Device
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
-from confide.training import Trained
+from confide.results import About, Evaluation
+from confide.shift import SEVERITIES, noisy_labels
+from confide.shift.ood import named_ids, ood_pair, ood_split
+from confide.training import Trained, penultimate, predict
 
-# Trained models as subjects of a grid: forward on the device, calibrators and trust fitted on clean data.
+__all__ = ["ModelOnDevice", "ShiftRequest", "evaluate_shift"]
+
+
+@dataclass(frozen=True)
+class ShiftRequest:
+    """How trained models are tested under shift.
+
+    Args:
+        shifts: a kind (benchmark, corruptions, corruptions19, domain, attacks, all, none), or words of single shifts
+            and attacks.
+        severities: of 1 to 5.
+        form: published parameters for `32` or `224` pixels; `auto` takes the nearer.
+        ood: out-of-distribution data: words, paths, or `out-of-scope`.
+        calibrators: fitted on clean val. Default: temperature, where the data have a val split.
+        trust: trust predictors, fitted on clean val.
+        rmd: difficulty by severity and by label noise. None: where there is a training split.
+        samples: of the test split, at most; 0 takes all.
+        batch_size: images at once.
+        device: cpu or cuda; `auto` is a GPU where there is one.
+        seed: of corruptions, attacks and resampling.
+        intervals: with bootstrap intervals.
+        folder: where finished cells are kept, so that the same request goes on where it was.
+        data_options: of the dataset.
+    """
+
+    shifts: str | tuple[str, ...] = "corruptions"
+    severities: tuple[int, ...] = tuple(SEVERITIES)
+    form: str = "auto"
+    ood: tuple[str, ...] = ()
+    calibrators: tuple[str, ...] | None = None
+    trust: tuple[str, ...] = ()
+    rmd: bool | None = False
+    samples: int = 0
+    batch_size: int = 1000
+    device: str = "auto"
+    seed: int = 0
+    intervals: bool = True
+    folder: str | Path | None = None
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("samples", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
+
+
+def evaluate_shift(
+    models: Sequence[str | Path], source: str, request: ShiftRequest | None = None, *, about: About | None = None
+) -> Evaluation:
+    """Trained models side by side on corrupted, attacked and out-of-distribution samples.
+
+    Args:
+        models: folders of trained models.
+        source: the dataset whose test split is shifted: a word, or a path.
+        request: which shifts, and how.
+        about: what else a report tells.
+
+    Returns:
+        One evaluation: the grid of shifts where the data are images, each out-of-distribution set, RMD by label noise.
+
+    Raises:
+        InputError: where models and data do not go together, or nothing is asked for.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import load_dataset, training
+        >>> from confide.robustness import ShiftRequest, evaluate_shift
+        >>> images = np.random.default_rng(0).integers(0, 255, (60, 8, 8)).astype(np.uint8)
+        >>> np.savez("images.npz", images=images, labels=np.arange(60) % 2)
+        >>> settings = training.Settings(model="mlp", epochs=1, device="cpu")
+        >>> model = training.fit(load_dataset("images.npz"), settings, folder="model")
+        >>> request = ShiftRequest(shifts=("brightness",), severities=(3,), calibrators=(), intervals=False)
+        >>> evaluation = evaluate_shift(["model"], "images.npz", request)
+        >>> any(m.group == "shift=mean" for m in evaluation.measurements)
+        True
+    """
+    request = request or ShiftRequest()
+    check_model_paths(models)
+    dataset = load_dataset(source, **request.data_options)
+    trained = _load_models(models)
+    test = dataset.test
+    if request.samples:
+        test = test.take(np.arange(min(request.samples, len(test))))
+    for name, model in trained.items():
+        model.preparation.check(test, f"'{dataset.name}' for model '{name}'")
+    gridded = request.shifts != "none" and dataset.kind == "image"
+    if not gridded and not request.ood:
+        why = "--kind none" if request.shifts == "none" else f"'{dataset.name}' has no images to corrupt"
+        raise InputError(f"nothing to do: {why}, and no --ood was given; name foreign data")
+    # Foreign data that cannot be had is told before the grid, not after it.
+    shape = next(iter(trained.values())).preparation.shape if dataset.kind == "image" else None
+    foreign = {name: load_ood_split(name, dataset, source, shape, most=request.samples) for name in request.ood}
+    if gridded:
+        files = dict(zip(trained, map(_model_file, models), strict=True))
+        evaluations = [_evaluate_grid(trained, files, dataset, test, request)]
+    else:
+        evaluations = [_evaluate_clean(name, model, test, request) for name, model in trained.items()]
+    for name, split in foreign.items():
+        evaluations += _evaluate_ood(ood_name(name), split, trained, dataset, test, request)
+    known = About(
+        title=f"{dataset.name} under shift",
+        unit=dataset.unit,
+        class_names=tuple(dataset.class_names),
+    )
+    return join(evaluations, about=(about or About()).over(known))
+
+
+def check_model_paths(paths: Sequence[str | Path]) -> None:
+    """Shifts need a model to show them to; predictions are of no use."""
+    for path in map(Path, paths):
+        if path.is_file() and path.suffix != ".safetensors":
+            raise InputError(
+                f"{path} must be a trained model, got a file of another kind; predictions cannot be corrupted, so give "
+                "the folder that confide train --out wrote, or your own model with confide.evaluation.shift_grid"
+            )
+
+
+def _load_models(paths: Sequence[str | Path]) -> dict[str, Trained]:
+    """Trained models by the names of their folders; by whole paths where these do not tell them apart."""
+    names = [Path(path).resolve().name for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(Path(path)) for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError(f"models must differ, got {', '.join(map(str, paths))}")
+    return {name: Trained.load(path) for name, path in zip(names, paths, strict=True)}
+
+
+def _model_file(path: str | Path) -> Path:
+    return Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
+
+
+def _evaluate_clean(name: str, model: Trained, test: Split, request: ShiftRequest) -> Evaluation:
+    """A model on the clean test split, for reports without a grid."""
+    predictions = predict(model, test, "test", batch_size=request.batch_size, device=request.device)
+    return evaluate(predictions, "core", request.intervals, model=name, seed=request.seed)
+
+
+# A model on its device.
 
 MAX_REFERENCE_SAMPLES = 20_000
 """Training samples that Gaussians and neighbours are fitted on, at most."""
@@ -78,69 +220,111 @@ class ModelOnDevice:
         return predictions, Features(features.numpy(), split.labels, split.ids, extractor, name)
 
 
-@dataclass(frozen=True)
-class CleanFits:
-    """What is fitted on clean data beside the model."""
-
-    calibrators: Sequence[str] = ()
-    trust: Sequence[str] = ()
-    rmd: bool = False
-    batch_size: int = 1000
-    seed: int = 0
+# Trained models as subjects of a grid: calibrators and trust fitted on clean data, forward on the device.
 
 
-def reference_features(runner: ModelOnDevice, dataset: Dataset, batch_size: int) -> Features:
-    """Features of the training split, or of a part of it spread over the whole."""
-    train = dataset.train
-    rows = np.linspace(0, len(train) - 1, min(len(train), MAX_REFERENCE_SAMPLES)).round().astype(np.int64)
-    return runner.outputs(train.take(rows), "train", batch_size)[1]
+def _evaluate_grid(
+    models: Mapping[str, Trained], files: Mapping[str, Path], dataset: Dataset, test: Split, request: ShiftRequest
+) -> Evaluation:
+    """Every model under every shift and severity."""
+    runners = {name: ModelOnDevice.of(model, request.device) for name, model in models.items()}
+    subjects = {name: _subject(runner, dataset, request, checksum(files[name])) for name, runner in runners.items()}
+    evaluation = shift_grid(
+        test,
+        subjects,
+        words=request.shifts,
+        severities=request.severities,
+        form=request.form,
+        seed=request.seed,
+        folder=request.folder,
+        batch_size=request.batch_size,
+        device=next(iter(runners.values())).where.device,
+        intervals=request.intervals,
+    )
+
+    def noisy(labels: Any, rate: float) -> Any:
+        return noisy_labels(labels, rate, num_classes=dataset.num_classes, ids=test.ids, seed=request.seed)
+
+    curves = [
+        label_noise_curve(
+            subject.hardness,
+            runners[name].outputs(test, "test", request.batch_size)[1].values,
+            test.labels,
+            noisy,
+            model=name,
+        )
+        for name, subject in subjects.items()
+        if subject.hardness is not None
+    ]
+    return replace(evaluation, curves=(*evaluation.curves, *curves))
 
 
-def make_subject(runner: ModelOnDevice, dataset: Dataset, wishes: CleanFits, identity: str) -> Subject:
+def _subject(runner: ModelOnDevice, dataset: Dataset, request: ShiftRequest, identity: str) -> Subject:
     """The model with its calibrators and trust predictors, fitted on the clean validation split."""
-    words = [word for word in wishes.trust if trust.TRUST.get(word).spec.trained]
-    needs_val = bool(wishes.calibrators or words)
-    if needs_val and ("val" not in dataset.splits or not len(dataset.val)):
+    has_val = "val" in dataset.splits and len(dataset.val) > 0
+    chosen = request.calibrators if request.calibrators is not None else ("temperature",) if has_val else ()
+    needs_val = bool(chosen) or any(trust.TRUST.get(word).spec.trained for word in request.trust)
+    if needs_val and not has_val:
         raise InputError(
             f"calibrators and trust predictors are fitted on 'val', but '{dataset.name}' has none; load it with one"
         )
-    val, val_features = runner.outputs(dataset.val, "val", wishes.batch_size) if needs_val else (None, None)
-    stages = {}
-    for word in wishes.calibrators:
-        assert val is not None
-        stages[word] = calibrators.fit(word, val)
-    predictors = {word: fit_trust_predictor(word, val, val_features, wishes.seed) for word in wishes.trust}
-    hardness = None
-    if wishes.rmd:
-        fitted = difficulty.fit("rmd", reference_features(runner, dataset, wishes.batch_size))
+    val, rows = runner.outputs(dataset.val, "val", request.batch_size) if needs_val else (None, None)
+    stages = {word: calibrators.fit(word, val) for word in chosen if val is not None}
+    predictors = {word: pipeline.fit_trust(word, val, rows, seed=request.seed) for word in request.trust}
+    by_label = None
+    if request.rmd or (request.rmd is None and "train" in dataset.splits):
+        reference = runner.outputs(_reference_split(dataset.train), "train", request.batch_size)[1]
+        fitted = difficulty.fit("rmd", reference)
 
-        def hardness(features: Any, labels: Any) -> Any:
+        def by_label(features: Any, labels: Any) -> Any:
             return fitted.score(np.asarray(features), labels).values
 
-    return Subject(runner.forward, stages, predictors, hardness, runner.attacked, identity)
+    return Subject(runner.forward, stages, predictors, by_label, runner.attacked, identity)
 
 
-@dataclass(frozen=True, eq=False)
-class FixedTrust:
-    """A trust predictor that needs neither fitting nor features."""
-
-    fitted: trust.Trust
-
-    @property
-    def scale(self) -> str:
-        return self.fitted.scale
-
-    def __call__(self, predictions: Predictions, features: Any) -> Any:
-        return self.fitted(predictions)
+def _reference_split(train: Split) -> Split:
+    """The training split, or a part of it spread over the whole, for Gaussians and neighbours."""
+    rows = np.linspace(0, len(train) - 1, min(len(train), MAX_REFERENCE_SAMPLES)).round().astype(np.int64)
+    return train.take(rows)
 
 
-def fit_trust_predictor(word: str, val: Predictions | None, features: Features | None, seed: int) -> Any:
-    """A trust predictor as a function of (predictions, features), fitted on validation data if it learns."""
-    method = trust.TRUST.get(word)
-    if not method.spec.trained:
-        return FixedTrust(trust.fit(word))
-    options = {"seed": seed} if "seed" in method.options else {}
-    return trust.fit(word, val, features, **options)
+# Known or out of distribution: every model on its test split and on another set.
+
+
+def _evaluate_ood(
+    name: str, foreign: Split, models: Mapping[str, Trained], dataset: Dataset, test: Split, request: ShiftRequest
+) -> list[Evaluation]:
+    """Known against foreign samples, for every model."""
+    known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
+    train = _reference_split(dataset.train) if "train" in dataset.splits else None  # without it no md, rmd and knn
+    size, device = request.batch_size, request.device
+
+    def side(model: Trained, part: Split) -> Side:
+        predictions = predict(model, part, "test", foreign=part is foreign, batch_size=size, device=device)
+        return Side(predictions, penultimate(model, part, "test", batch_size=size).values)
+
+    return [
+        ood(
+            side(model, known),
+            side(model, foreign),
+            name=name,
+            reference=None if train is None else penultimate(model, train, "train", batch_size=size),
+            trust_predictors=_trust_predictors(model, dataset, request),
+            model=model_name,
+            intervals=request.intervals,
+            seed=request.seed,
+        )
+        for model_name, model in models.items()
+    ]
+
+
+def _trust_predictors(model: Trained, dataset: Dataset, request: ShiftRequest) -> dict[str, trust.Trust]:
+    """Trust predictors by word, fitted on the clean validation split where they learn."""
+    val = rows = None
+    if any(trust.TRUST.get(word).spec.trained for word in request.trust):
+        val = predict(model, dataset, "val", batch_size=request.batch_size, device=request.device)
+        rows = penultimate(model, dataset, "val", batch_size=request.batch_size)
+    return {word: pipeline.fit_trust(word, val, rows, seed=request.seed) for word in request.trust}
 
 
 # Foreign data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped.
@@ -159,15 +343,11 @@ def load_ood_split(
     """The foreign samples of a source.
 
     Args:
-        source: a path, a word of the data room, a name in the data folder, or `out-of-scope` of the known data.
+        source: a path, a dataset's word, a name in the data folder, or `out-of-scope` of the known data.
         known_source: how the known data were named; out-of-scope queries are in the same file.
         shape: of the model's images; None for other inputs.
         most: samples at most; 0 takes all.
     """
-    from confide.checks import InputError, OptionError
-    from confide.data import data_folder, load_dataset
-    from confide.shift.ood import ood_pair, ood_split
-
     if source == OUT_OF_SCOPE:
         try:
             dataset = load_dataset(known_source, out_of_scope="only")
@@ -192,8 +372,6 @@ def load_ood_split(
 
 def find_in_data_folder(source: str, folder: Path) -> str:
     """The entry of the data folder with that name, else one that adds digits to it, such as dtd10_64.npz for dtd."""
-    from confide.data import names
-
     if Path(source).exists() or not folder.is_dir():
         return source
     source = source.rstrip("/")

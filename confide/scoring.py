@@ -22,7 +22,7 @@ from confide.difficulty.weights import Agreement
 from confide.evaluation.gallery import gallery, picture
 from confide.features.extraction import MOST_PIXELS, POOLED, split_word
 from confide.predictions import Predictions
-from confide.records import Dataset, Features, Ids, Scores, Split, load_features, rows_of
+from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
 from confide.results import Sample
 
@@ -414,7 +414,7 @@ class _Samples:
 
 def _open_samples(source: str | Path, request: ScoringRequest) -> _Samples:
     if is_features(Path(source)):
-        rows = load_features(source)
+        rows = Features.load(source)
         if (rows.labels < 0).all():
             raise InputError(f"{source} must have labels beside its features; add a column 'label'")
         return _Samples(request, str(source), None, rows)
@@ -473,7 +473,7 @@ def is_features(path: Path) -> bool:
         path: a file or a folder of shards.
 
     Returns:
-        True where `load_features` reads it.
+        True where `Features.load` reads it.
 
     Example:
         >>> import numpy as np
@@ -502,7 +502,7 @@ def is_features(path: Path) -> bool:
 def _open_for_fit(source: str | Path, request: ScoringRequest, fitted: difficulty.FittedDifficulty) -> _Samples:
     """The data to score by a fit."""
     if is_features(Path(source)):
-        rows = load_features(source)
+        rows = Features.load(source)
         _check_labels(source, request, fitted, rows.labels)
         return _Samples(request, str(source), None, rows)
     dataset, split = _load_new_data(str(source), request.split)

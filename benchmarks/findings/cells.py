@@ -13,9 +13,10 @@ from benchmarks.lib.grid import SWEEP
 from benchmarks.lib.items import NAMES
 from benchmarks.lib.results import CALIBRATED, is_stale, stage_of
 from benchmarks.lib.sources import RESAMPLED
-from benchmarks.lib.values import LEVEL, paired
+from benchmarks.lib.values import paired
 from confide import files
 from confide.evaluation import holm
+from confide.results import LEVEL
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "difficulty": (

@@ -32,9 +32,9 @@ from benchmarks.findings.cells import markdown, spread
 from benchmarks.findings.trials import arguments, numbers
 from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
-from benchmarks.lib.values import LEVEL
 from benchmarks.papers.trust_table import machine
 from confide import Dataset, Features, Predictions, Split, calibrators, difficulty, files, random
+from confide.results import LEVEL
 from confide.training import Settings, fit, predict
 
 FOLDS = 10

@@ -12,8 +12,9 @@ import numpy as np
 
 from benchmarks.lib.grid import METHODS
 from benchmarks.lib.items import CHANCE, LEARNT
-from benchmarks.lib.values import LEVEL, paired
+from benchmarks.lib.values import paired
 from confide import files
+from confide.results import LEVEL
 
 Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """Results by method and seed."""

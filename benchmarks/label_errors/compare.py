@@ -107,10 +107,10 @@ def main() -> None:
         parser.error("give a folder of features, or --from OUT.npz")
     if args.packages:
         sys.path.insert(0, str(args.packages))
-    from confide.features import open_features
+    from confide import Features
 
     archive = np.load(args.kept, allow_pickle=False) if args.kept else {}
-    rows = np.zeros(0) if args.kept else np.asarray(open_features(args.features).values[:], dtype=np.float32)
+    rows = np.zeros(0) if args.kept else np.asarray(Features.load(args.features).values[:], dtype=np.float32)
     n = int(archive["n"]) if args.kept else len(rows)
     results: dict[str, Any] = {}
     with np.load(args.noisy, allow_pickle=False) as labelled:

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from benchmarks.lib.grid import Cell
 from benchmarks.lib.sources import CORRUPTED_SCORES, RESAMPLED, Shifted, Sources
-from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, files
+from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, evaluation, files
 from confide.checks import InputError
-from confide.evaluation import ood
 from confide.metrics import calibration_test, measure_many
 from confide.models import Device
 from confide.store import environment
@@ -100,7 +99,7 @@ def measure_ood(trained: Trained, known: Predictions, foreign: Mapping[str, Spli
     """AUROC, AUPR and FPR95 of telling the test images from each foreign set, by score of the logits."""
     found: dict[str, Any] = {}
     for name, split in foreign.items():
-        rows = ood(known, predict(trained, split, name), name=name, intervals=False).measurements
+        rows = evaluation.ood(known, predict(trained, split, name), name=name, intervals=False).measurements
         found[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
         for row in rows:
             found[name][str(row.score)][row.metric] = row.value

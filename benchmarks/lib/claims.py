@@ -22,8 +22,9 @@ from typing import Protocol
 import numpy as np
 from scipy import stats
 
-from benchmarks.lib.values import LEVEL, Value, by_place, paired, spread_of
+from benchmarks.lib.values import Value, by_place, paired, spread_of
 from confide.evaluation import holm
+from confide.results import LEVEL
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 

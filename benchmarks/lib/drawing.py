@@ -10,9 +10,7 @@ from itertools import chain, takewhile, zip_longest
 from benchmarks.lib.claims import Trend, named
 from benchmarks.lib.items import NAMES, Item, Outcome
 from benchmarks.lib.values import Summary
-from confide.report.draw import Canvas, Scale, tick_text, ticks
-from confide.report.static import FILLS, PALETTE, STROKES
-from confide.report.words import shorten
+from confide.report import FILLS, PALETTE, STROKES, Canvas, Scale, shorten, tick_text, ticks
 
 COLOURS = ("1", "2", "3", "w", "4", "5", "g")
 MOST_NAMES = 2 * len(COLOURS)

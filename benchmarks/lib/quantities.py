@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from benchmarks.lib.cells import calibrator_of, numbers
 from benchmarks.lib.items import Study
 from benchmarks.lib.results import CALIBRATED, measured, scaled, stage_of
-from benchmarks.lib.values import LEVEL, Value
+from benchmarks.lib.values import Value
 from confide import Predictions, calibrators, difficulty, files
 from confide.metrics import calibration_test
+from confide.results import LEVEL
 
 Values = Callable[[Study], list[Value]]
 DIFFICULTY_GROUPS = 10

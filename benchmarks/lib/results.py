@@ -21,16 +21,14 @@ from benchmarks.lib.grid import Cell, lite_cells
 from benchmarks.lib.values import Value
 from confide import Predictions, Scores, files
 from confide.checks import InputError
+from confide.metrics import explain
 
 # What a grid found, read back: result files and predictions by dataset, network, method and seed.
 
 CALIBRATED = "calibrated"
 """The stage after each method's own calibrator: temperature, but for a recipe with another."""
 METRIC_FACTORS = {
-    "nll": 1.0,
-    "aurc": 1000.0,
-    "eaurc": 1000.0,
-    "augrc": 1000.0,
+    **{word: info.scale for word, info in explain(("nll", "aurc", "eaurc", "augrc")).items()},
     "calibration_p": 1.0,
     "temperature": 1.0,
 }

@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.results import Result, Results
 from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
-from benchmarks.lib.values import LEVEL, paired, spread_of
+from benchmarks.lib.values import paired, spread_of
 from confide.checks import InputError
 from confide.evaluation import holm
-from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement
 
 STAGES = ("raw", "temperature")
 REPORTED_METRICS = ("accuracy", "ece", "nll", "aurc", "auroc")

@@ -13,8 +13,9 @@ from benchmarks.lib import claims
 from benchmarks.lib.drawing import svg_of
 from benchmarks.lib.items import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
 from benchmarks.lib.results import CALIBRATED
-from benchmarks.lib.values import LEVEL, Summary
+from benchmarks.lib.values import Summary
 from confide import files
+from confide.results import LEVEL
 
 UNITS = {
     "aurc": "AURC x 1000",

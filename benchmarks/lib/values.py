@@ -11,7 +11,6 @@ from scipy import stats
 
 from confide.evaluation import holm
 
-LEVEL = 0.05
 ROUNDING = 1e-12
 """What is smaller, relative to the numbers it is the difference of, is none."""
 

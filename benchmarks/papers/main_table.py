@@ -5,7 +5,7 @@ from benchmarks.lib.grid import METHODS
 from benchmarks.lib.items import Item
 from benchmarks.lib.quantities import clean, passed, shifted, together
 from benchmarks.lib.results import CALIBRATED
-from benchmarks.lib.values import LEVEL
+from confide.results import LEVEL
 
 NAMES = tuple(one.name for one in METHODS)
 METRICS = ("accuracy", "ece_mass", "ece", "classwise_ece", "nll", "brier", "aurc", "auroc", "calibration_p")

@@ -12,18 +12,12 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 from benchmarks.lib.results import Result, Results, scaled
 from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
 from benchmarks.lib.values import Value, summaries
 from confide import files
-from confide.report import write_report
-from confide.report.sections.shift import shift_section
-from confide.report.static import PALETTE, style_of
-from confide.report.view import EvaluationView
-from confide.report.words import plain_text
+from confide.report import section_drawings, write_report
 from confide.results import About, Evaluation
 
 DATASET = "cifar10"
@@ -41,7 +35,6 @@ FOREIGN = {"tiny32": "Tiny-ImageNet-32", "textures": "DTD"}
 TITLES = {"accuracy": "accuracy, %", "ece": "ECE, %", "nll": "NLL", "aurc": "AURC x 1000", "auroc": "AUROC, %"}
 MEASURES = {"auroc": "AUROC", "aupr_in": "AUPR-in", "aupr_out": "AUPR-out", "fpr95": "FPR95"}
 BASELINE = "cross_entropy"
-FONT = "-apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 
 Cells = Mapping[str, Mapping[int, Result]]
 
@@ -109,37 +102,11 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     for old in folder.glob("*.svg"):
         old.unlink()
     found = []
-    for figure in shift_section(EvaluationView(evaluation)).drawings:
-        name = "".join(c if c.isalnum() else "-" for c in figure.name.lower())
-        path = folder / f"{name}.svg"
-        files.write_text(path, standing_alone(str(figure.wide or figure.svg)))
-        found.append((path, f"{plain_text(figure.title)}. {plain_text(figure.subtitle)}."))
+    for drawing in section_drawings(evaluation, "shift"):
+        path = folder / f"{drawing.name}.svg"
+        files.write_text(path, drawing.svg)
+        found.append((path, drawing.caption))
     return found
-
-
-def standing_alone(svg: str) -> str:
-    """A drawing of the report with its colours written out, for viewers without the report's style sheet."""
-    root = ElementTree.fromstring(svg)
-    for element in root.iter():
-        if element.tag not in ("path", "circle", "text"):
-            continue
-        style = style_of(element)
-        looks: dict[str, Any] = {"fill": style.fill or "none", "stroke": style.stroke, "stroke-width": style.width}
-        looks["fill-opacity"] = style.opacity if style.opacity < 1 else None
-        looks["stroke-dasharray"] = "3 3" if style.dashed else None
-        if element.tag == "text":
-            anchor = {"center": "middle", "right": "end"}.get(style.anchor, "start")
-            looks = {"fill": style.fill, "font-size": style.size, "text-anchor": anchor}
-            looks["font-weight"] = 600 if style.bold else None
-        element.attrib.pop("class", None)
-        element.attrib.pop("style", None)
-        element.attrib.update({key: str(value) for key, value in looks.items() if value is not None})
-    _, _, width, height = (float(v) for v in root.attrib["viewBox"].split())
-    frame = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"-12 -12 {width + 24:g} {height + 24:g}"}
-    root.attrib.update({**frame, "width": f"{width + 24:g}", "height": f"{height + 24:g}", "font-family": FONT})
-    paper = {"x": "-12", "y": "-12", "width": "100%", "height": "100%", "fill": PALETTE["paper"]}
-    root.insert(0, ElementTree.Element("rect", paper))
-    return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 WITH_FREIGHT_CARS = "98f3a6c"

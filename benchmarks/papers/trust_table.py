@@ -135,7 +135,7 @@ def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
     found = compare_trust(test, scores, seed=seed)
     found.save(out / f"evaluation-{seed}.json")
-    say(seed, found.about.verdict)
+    say(seed, found.about.verdict or "")
     return table_rows(found, scores, test, seed, float(test.facts.correct.float().mean()))
 
 

@@ -8,11 +8,9 @@ file. `fitting.fit` joins them into a `Calibrator`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,48 +22,25 @@ from confide.predictions import Predictions
 from confide.registry import MethodSpec, Registry
 from confide.types import Logits
 
-# Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
+# The registry, and what a method says of itself.
 
-_GIVEN: ContextVar[int | None] = ContextVar("threads given", default=None)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch computes in the calling thread; the number of threads is put back afterwards."""
-    before = torch.get_num_threads()
-    token = _GIVEN.set(_GIVEN.get() or before)
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-        _GIVEN.reset(token)
-
-
-def allowed_threads() -> int:
-    """How many threads torch had before `one_thread`, for work that hands out large parts itself."""
-    return _GIVEN.get() or torch.get_num_threads()
-
-
-# What a fit returns: a frozen calibrator, its torch.nn.Module, and the registries that its word points into.
-#
-# A method is two functions: one fits, `(logits, labels, *, options) -> Fitted`, and one transforms,
-# `(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
-# file. The door (`family.py`) joins them into a `Calibrator`.
+Values = Mapping[str, Tensor]
+Transform = Callable[[Values, Logits], Logits]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratorSpec(MethodSpec):
     """What is said of a calibrator: its `title` in a sentence; whether it `keeps_argmax` always, never, or only with
     (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
-    classes); whether its map is `linear` in the logits, so that a fit may start from another's; whether the fit itself
-    `finds_nan`.
+    classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is
+    `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`.
     """
 
     title: str = ""
     keeps_argmax: bool | tuple[str, str]
     yields: str
     parameters: tuple[int, int, int]
+    transform: Transform
     linear: bool = False
     finds_nan: bool = False
 
@@ -94,23 +69,10 @@ def stage_titles(stages: Iterable[str]) -> dict[str, str]:
     return titles
 
 
-Values = Mapping[str, Tensor]
-Transform = Callable[[Values, Logits], Logits]
-TRANSFORMS: dict[str, Transform] = {}
-T = TypeVar("T", bound=Transform)
+# What a fit returns: a frozen calibrator, and its torch.nn.Module.
 
 BLOCK_ELEMENTS = 1 << 18
 """Elements of one block of rows: 2 MB of float64, of which a transform may make a dozen."""
-
-
-def transform_of(word: str) -> Callable[[T], T]:
-    """Decorator: the function that applies the fitted values of that word to logits."""
-
-    def register(function: T) -> T:
-        TRANSFORMS[word] = function
-        return function
-
-    return register
 
 
 @dataclass(frozen=True)
@@ -170,11 +132,12 @@ class Calibrator:
         """(first row, calibrated rows) by blocks."""
         check_classes(self.word, self.num_classes, logits.shape[1])
         values = {name: value.to(logits.device) for name, value in self.values.items()}
+        transform = CALIBRATORS.get(self.word).spec.transform
         rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
         for start in range(0, len(logits), rows):
             block = logits[start : start + rows]
             # In float64, so that a float32 record is rounded once, at the end.
-            moved = TRANSFORMS[self.word](values, block.double()).to(dtype)
+            moved = transform(values, block.double()).to(dtype)
             yield start, with_argmax_of(block, moved) if self.keeps_argmax else moved
 
     def module(self) -> nn.Module:
@@ -202,14 +165,14 @@ class CalibratorModule(nn.Module):
 
     def __init__(self, word: str, values: Values) -> None:
         super().__init__()
-        self.word, self.names = word, tuple(values)
+        self.names, self.transform = tuple(values), CALIBRATORS.get(word).spec.transform
         for name, value in values.items():
             self.register_buffer(name, value.clone())
 
     def forward(self, logits: Logits) -> Logits:
         values = {name: getattr(self, name) for name in self.names}
         cast = {k: v.to(logits.dtype) if v.is_floating_point() else v for k, v in values.items()}
-        return TRANSFORMS[self.word](cast, logits)
+        return self.transform(cast, logits)
 
 
 def row_blocks(logits: Logits) -> Iterator[Logits]:

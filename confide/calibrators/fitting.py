@@ -19,13 +19,13 @@ from confide.calibrators.base import (
     CALIBRATORS,
     Calibrator,
     CalibratorSpec,
-    one_thread,
     predicted_classes,
 )
 from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted
+from confide.numerics.blocks import one_thread
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.registry import Method

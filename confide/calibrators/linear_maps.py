@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums, transform_of
+from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
 from confide.checks import check_range
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
@@ -358,6 +358,11 @@ SEPARATED_DOUBT = 0.1
 """Samples' worth of doubt, sum of p (1 - p), below which a class is told apart: its weight has no best value."""
 
 
+def apply_vector(values: Values, logits: Logits) -> Logits:
+    """w * z + b."""
+    return logits * values["weights"] + values["bias"]
+
+
 @CALIBRATORS.add(
     "vector",
     paper="Guo et al., 2017, arXiv:1706.04599",
@@ -367,6 +372,7 @@ SEPARATED_DOUBT = 0.1
     yields="logits",
     parameters=(0, 2, 0),
     linear=True,
+    transform=apply_vector,
 )
 def vector(logits: Logits, labels: Labels) -> FittedValues:
     """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL.
@@ -407,12 +413,6 @@ def vector(logits: Logits, labels: Labels) -> FittedValues:
             "search was stopped where they no longer matter"
         )
     return FittedValues({"weights": weights.clone(), "bias": bias - bias.mean()}, tuple(notes))
-
-
-@transform_of("vector")
-def apply_vector(values: Values, logits: Logits) -> Logits:
-    """w * z + b."""
-    return logits * values["weights"] + values["bias"]
 
 
 class ScaledRows:
@@ -508,6 +508,11 @@ SEPARATED_NATS = 0.1
 """Nats of all samples together below which every label counts as told apart."""
 
 
+def apply_matrix(values: Values, logits: Logits) -> Logits:
+    """W z + b."""
+    return logits @ values["weights"].T + values["bias"]
+
+
 @CALIBRATORS.add(
     "matrix",
     paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
@@ -517,6 +522,7 @@ SEPARATED_NATS = 0.1
     yields="logits",
     parameters=(0, 1, 1),
     linear=True,
+    transform=apply_matrix,
 )
 def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: float | None = None) -> FittedValues:
     """Matrix scaling, softmax(W z + b), mean NLL + lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2.
@@ -580,13 +586,13 @@ def fitted_map(
     return FittedValues({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean(), **values}, tuple(notes))
 
 
-@transform_of("matrix")
-def apply_matrix(values: Values, logits: Logits) -> Logits:
-    """W z + b."""
-    return logits @ values["weights"].T + values["bias"]
-
-
 # dirichlet: softmax(W log p + b).
+
+
+def apply_dirichlet(values: Values, logits: Logits) -> Logits:
+    """Log-probabilities of W log p + b."""
+    log_probs = torch.log_softmax(logits, dim=1)
+    return torch.log_softmax(log_probs @ values["weights"].T + values["bias"], dim=1)
 
 
 @CALIBRATORS.add(
@@ -598,6 +604,7 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
     yields="probabilities",
     parameters=(0, 1, 1),
     linear=True,
+    transform=apply_dirichlet,
 )
 def dirichlet(
     logits: Logits,
@@ -646,10 +653,3 @@ def dirichlet(
 
     rows = SoftmaxRows(logits, labels, log_sums(logits))
     return fitted_map(rows, logits, labels, penalty if reg_lambda is None else penalty(reg_lambda))
-
-
-@transform_of("dirichlet")
-def apply_dirichlet(values: Values, logits: Logits) -> Logits:
-    """Log-probabilities of W log p + b."""
-    log_probs = torch.log_softmax(logits, dim=1)
-    return torch.log_softmax(log_probs @ values["weights"].T + values["bias"], dim=1)

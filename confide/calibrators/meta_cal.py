@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows, transform_of
+from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.checks import InputError, check_range
 from confide.numerics.binning import bin_of
@@ -24,6 +24,13 @@ LARGEST_DRAW = 500
 ROUNDING = 1e-6
 
 
+def apply_meta_cal(values: Values, logits: Logits) -> Logits:
+    """z / T below the entropy threshold, zeros (the uniform answer) above."""
+    # The threshold is the entropy of a sample, which float32 and other devices round otherwise: it stays above.
+    below = (_row_entropy(logits) < values["threshold"] * (1 - ROUNDING))[:, None]
+    return torch.where(below, logits / values["temperature"], torch.zeros_like(logits))
+
+
 @CALIBRATORS.add(
     "metamis",
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
@@ -32,6 +39,7 @@ ROUNDING = 1e-6
     keeps_argmax=False,
     yields="logits",
     parameters=(2, 0, 0),
+    transform=apply_meta_cal,
 )
 def metamis(
     logits: Logits, labels: Labels, *, alpha: float = 0.05, seed: int = 0, rows: Sequence[int] | None = None
@@ -113,14 +121,6 @@ def _row_entropy(logits: Logits) -> PerSample:
     return -(log_probs.exp() * log_probs).sum(dim=1)
 
 
-@transform_of("metamis")
-def apply_meta_cal(values: Values, logits: Logits) -> Logits:
-    """z / T below the entropy threshold, zeros (the uniform answer) above."""
-    # The threshold is the entropy of a sample, which float32 and other devices round otherwise: it stays above.
-    below = (_row_entropy(logits) < values["threshold"] * (1 - ROUNDING))[:, None]
-    return torch.where(below, logits / values["temperature"], torch.zeros_like(logits))
-
-
 # metaacc: temperature for low entropies, no answer (uniform) for high ones, at a wanted accuracy.
 
 ENTROPY_BINS = 20
@@ -135,6 +135,7 @@ Vector = NDArray[np.float64]
     keeps_argmax=False,
     yields="logits",
     parameters=(20, 0, 0),
+    transform=apply_meta_cal,
 )
 def metaacc(
     logits: Logits,
@@ -201,6 +202,3 @@ def _threshold_at(target: float, accuracy: Vector, uncertainty: Vector) -> float
     means = np.bincount(which, uncertainty) / count
     fitted = isotonic_regression(means, weights=count, increasing=False).x
     return float(np.interp(target, nodes, fitted))
-
-
-transform_of("metaacc")(apply_meta_cal)

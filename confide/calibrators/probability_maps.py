@@ -22,7 +22,6 @@ from confide.calibrators.base import (
     map_rows,
     predicted_classes,
     row_blocks,
-    transform_of,
 )
 from confide.checks import InputError, check_choice, check_range
 from confide.numerics.binning import bin_of, width_edges
@@ -126,6 +125,13 @@ RANKING_SHARE = 1e-9
 """Share of the old probability added so that equal steps keep their order (Zhang et al., 2020)."""
 
 
+def apply_isotonic(values: Values, logits: Logits) -> Logits:
+    """Log of the maps' values, normalised by row."""
+    probs = torch.softmax(logits, dim=1)
+    scores = interpolated(values["nodes"], values["levels"], probs.T).T
+    return normalised(scores + values["ranking"] * probs, logits)
+
+
 @CALIBRATORS.add(
     "isotonic",
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
@@ -134,6 +140,7 @@ RANKING_SHARE = 1e-9
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
     parameters=(0, 10, 0),
+    transform=apply_isotonic,
 )
 def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> FittedValues:
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
@@ -166,14 +173,6 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
     else:
         nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
     return FittedValues({"nodes": nodes, "levels": levels, **values})
-
-
-@transform_of("isotonic")
-def apply_isotonic(values: Values, logits: Logits) -> Logits:
-    """Log of the maps' values, normalised by row."""
-    probs = torch.softmax(logits, dim=1)
-    scores = interpolated(values["nodes"], values["levels"], probs.T).T
-    return normalised(scores + values["ranking"] * probs, logits)
 
 
 def _chunks(logits: Logits) -> Iterator[Vector]:
@@ -216,6 +215,15 @@ def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
 # histogram: the share of hits in the bin of a probability.
 
 
+def apply_histogram(values: Values, logits: Logits) -> Logits:
+    """Log of the bins' shares: of the leading class with the rest in proportion, or of all classes, normalised."""
+    edges, levels = values["edges"], values["levels"]
+    if edges.dim() == 1:
+        confidence, lead = top_of(logits)
+        return with_top(logits, lead, looked_up(levels, inner_below(edges, confidence)))
+    return normalised(looked_up(levels, inner_below(edges, torch.softmax(logits, dim=1).T)).T, logits)
+
+
 @CALIBRATORS.add(
     "histogram",
     paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
@@ -224,6 +232,7 @@ def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
     keeps_argmax=False,
     yields="probabilities",
     parameters=(15, 0, 0),
+    transform=apply_histogram,
 )
 def histogram(
     logits: Logits,
@@ -277,16 +286,6 @@ def histogram(
     )
 
 
-@transform_of("histogram")
-def apply_histogram(values: Values, logits: Logits) -> Logits:
-    """Log of the bins' shares: of the leading class with the rest in proportion, or of all classes, normalised."""
-    edges, levels = values["edges"], values["levels"]
-    if edges.dim() == 1:
-        confidence, lead = top_of(logits)
-        return with_top(logits, lead, looked_up(levels, inner_below(edges, confidence)))
-    return normalised(looked_up(levels, inner_below(edges, torch.softmax(logits, dim=1).T)).T, logits)
-
-
 def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) -> tuple[Vector, Vector]:
     edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
     count = len(edges) - 1
@@ -306,6 +305,13 @@ def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
 # spline: the confidence plus the slope of a spline through the cumulative calibration error.
 
 
+def apply_spline(values: Values, logits: Logits) -> Logits:
+    """Log-probabilities with the recalibrated confidence of the leading class, the rest in proportion."""
+    confidence, lead = top_of(logits)
+    moved = interpolated(values["nodes"], values["levels"], confidence).clamp(0.0, 1.0)
+    return with_top(logits, lead, moved)
+
+
 @CALIBRATORS.add(
     "spline",
     paper="Gupta et al., 2021, arXiv:2006.12800",
@@ -314,6 +320,7 @@ def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
     keeps_argmax=False,
     yields="probabilities",
     parameters=(6, 0, 0),
+    transform=apply_spline,
 )
 def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
     """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
@@ -351,14 +358,6 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
     return FittedValues({"nodes": padded([nodes])[0], "levels": padded([means])[0]})
 
 
-@transform_of("spline")
-def apply_spline(values: Values, logits: Logits) -> Logits:
-    """Log-probabilities with the recalibrated confidence of the leading class, the rest in proportion."""
-    confidence, lead = top_of(logits)
-    moved = interpolated(values["nodes"], values["levels"], confidence).clamp(0.0, 1.0)
-    return with_top(logits, lead, moved)
-
-
 def fitted_spline(at: Vector, heights: Vector, knots: int) -> CubicSpline:
     """Least-squares natural cubic spline; its unknowns are the values at equally spaced knots on [0, 1]."""
     positions = np.linspace(0.0, 1.0, knots)
@@ -374,6 +373,14 @@ BETA_RIDGE = 1e-11
 BETA_SMALLEST = float(np.finfo(np.float64).eps)
 
 
+def apply_beta(values: Values, logits: Logits) -> Logits:
+    """Log of the classes' sigmoids, normalised by row; in logarithms, so no row can be 0 / 0."""
+    smallest = torch.finfo(logits.dtype).eps
+    probs = torch.softmax(logits, dim=1).clamp(smallest, 1.0 - smallest)
+    scores = values["a"] * probs.log() - values["b"] * torch.log1p(-probs) + values["intercept"]
+    return torch.log_softmax(torch.nn.functional.logsigmoid(scores), dim=1)
+
+
 @CALIBRATORS.add(
     "beta",
     paper="Kull et al., 2017, Beyond sigmoids",
@@ -382,6 +389,7 @@ BETA_SMALLEST = float(np.finfo(np.float64).eps)
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 3, 0),
+    transform=apply_beta,
 )
 def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
@@ -411,15 +419,6 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
             maps.append(_beta_map(column, (labels.numpy() == k).astype(np.float64), form))
     a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
     return FittedValues({"a": a, "b": b, "intercept": intercept})
-
-
-@transform_of("beta")
-def apply_beta(values: Values, logits: Logits) -> Logits:
-    """Log of the classes' sigmoids, normalised by row; in logarithms, so no row can be 0 / 0."""
-    smallest = torch.finfo(logits.dtype).eps
-    probs = torch.softmax(logits, dim=1).clamp(smallest, 1.0 - smallest)
-    scores = values["a"] * probs.log() - values["b"] * torch.log1p(-probs) + values["intercept"]
-    return torch.log_softmax(torch.nn.functional.logsigmoid(scores), dim=1)
 
 
 def _beta_map(probs: Vector, hits: Vector, form: str) -> tuple[float, float, float]:

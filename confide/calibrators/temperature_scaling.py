@@ -21,9 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.calibrators.base import CALIBRATORS, FittedValues, Values, allowed_threads, transform_of
+from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.checks import InputError, check_choice
 from confide.numerics.binning import calibration_error
+from confide.numerics.blocks import allowed_threads
 from confide.types import Labels, Logits
 
 # The likelihood of tempered logits, its slope and curvature in one pass over row blocks, and the search on them.
@@ -305,6 +306,11 @@ class _Point:
 GRID = tuple(k / 10 for k in range(1, 101))
 
 
+def apply_temperature(values: Values, logits: Logits) -> Logits:
+    """z / T."""
+    return logits / values["temperature"]
+
+
 @CALIBRATORS.add(
     "temperature",
     paper="Guo et al., 2017, arXiv:1706.04599",
@@ -315,6 +321,7 @@ GRID = tuple(k / 10 for k in range(1, 101))
     parameters=(1, 0, 0),
     linear=True,
     finds_nan=True,
+    transform=apply_temperature,
 )
 def temperature(
     logits: Logits,
@@ -373,12 +380,6 @@ def temperature(
     return FittedValues({"temperature": torch.tensor(best, dtype=torch.float64)}, notes)
 
 
-@transform_of("temperature")
-def apply_temperature(values: Values, logits: Logits) -> Logits:
-    """z / T."""
-    return logits / values["temperature"]
-
-
 def bound_notes(found: Optimum) -> tuple[str, ...]:
     """What to say of a search that ended at a bound."""
     if found.bound is None:
@@ -395,6 +396,17 @@ def bound_notes(found: Optimum) -> tuple[str, ...]:
 Vector = NDArray[np.float64]
 
 
+def apply_mixture(values: Values, logits: Logits) -> Logits:
+    """Log of the mixture, summed in logarithms so that nothing underflows."""
+    log_weights = values["weights"].log()
+    parts = [
+        torch.log_softmax(logits / values["temperature"], dim=1) + log_weights[0],
+        torch.log_softmax(logits, dim=1) + log_weights[1],
+        torch.log_softmax(torch.zeros_like(logits), dim=1) + log_weights[2],
+    ]
+    return torch.logsumexp(torch.stack(parts), dim=0)
+
+
 @CALIBRATORS.add(
     "ensemble_temperature",
     paper="Zhang et al., 2020, Mix-n-Match, arXiv:2003.07329",
@@ -403,6 +415,7 @@ Vector = NDArray[np.float64]
     keeps_argmax=True,
     yields="probabilities",
     parameters=(3, 0, 0),
+    transform=apply_mixture,
 )
 def ensemble_temperature(
     logits: Logits, labels: Labels, *, criterion: str = "brier", bounds: tuple[float, float] = (0.05, 5.0)
@@ -442,18 +455,6 @@ def ensemble_temperature(
         notes.append("the weights went to the uniform part: these logits say nothing about the labels")
     values = {"temperature": torch.tensor(found.temperature, dtype=torch.float64), "weights": torch.from_numpy(weights)}
     return FittedValues(values, tuple(notes))
-
-
-@transform_of("ensemble_temperature")
-def apply_mixture(values: Values, logits: Logits) -> Logits:
-    """Log of the mixture, summed in logarithms so that nothing underflows."""
-    log_weights = values["weights"].log()
-    parts = [
-        torch.log_softmax(logits / values["temperature"], dim=1) + log_weights[0],
-        torch.log_softmax(logits, dim=1) + log_weights[1],
-        torch.log_softmax(torch.zeros_like(logits), dim=1) + log_weights[2],
-    ]
-    return torch.logsumexp(torch.stack(parts), dim=0)
 
 
 def _squares_weights(gram: Vector, hits: Vector) -> Vector:

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         not args.no_intervals,
         args.by,
         model=name,
-        scores=_scores(args.scores, Scores) if args.scores else None,
+        scores=Scores.load(args.scores) if args.scores else None,
         score=args.score,
         seed=args.seed,
         title=args.title or name,
@@ -97,18 +97,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {warning}")
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
-
-
-def _scores(path: str, make: Any) -> Any:
-    from confide.checks import InputError
-    from confide.files import formats
-
-    columns, metadata = formats.read_table(path)
-    if "id" not in columns or "score" not in columns:
-        raise InputError(
-            f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
-        )
-    return make(columns["id"], columns["score"].astype("float64"), metadata.get("method", "difficulty"))
 
 
 def table_of(evaluation: Evaluation) -> str:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     from confide import difficulty
     from confide.checks import InputError
-    from confide.difficulty.harden_export import export
+    from confide.difficulty.harden import export
     from confide.scoring import load_split
 
     if not args.data:
@@ -81,7 +81,7 @@ def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
 def _features(args: argparse.Namespace, dataset: Any) -> Any:
     """What near-duplicates are told by, or None."""
     from confide import features
-    from confide.records import load_features
+    from confide.records import Features
 
     if args.features is None:
         carried = "features" in dataset.split(args.split).columns
@@ -90,7 +90,7 @@ def _features(args: argparse.Namespace, dataset: Any) -> Any:
         return None
     path = Path(args.features)
     is_file = path.exists() or path.suffix or len(path.parts) > 1
-    return load_features(args.features) if is_file else features.extract(args.features, dataset, args.split)
+    return Features.load(args.features) if is_file else features.extract(args.features, dataset, args.split)
 
 
 def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:

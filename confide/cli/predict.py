@@ -107,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
     """How many, where, and how good they are where the classes are the model's own."""
     from confide.cli.shared import print_json
+    from confide.metrics import explain
     from confide.training.prediction import log_metrics
 
     summary: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
@@ -121,5 +122,6 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
     shift = f" under {args.shift} {args.severity}" if args.shift else ""
     print(f"{len(predictions):,} predictions of {models} on '{predictions.split}'{shift} in {args.out}")
     if not args.foreign:
-        print(f"accuracy {100 * summary['accuracy']:.1f} %, ECE {100 * summary['ece']:.1f} %, NLL {summary['nll']:.3f}")
+        infos = explain(("accuracy", "ece", "nll"))
+        print(", ".join(f"{word} {info.text(summary[word])}" for word, info in infos.items()))
         print(f"next: confide evaluate {args.out}")

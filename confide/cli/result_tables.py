@@ -101,7 +101,7 @@ def decision_table(found: Evaluation, order: Sequence[str], same: Mapping[str, f
     rows = []
     for word in order:
         cells = [_trust_cell(found, word, info) for info in columns]
-        beside = f"{rate.scale * same[word]:.{rate.digits}f}" if word in same and word != "mcp" else ""
+        beside = rate.number(same[word]) if word in same and word != "mcp" else ""
         rows.append((word, *cells, *(_tested(found, word, info.word) for info in apart), beside))
     return text_table(header, rows)
 
@@ -111,7 +111,7 @@ def sweep_table(curve: Curve) -> str:
     infos = explain(name for name in curve.columns if name != "alpha_neg")
     columns = [curve.columns["alpha_neg"], *(curve.columns[word] for word in infos)]
     rows = [
-        (f"{alpha:g}", *(f"{i.scale * v:.{i.digits}f}" for i, v in zip(infos.values(), values, strict=True)))
+        (f"{alpha:g}", *(info.number(value) for info, value in zip(infos.values(), values, strict=True)))
         for alpha, *values in zip(*columns, strict=True)
     ]
     return text_table(("alpha_neg", *(info.heading for info in infos.values())), rows)

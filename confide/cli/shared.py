@@ -96,10 +96,9 @@ def metric_cell(info: MetricInfo, measurement: Measurement | None, more_digits: 
     """A metric in its unit, with half its 95 % interval where that is known: `3.0 ±0.8`."""
     if measurement is None or math.isnan(measurement.value):
         return ""
-    digits = info.digits + more_digits
-    text = f"{info.scale * measurement.value:.{digits}f}"
+    text = info.number(measurement.value, more_digits)
     low, high = measurement.bounds or (math.nan, math.nan)
-    return text if math.isnan(high - low) else f"{text} ±{info.scale * (high - low) / 2:.{digits}f}"
+    return text if math.isnan(high - low) else f"{text} ±{info.number((high - low) / 2, more_digits)}"
 
 
 def print_json(value: Any) -> None:

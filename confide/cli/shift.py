@@ -5,102 +5,14 @@ side.
 from __future__ import annotations
 
 import argparse
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import parse_options, text_table
 
 if TYPE_CHECKING:
-    from confide.records import Dataset, Split
     from confide.results import Evaluation
-    from confide.training import Trained
-
-
-# Known or foreign on the command line: every model on its test split and on each foreign set.
-
-
-def ood_samples(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained], source: str) -> Split:
-    """The samples of a foreign set, in the shape that the models take."""
-    from confide.robustness import load_ood_split
-
-    shape = next(iter(models.values())).preparation.shape if dataset.kind == "image" else None
-    return load_ood_split(source, dataset, args.data, shape, most=args.samples)
-
-
-def evaluate_ood(
-    args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], source: str, foreign: Split
-) -> list[Evaluation]:
-    """Known against foreign samples, for every model."""
-    from confide.evaluation import Side, ood
-    from confide.records import Split
-    from confide.robustness import ood_name
-    from confide.shift.ood import named_ids
-    from confide.training import penultimate, predict
-
-    known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
-    train = _spread_over(dataset.train) if "train" in dataset.splits else None  # without it no md, rmd and knn
-    found = []
-    for name, trained in models.items():
-        sides = [
-            Side(
-                predict(trained, part, "test", foreign=part is foreign, batch_size=args.batch_size, device=args.device),
-                penultimate(trained, part, "test", batch_size=args.batch_size).values,
-            )
-            for part in (known, foreign)
-        ]
-        reference = None if train is None else penultimate(trained, train, "train", batch_size=args.batch_size)
-        found.append(
-            ood(
-                *sides,
-                name=ood_name(source),
-                reference=reference,
-                trust_predictors=_trust_predictors(args, trained, dataset),
-                model=name,
-                intervals=not args.no_intervals,
-                seed=args.seed,
-            )
-        )
-    return found
-
-
-def _trust_predictors(args: argparse.Namespace, trained: Trained, dataset: Dataset) -> dict[str, Any]:
-    """Trust predictors by word, fitted on the clean validation split where they learn."""
-    from confide import trust
-    from confide.robustness import fit_trust_predictor
-    from confide.training import penultimate, predict
-
-    if not any(trust.TRUST.get(word).spec.trained for word in args.trust):
-        return {word: fit_trust_predictor(word, None, None, args.seed) for word in args.trust}
-    val = predict(trained, dataset, "val", batch_size=args.batch_size, device=args.device)
-    features = penultimate(trained, dataset, "val", batch_size=args.batch_size)
-    return {word: fit_trust_predictor(word, val, features, args.seed) for word in args.trust}
-
-
-def _spread_over(train: Any) -> Any:
-    import numpy as np
-
-    from confide.robustness import MAX_REFERENCE_SAMPLES
-
-    return train.take(np.linspace(0, len(train) - 1, min(len(train), MAX_REFERENCE_SAMPLES)).round().astype(np.int64))
-
-
-def clean_evaluations(args: argparse.Namespace, test: Split, models: dict[str, Trained]) -> list[Evaluation]:
-    """Every model on the clean test split, for reports without a grid."""
-    from confide.evaluation import evaluate
-    from confide.training import predict
-
-    return [
-        evaluate(
-            predict(trained, test, "test", batch_size=args.batch_size, device=args.device),
-            "core",
-            not args.no_intervals,
-            model=name,
-            seed=args.seed,
-        )
-        for name, trained in models.items()
-    ]
+    from confide.robustness import ShiftRequest
 
 
 # What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, foreign sets.
@@ -217,20 +129,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def from_evaluate(args: argparse.Namespace) -> int:
     """`confide evaluate MODEL --shift KIND --data DATA`: the same with the words of that verb."""
     from confide.checks import InputError
+    from confide.robustness import ShiftRequest, check_model_paths
 
-    _check_models([args.source, *args.beside])
+    models = [args.source, *args.beside]
+    check_model_paths(models)
     if not args.data:
         raise InputError("--shift needs the dataset whose test split is shifted; add --data DATA")
-    given = {"metrics": args.metrics != ["core"], **{k: getattr(args, k) is not None for k in OF_PREDICTIONS}}
-    if unused := [f"--{name}" for name, there in given.items() if there]:
+    flags = {"metrics": args.metrics != ["core"], **{k: getattr(args, k) is not None for k in OF_PREDICTIONS}}
+    if unused := [f"--{name}" for name, is_given in flags.items() if is_given]:
         raise InputError(f"{', '.join(unused)} cannot be used with --shift, whose grid has metrics of its own; drop it")
-    parser = argparse.ArgumentParser()
-    configure(parser)
-    words = [args.source, *args.beside, "--data", args.data, "--kind", args.shift, "--seed", str(args.seed)]
-    words.append(f"--out={args.out or Path(args.source).resolve().name + '-shift'}")
-    own = parser.parse_args([*words, "--no-intervals"] if args.no_intervals else words)
-    own.json, own.rmd = args.json, "where there are training samples"
-    return run(own)
+    out = Path(args.out or Path(args.source).resolve().name + "-shift")
+    request = ShiftRequest(shifts=args.shift, seed=args.seed, intervals=not args.no_intervals, rmd=None, folder=out)
+    return _evaluate(models, args.data, request, out, args)
 
 
 def check_not_shifted(args: argparse.Namespace) -> None:
@@ -246,145 +156,43 @@ def check_not_shifted(args: argparse.Namespace) -> None:
             raise InputError(f"--{name} goes with --shift alone; drop it, or add --shift corruptions")
 
 
-def _check_models(paths: list[str]) -> None:
-    """Corruptions need images and a model to show them to; predictions are of no use."""
-    from confide.checks import InputError
-
-    for path in map(Path, paths):
-        if path.is_file() and path.suffix != ".safetensors":
-            raise InputError(
-                f"{path} must be a trained model, got a file of another kind; predictions cannot be corrupted, so give "
-                "the folder that confide train --out wrote, or your own model with confide.evaluation.shift_grid"
-            )
-
-
 def run(args: argparse.Namespace) -> int:
     """Grid, foreign data, report."""
-    from confide.cli.shared import print_json
-    from confide.data import load_dataset
-    from confide.report import write_report
+    from confide.robustness import ShiftRequest
 
-    _check_models(args.models)
-    _check_numbers(args)
-    dataset = load_dataset(args.data, **parse_options(args.data_option))
-    found = evaluate_shift(args, dataset, _models(args.models))
-    out = Path(args.out)
-    found.save(out / "evaluation.json")
-    write_report(found, out / "report.html")
+    calibrators = () if args.no_calibrate else args.calibrate
+    request = ShiftRequest(
+        shifts=args.kind if args.words is None else tuple(args.words),
+        severities=tuple(args.severities),
+        form=args.form,
+        ood=tuple(args.ood),
+        calibrators=None if calibrators is None else tuple(calibrators),
+        trust=tuple(args.trust),
+        rmd=args.rmd,
+        samples=args.samples,
+        batch_size=args.batch_size,
+        device=args.device,
+        seed=args.seed,
+        intervals=not args.no_intervals,
+        folder=args.out,
+        data_options=parse_options(args.data_option),
+    )
+    return _evaluate(args.models, args.data, request, Path(args.out), args)
+
+
+def _evaluate(models: list[str], data: str, request: ShiftRequest, out: Path, args: argparse.Namespace) -> int:
+    from confide.cli.shared import print_json
+    from confide.report import write_report
+    from confide.results import About
+    from confide.robustness import evaluate_shift
+
+    evaluation = evaluate_shift(models, data, request, about=About(commands=(args.command,)))
+    evaluation.save(out / "evaluation.json")
+    write_report(evaluation, out / "report.html")
     if args.json:
-        print_json({**found.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
+        print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
         return 0
-    for line in shift_tables(found):
+    for line in shift_tables(evaluation):
         print(line)
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
     return 0
-
-
-def _check_numbers(args: argparse.Namespace) -> None:
-    from confide.checks import InputError
-
-    for name, least in (("batch_size", 1), ("samples", 0)):
-        if getattr(args, name) < least:
-            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(args, name)}")
-
-
-def _models(paths: list[str]) -> dict[str, Trained]:
-    from confide.checks import InputError
-    from confide.training import Trained
-
-    names = [Path(path).resolve().name for path in paths]
-    if len(set(names)) < len(names):
-        names = [str(Path(path)) for path in paths]
-    if len(set(names)) < len(names):
-        raise InputError(f"models must differ, got {', '.join(paths)}")
-    return {name: Trained.load(path) for name, path in zip(names, paths, strict=True)}
-
-
-def evaluate_shift(args: argparse.Namespace, dataset: Dataset, models: dict[str, Trained]) -> Evaluation:
-    """The grid where the data are images, every foreign set, RMD by label noise: one evaluation."""
-    import numpy as np
-
-    from confide.checks import InputError
-    from confide.evaluation import join
-    from confide.results import About
-
-    test = dataset.test
-    if args.samples:
-        test = test.take(np.arange(min(args.samples, len(test))))
-    for name, trained in models.items():
-        trained.preparation.check(test, f"'{dataset.name}' for model '{name}'")
-    wanted = args.words or args.kind
-    gridded = wanted != "none" and dataset.kind == "image"
-    if not gridded and not args.ood:
-        why = "--kind none" if wanted == "none" else f"'{dataset.name}' has no images to corrupt"
-        raise InputError(f"nothing to do: {why}, and no --ood was given; name foreign data")
-    # Foreign data that cannot be had is told before the grid, not after it.
-    foreign = {source: ood_samples(args, dataset, models, source) for source in args.ood}
-    first = [_grid(args, dataset, test, models, wanted)] if gridded else clean_evaluations(args, test, models)
-    evaluations = [*first]
-    for source, split in foreign.items():
-        evaluations += evaluate_ood(args, dataset, test, models, source, split)
-    title = f"{dataset.name} under shift"
-    names = tuple(dataset.class_names)
-    return join(
-        evaluations, about=About(title=title, unit=dataset.unit, class_names=names, commands=(command_of(args),))
-    )
-
-
-def command_of(args: argparse.Namespace) -> str:
-    """The command that makes this again: what differs from the defaults."""
-    parser = argparse.ArgumentParser()
-    configure(parser)
-    words = ["confide", "shift", *args.models, "--data", args.data]
-    for name, usual in vars(parser.parse_args(["", "--data", args.data])).items():
-        value = getattr(args, name)
-        if name in ("models", "data") or value == usual:
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        if usual is False:
-            words.append(flag)
-        elif name == "data_option":
-            words += [word for one in value for word in (flag, one)]
-        else:
-            words += [flag, *(map(str, value) if isinstance(value, list) else [str(value)])]
-    return shlex.join(words)
-
-
-def _grid(args: argparse.Namespace, dataset: Dataset, test: Any, models: dict[str, Trained], wanted: Any) -> Evaluation:
-    from confide.evaluation import label_noise_curve, shift_grid
-    from confide.files.formats import checksum
-    from confide.robustness import CleanFits, ModelOnDevice, make_subject
-    from confide.shift import noisy_labels
-
-    rmd = args.rmd is True or (bool(args.rmd) and "train" in dataset.splits)
-    usual = ["temperature"] if "val" in dataset.splits and len(dataset.val) else []
-    calibrated = [] if args.no_calibrate else usual if args.calibrate is None else args.calibrate
-    wishes = CleanFits(calibrated, args.trust, rmd, args.batch_size, args.seed)
-    runners = {name: ModelOnDevice.of(trained, args.device) for name, trained in models.items()}
-    paths = dict(zip(models, args.models, strict=True))
-    subjects = {}
-    for name, runner in runners.items():
-        file = Path(paths[name]) / "model.safetensors" if Path(paths[name]).is_dir() else Path(paths[name])
-        subjects[name] = make_subject(runner, dataset, wishes, checksum(file))
-    found = shift_grid(
-        test,
-        subjects,
-        words=wanted,
-        severities=args.severities,
-        form=args.form,
-        seed=args.seed,
-        folder=args.out,
-        batch_size=args.batch_size,
-        device=next(iter(runners.values())).where.device,
-        intervals=not args.no_intervals,
-    )
-    curves = []
-    for name, subject in subjects.items():
-        if subject.hardness is not None:
-            features = runners[name].outputs(test, "test", args.batch_size)[1].values
-
-            def noisy(labels: Any, rate: float) -> Any:
-                return noisy_labels(labels, rate, num_classes=dataset.num_classes, ids=test.ids, seed=args.seed)
-
-            curves.append(label_noise_curve(subject.hardness, features, test.labels, noisy, model=name))
-    return replace(found, curves=(*found.curves, *curves))

@@ -164,6 +164,7 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
     from confide.cli.shared import print_json, text_table
+    from confide.metrics import explain
     from confide.store import RunPaths
     from confide.training.distributed import is_lead_process
 
@@ -173,14 +174,17 @@ def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> N
         plain = [outcome.as_dict() for outcome in outcomes]
         print_json(plain[0] if len(plain) == 1 else plain)
         return
+    columns = (("train", "accuracy"), ("val", "accuracy"), ("val", "ece"), ("val", "nll"))
+    infos = explain(word for _, word in columns)
     rows = []
     for outcome in outcomes:
         for number, member in enumerate(outcome.members):
             name = outcome.settings.loss + (f" #{number}" if len(outcome.members) > 1 else "")
-            shares = [_percent(member.row.get(key)) for key in ("train_accuracy", "val_accuracy", "val_ece")]
-            nll = f"{member.row['val_nll']:.3f}" if "val_nll" in member.row else "-"
-            rows.append((name, f"{member.row['epoch'] + 1:.0f}", *shares, nll, str(outcome.folder)))
-    print(text_table(("loss", "epoch", "train acc %", "val acc %", "val ECE %", "val NLL", "folder"), rows))
+            logged = {key: member.row.get(f"{key[0]}_{key[1]}") for key in columns}
+            cells = ["-" if value is None else infos[word].number(value) for (_, word), value in logged.items()]
+            rows.append((name, f"{member.row['epoch'] + 1:.0f}", *cells, str(outcome.folder)))
+    heads = [f"{split} {infos[word].heading}" for split, word in columns]
+    print(text_table(("loss", "epoch", *heads, "folder"), rows))
     for outcome in outcomes:
         seconds = f"trained in {outcome.train_seconds:.1f} s, validation {outcome.val_seconds:.1f} s"
         notes = "; ".join(dict.fromkeys(note for member in outcome.members for note in member.notes))
@@ -189,10 +193,6 @@ def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> N
     calibrator = RunPaths(folder).first_calibrator
     calibrated = f" --calibrator {calibrator}" if calibrator.exists() else ""
     print(f"next: confide predict {folder} {data} --split test{calibrated} --out predictions.parquet")
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def _folder_name(text: str) -> str:

@@ -14,7 +14,7 @@ from confide.checks import InputError
 from confide.cli.shared import load_predictions
 from confide.files import formats
 from confide.predictions import Predictions
-from confide.records import Features, load_features, rows_of
+from confide.records import Features, rows_of
 from confide.trust.combined import shared_samples
 
 ON_TRAINING = ("trust_score", "rmd", "knn")
@@ -78,7 +78,7 @@ def read_evidence(args: argparse.Namespace) -> TrustEvidence:
 def read_feature_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> tuple[Features, Features]:
     """Features of both splits."""
     first, second = (
-        load_features(path, ids=p.ids, labels=p.labels.cpu().numpy())
+        Features.load(path, ids=p.ids, labels=p.labels.cpu().numpy())
         for path, p in zip(paths, (fit_on, test), strict=True)
     )
     for found, p, path in zip((first, second), (fit_on, test), paths, strict=True):
@@ -118,7 +118,7 @@ def check_no_test_sample(path: str, reference: Features, test: Features) -> None
 
 def read_reference(path: str) -> Features:
     """Features with labels, of any split but test."""
-    reference = load_features(path)
+    reference = Features.load(path)
     if (reference.labels < 0).any():
         raise InputError(f"{path} must have a column 'label'; the reference is the labelled training split")
     if reference.split == "test":

@@ -109,6 +109,24 @@ def file_stamp(file: str | Path) -> str:
     return f"{status.st_size}:{status.st_mtime_ns}"
 
 
+# ---- uint8 pixels `c h w` -> a picture, and its bytes ----
+
+
+def as_picture(pixels: Any, *, channels: tuple[int, ...] = (1, 3)) -> Image.Image | None:
+    """The picture of uint8 pixels `c h w` with so many channels; None for anything else."""
+    pixels = np.asarray(pixels)
+    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in channels:
+        return None
+    return Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
+def picture_bytes(picture: Image.Image, kind: str = "png", **options: Any) -> bytes:
+    """A picture as the bytes of a file: `png` or `jpeg`, with the options of that format."""
+    buffer = io.BytesIO()
+    picture.save(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
 # ---- One encoded image -> uint8 pixels `c h w`, and the threads that do many at once ----
 
 T = TypeVar("T")
@@ -138,8 +156,8 @@ def decode(file: IO[bytes], form: PixelFormat) -> NDArray[np.uint8]:
         box = _box(image.size, form)
         if image.format == "JPEG" and image.size != (form.width, form.height):
             full = image.size
-            wanted = _size_that_fills(image.size, form)
-            image.draft(None, (int(wanted[0] * REDUCING_GAP), int(wanted[1] * REDUCING_GAP)))
+            width, height = _size_that_fills(image.size, form)
+            image.draft(None, (int(width * REDUCING_GAP), int(height * REDUCING_GAP)))
             box = tuple(edge * image.size[k % 2] / full[k % 2] for k, edge in enumerate(box))
         plain = _eight_bits(image, form.channels)
         if plain.size != (form.width, form.height):
@@ -491,8 +509,8 @@ def _all_pixels(
             else:
                 pixels[i] = image
             progress.step()
-    kept = wrong[rows] == ""
-    return (pixels if kept.all() else pixels[kept]), wrong
+    readable = wrong[rows] == ""
+    return (pixels if readable.all() else pixels[readable]), wrong
 
 
 def _lazy_pixels(
@@ -501,7 +519,7 @@ def _lazy_pixels(
     return LazyImages(encoded, np.flatnonzero(checked.good), form), checked.wrong
 
 
-def _readable_part(part: RawSplit, inputs: Any, kept: NDArray[np.bool_]) -> RawSplit:
-    ids = part.ids[kept] if part.ids is not None else None
-    columns = {name: values[kept] for name, values in part.columns.items()}
-    return RawSplit(inputs, np.asarray(part.labels)[kept], ids, columns)
+def _readable_part(part: RawSplit, inputs: Any, readable: NDArray[np.bool_]) -> RawSplit:
+    ids = part.ids[readable] if part.ids is not None else None
+    columns = {name: values[readable] for name, values in part.columns.items()}
+    return RawSplit(inputs, np.asarray(part.labels)[readable], ids, columns)

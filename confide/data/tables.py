@@ -186,31 +186,32 @@ class TextFormat:
         """The source of this format, registered; its `help()` is that of a function written out."""
 
         def read(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
+            """{self.title}; a file, or a folder with train, val, test in the names.
+
+            Args:
+                path: of the file or folder.
+                inputs: {self.field} of texts; the first of text, sentence, utterance, query and the like by default.
+                labels: {self.field} of labels; the first of label, category, intent, class and the like by default.
+
+            Returns:
+                The texts and labels as they stand there; `load_dataset` makes a `Dataset` of them.
+
+            Raises:
+                InputError: for a file that is not of the format, or rows without a text or label.
+
+            Example:
+                >>> from pathlib import Path
+                >>> from confide import data
+                >>> path = Path("train{self.endings[0]}")
+                >>> lines = {self.example}
+                >>> _ = path.write_text(chr(10).join(lines))
+                >>> data.{self.word}(path).parts["all"].labels.tolist()
+                ['greeting', 'farewell']
+            """
             return read_texts(path, self.endings, self.rows, ColumnNames(inputs, labels))
 
         read.__name__ = read.__qualname__ = self.word
-        read.__doc__ = f"""{self.title}; a file, or a folder with train, val, test in the names.
-
-        Args:
-            path: of the file or folder.
-            inputs: {self.field} of texts; the first of text, sentence, utterance, query and the like by default.
-            labels: {self.field} of labels; the first of label, category, intent, class and the like by default.
-
-        Returns:
-            The texts and labels as they stand there; `load_dataset` makes a `Dataset` of them.
-
-        Raises:
-            InputError: for a file that is not of the format, or rows without a text or label.
-
-        Example:
-            >>> from pathlib import Path
-            >>> from confide import data
-            >>> path = Path("train{self.endings[0]}")
-            >>> lines = {list(self.example)}
-            >>> _ = path.write_text(chr(10).join(lines))
-            >>> data.{self.word}(path).parts["all"].labels.tolist()
-            ['greeting', 'farewell']
-        """
+        read.__doc__ = (read.__doc__ or "").format(self=self)
         recognises(self.word, lambda path: holds(path, self.endings))
         return DATASETS.add(self.word, paper=self.paper, takes="path")(read)
 

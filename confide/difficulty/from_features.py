@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -26,10 +26,31 @@ from confide.numerics.gaussians import (
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
 
-# The fitted Gaussians that `rmd` and `md` share.
-
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+
+def check_columns(values: Any, dim: int) -> None:
+    """Rows of the extractor that was fitted on."""
+    if int(values.shape[1]) != dim:
+        raise InputError(
+            f"features must have the {dim} columns of the fit, got {values.shape[1]}; use the same extractor"
+        )
+
+
+def check_present(labels: Labels, counts: Labels) -> None:
+    """Every label must be of a class that the fit saw."""
+    absent = counts[labels] == 0
+    if absent.any():
+        bad = int(absent.nonzero()[0][0])
+        raise InputError(
+            f"every label must have samples in the fit, but class {labels[bad]} (sample {bad}) has none; "
+            "fit on data with that class or drop the sample"
+        )
+
+
+# Gaussians of the classes: `rmd` and `md`.
+
 PARTS = ("origin", "matrix", "centres", "inverse_total")
 GAUSSIAN_WORDS = ("rmd", "md")
 """Methods whose fitted model is a `GaussianDifficulty`."""
@@ -68,17 +89,13 @@ class GaussianDifficulty:
 
     def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
         """Distances to the labels' classes, or to the likeliest class, or the minimum over the classes."""
-        dim = self.gaussians.means.shape[1]
-        if int(values.shape[1]) != dim:
-            raise InputError(
-                f"features must have the {dim} columns of the fit, got {values.shape[1]}; use the same extractor"
-            )
+        check_columns(values, self.gaussians.means.shape[1])
         if isinstance(labels, np.ndarray):
-            self._check_present(labels)
+            check_present(labels, self.gaussians.counts)
             return own_distances(self.gaussians, values, labels, relative=self.is_relative, projection=self.projection)
-        found = class_fit(self.gaussians, values)
-        distance = found.likeliest_distance if labels == "predicted" else found.nearest_distance
-        return distance - found.agnostic if self.is_relative else distance
+        fit = class_fit(self.gaussians, values)
+        distance = fit.likeliest_distance if labels == "predicted" else fit.nearest_distance
+        return distance - fit.agnostic if self.is_relative else distance
 
     def parts(self, row: Float64, label: int) -> DistanceParts:
         """What the difficulty of one sample `d` with this label is made of."""
@@ -88,15 +105,6 @@ class GaussianDifficulty:
         return DistanceParts(
             float(own[0]), float(fit.agnostic[0]), int(fit.nearest[0]), float(fit.nearest_distance[0]), self.is_relative
         )
-
-    def _check_present(self, labels: Labels) -> None:
-        absent = self.gaussians.counts[labels] == 0
-        if absent.any():
-            bad = int(absent.nonzero()[0][0])
-            raise InputError(
-                f"every label must have samples in the fit, but class {labels[bad]} (sample {bad}) has none; "
-                "fit on data with that class or drop the sample"
-            )
 
     def state(self) -> State:
         """Projections rather than covariances: fewer numbers, nothing to factor again, and so the same last digit."""
@@ -181,74 +189,55 @@ def _augmented_rows(run: Any, values: Any) -> Any:
     return rows
 
 
-@DIFFICULTY.add(
+def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> Callable[..., GaussianDifficulty]:
+    """Register `rmd` or `md`: they differ in what is subtracted, and in nothing else."""
+
+    def method(
+        values: Any, labels: NDArray[np.int64], *, shrinkage: Any = "auto", augmented: Sequence[Any] = ()
+    ) -> GaussianDifficulty:
+        """{formula}.
+
+        Args:
+            values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
+            labels: their classes.
+            shrinkage: "auto" shrinks the covariances by Ledoit-Wolf only where they have not full rank, and says so;
+                "none" refuses then; "ledoit_wolf" and "oas" always; a number in [0, 1] is the intensity.
+            augmented: features of the same samples under random augmentations; the Gaussians are fitted on these (the
+                paper takes five runs), the score is that of the plain features.
+
+        Returns:
+            The fitted model: `values_of(values, labels)` is one number per row, high = hard.
+
+        Example:
+            >>> import numpy as np
+            >>> labels = np.arange(60) % 2
+            >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+            >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
+            >>> fitted = confide.difficulty.fit("{word}", rows, labels)
+            >>> int(fitted.score(rows, labels).values.argmax())
+            7
+        """
+        return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=relative)
+
+    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula)
+    method.__name__ = method.__qualname__ = word
+    corners: tuple[dict[str, Any], ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
+    restore = partial(restore_gaussians, relative=relative)
+    return DIFFICULTY.add(word, paper=paper, corners=corners, source="features", restore=restore)(method)
+
+
+rmd = _gaussian_method(
     "rmd",
+    "Relative Mahalanobis distance, (x - mu_y)' Sigma^-1 (x - mu_y) - (x - mu)' Sigma_all^-1 (x - mu)",
     paper="Cui et al., 2023; Ren et al., 2021, arXiv:2106.09022",
-    source="features",
-    restore=partial(restore_gaussians, relative=True),
-    corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0}),
+    relative=True,
 )
-def rmd(
-    values: Any, labels: NDArray[np.int64], *, shrinkage: Any = "auto", augmented: Sequence[Any] = ()
-) -> GaussianDifficulty:
-    """Relative Mahalanobis distance, (x - mu_y)' Sigma^-1 (x - mu_y) - (x - mu)' Sigma_all^-1 (x - mu).
-
-    Args:
-        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
-        labels: their classes.
-        shrinkage: "auto" shrinks the covariances by Ledoit-Wolf only where they have not full rank, and says so;
-            "none" refuses then; "ledoit_wolf" and "oas" always; a number in [0, 1] is the intensity.
-        augmented: features of the same samples under random augmentations; the Gaussians are fitted on these (the
-            paper takes five runs), the score is that of the plain features.
-
-    Returns:
-        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
-
-    Example:
-        >>> import numpy as np
-        >>> labels = np.arange(60) % 2
-        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
-        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
-        >>> fitted = confide.difficulty.fit("rmd", rows, labels)
-        >>> int(fitted.score(rows, labels).values.argmax())
-        7
-    """
-    return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=True)
-
-
-@DIFFICULTY.add(
+md = _gaussian_method(
     "md",
+    "Mahalanobis distance to the own class, (x - mu_y)' Sigma^-1 (x - mu_y)",
     paper="Lee et al., 2018, arXiv:1807.03888",
-    source="features",
-    restore=partial(restore_gaussians, relative=False),
-    corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0}),
+    relative=False,
 )
-def md(
-    values: Any, labels: NDArray[np.int64], *, shrinkage: Any = "auto", augmented: Sequence[Any] = ()
-) -> GaussianDifficulty:
-    """Mahalanobis distance to the own class, (x - mu_y)' Sigma^-1 (x - mu_y).
-
-    Args:
-        values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
-        labels: their classes.
-        shrinkage: "auto" shrinks the covariances by Ledoit-Wolf only where they have not full rank, and says so;
-            "none" refuses then; "ledoit_wolf" and "oas" always; a number in [0, 1] is the intensity.
-        augmented: features of the same samples under random augmentations; the Gaussians are fitted on these (the
-            paper takes five runs), the score is that of the plain features.
-
-    Returns:
-        The fitted model: `values_of(values, labels)` is one number per row, high = hard.
-
-    Example:
-        >>> import numpy as np
-        >>> labels = np.arange(60) % 2
-        >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
-        >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
-        >>> fitted = confide.difficulty.fit("md", rows, labels)
-        >>> int(fitted.score(rows, labels).values.argmax())
-        7
-    """
-    return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=False)
 
 
 # Distance to the mean of the own class.
@@ -269,16 +258,10 @@ class Prototypes:
 
     def values_of(self, values: Any, labels: NDArray[np.int64] | str | None) -> NDArray[np.float64]:
         """Distance to the label's prototype; "min" and "predicted" are both the nearest one."""
-        if int(values.shape[1]) != self.means.shape[1]:
-            raise InputError(
-                f"features must have the {self.means.shape[1]} columns of the fit, got {values.shape[1]}; "
-                "use the same extractor"
-            )
+        check_columns(values, self.means.shape[1])
         if not isinstance(labels, np.ndarray):
             return nearest_centre(values, self.means[self.counts > 0], distance=self.distance)[0]
-        absent = self.counts[labels] == 0
-        if absent.any():
-            raise InputError(f"every label must have samples in the fit, but class {labels[absent][0]} has none")
+        check_present(labels, self.counts)
         return distances_to(values, self.means, labels, distance=self.distance)
 
     def state(self) -> State:
@@ -343,11 +326,7 @@ class Centres:
 
     def values_of(self, values: Any, labels: NDArray[np.int64] | str | None) -> Float64:
         """Distance to the nearest centre."""
-        if int(values.shape[1]) != self.centres.shape[1]:
-            raise InputError(
-                f"features must have the {self.centres.shape[1]} columns of the fit, got {values.shape[1]}; "
-                "use the same extractor"
-            )
+        check_columns(values, self.centres.shape[1])
         return nearest_centre(values, self.centres, distance=self.distance)[0]
 
     def state(self) -> State:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_ids, check_labels, check_probs
 from confide.files import formats
+from confide.files.shards import read_shard, write_shard
 from confide.predictions import Predictions
-from confide.records import Ids, default_ids, read_shard, rows_of, write_shard
+from confide.records import Ids, default_ids, rows_of
 
 # Training logs that difficulty is read from: probabilities of a fixed evaluation set, per member and epoch.
 #

@@ -181,11 +181,11 @@ class ModelStage:
 
 def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str:
     """Why a metric cannot be computed from these predictions; empty where it can."""
-    if method.word in ("nll", "brier") and predictions.facts.nll is None:
+    if method.spec.all_classes and predictions.facts.nll is None:
         return "needs all probabilities"
     outputs = predictions.outputs
     if method.spec.whole and isinstance(outputs, StreamedOutputs):
-        if method.word != "classwise_ece" or outputs.table is None:
+        if not method.spec.from_class_table or outputs.table is None:
             return "needs all probabilities in memory"
     elif method.spec.whole and not outputs.all_classes:
         return "needs all probabilities"
@@ -412,7 +412,8 @@ def evaluate(
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     base = metric_samples(predictions)
-    if predictions.outputs.all_classes and "classwise_ece" in metric_words(metrics):
+    tables = (parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
+    if predictions.outputs.all_classes and any(tables):
         predictions.class_table()  # one pass over the logits gives this table and the facts
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from confide.data.images import as_picture, picture_bytes
 from confide.predictions import Predictions
 from confide.records import Scores, Split, rows_of
 from confide.results import Sample
@@ -50,7 +49,7 @@ def gallery(
         [('easiest', 'fine'), ('hardest', 'odd')]
     """
     difficulty = scores.of(split.ids)
-    said = None if predictions is None else predictions.align(split.ids)
+    aligned = None if predictions is None else predictions.align(split.ids)
     present = np.unique(split.labels)
     hardest_first = sorted(present, key=lambda k: -float(difficulty[split.labels == k].mean()))[:most_classes]
     samples: list[Sample] = []
@@ -60,7 +59,7 @@ def gallery(
         ends = (("easiest", order[:each]), ("hardest", order[::-1][: min(each, max(len(order) - each, 0))]))
         for role, chosen in ends:
             for row in chosen:
-                samples.append(_sample(role, int(row), split, difficulty, class_names, said, longest_side))
+                samples.append(_sample(role, int(row), split, difficulty, class_names, aligned, longest_side))
     return tuple(samples)
 
 
@@ -96,9 +95,10 @@ def suspects(
     rows = np.flatnonzero(verdict == "wrong label")
     chosen = rows[np.argsort(-suspicion[rows], kind="stable")][:most]
     difficulty = scores.values[at]
-    found = (_sample("suspect", int(row), split, difficulty, class_names, None, longest_side) for row in chosen)
+    samples = (_sample("suspect", int(row), split, difficulty, class_names, None, longest_side) for row in chosen)
     return tuple(
-        replace(one, prediction=class_names[int(suggested[row])]) for one, row in zip(found, chosen, strict=True)
+        replace(sample, prediction=class_names[int(suggested[row])])
+        for sample, row in zip(samples, chosen, strict=True)
     )
 
 
@@ -108,7 +108,7 @@ def _sample(
     split: Split,
     difficulty: NDArray[np.float64],
     class_names: Sequence[str],
-    said: Predictions | None,
+    predictions: Predictions | None,
     longest_side: int,
 ) -> Sample:
     content = split.inputs[row]
@@ -116,8 +116,8 @@ def _sample(
         role=role,
         id=str(split.ids[row]),
         label=class_names[int(split.labels[row])],
-        prediction=None if said is None else class_names[int(said.facts.prediction[row])],
-        confidence=None if said is None else float(said.facts.confidence[row]),
+        prediction=None if predictions is None else class_names[int(predictions.facts.prediction[row])],
+        confidence=None if predictions is None else float(predictions.facts.confidence[row]),
         difficulty=float(difficulty[row]),
         picture=None if isinstance(content, str) else picture(content, longest_side),
         text=content[:280] if isinstance(content, str) else None,
@@ -126,14 +126,12 @@ def _sample(
 
 def picture(image: Any, longest_side: int = 96) -> str | None:
     """A data URI of a uint8 image `c h w`; None for what is not an image. PNG when small, else JPEG."""
-    pixels = np.asarray(image)
-    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
+    drawn = as_picture(image)
+    if drawn is None:
         return None
-    drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    small = max(drawn.size) <= longest_side
-    if not small:
+    if max(drawn.size) <= longest_side:
+        kind, content = "png", picture_bytes(drawn, "png", optimize=True)
+    else:
         drawn.thumbnail((longest_side, longest_side))
-    buffer = io.BytesIO()
-    kind = "png" if small else "jpeg"
-    drawn.save(buffer, format=kind, **({"optimize": True} if small else {"quality": 80}))
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        kind, content = "jpeg", picture_bytes(drawn, "jpeg", quality=80)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

@@ -79,7 +79,7 @@ def ood(
         >>> round(found.value("auroc", score="msp", group="ood=digits"), 3)
         0.667
     """
-    sides = tuple(one if isinstance(one, Side) else Side(one) for one in (known, foreign))
+    sides = tuple(side if isinstance(side, Side) else Side(side) for side in (known, foreign))
     check_apart(sides[0].predictions, sides[1].predictions, name)
     values = all_scores(sides[0], sides[1], reference, trust_predictors or {})
     n = len(sides[0].predictions)
@@ -87,10 +87,10 @@ def ood(
     is_known[:n] = 1
     # Right = known: the metrics of error detection are then those of telling foreign samples.
     ones = torch.ones_like(is_known)
-    told = Predictions.from_top1(is_known, ones, ones.double(), split=sides[0].predictions.split)
-    found = evaluate(told, list(NAMES), intervals, score=values, model=model, stage=stage, seed=seed)
+    detection = Predictions.from_top1(is_known, ones, ones.double(), split=sides[0].predictions.split)
+    evaluation = evaluate(detection, list(NAMES), intervals, score=values, model=model, stage=stage, seed=seed)
     group = f"ood={name}"
-    rows = [replace(m, metric=NAMES[m.metric], group=group) for m in found.measurements if m.metric in NAMES]
+    rows = [replace(m, metric=NAMES[m.metric], group=group) for m in evaluation.measurements if m.metric in NAMES]
     common: dict[str, Any] = {"model": model, "stage": stage, "split": sides[0].predictions.split, "group": group}
     curves = [
         Curve.of(kind, columns(score[:n], score[n:]), score=word, **common)
@@ -123,24 +123,24 @@ def all_scores(
     """Every score that can be had, of known then foreign samples, high = known."""
     sides = (known, foreign)
     clipped = any(side.predictions.from_probabilities for side in sides)
-    found: dict[str, Floats] = {}
+    scores: dict[str, Floats] = {}
     for name, word in UNTRAINED.items():
         if not (clipped and name in REAL_LOGITS):
             fitted = trust.fit(word)
-            found[name] = _joined([fitted(side.predictions) for side in sides])
+            scores[name] = _joined([fitted(side.predictions) for side in sides])
     if reference is not None:
         if any(side.features is None for side in sides):
             raise InputError("rmd, md and knn need features of both sets; give them as Side(predictions, features)")
         rows = [_rows(side.features) for side in sides]
         for word in ("rmd", "md"):
             fitted_difficulty = difficulty.fit(word, reference)
-            found[word] = _joined([-fitted_difficulty.score(part, "min").values for part in rows])
-        found["knn"] = _joined([_neighbour_distance(part, reference) for part in rows])
+            scores[word] = _joined([-fitted_difficulty.score(part, "min").values for part in rows])
+        scores["knn"] = _joined([_neighbour_distance(part, reference) for part in rows])
     for name, score in predictors.items():
         word = name if name.startswith("trust:") else f"trust:{name}"
-        found[word] = _joined([score(side.predictions, side.features) for side in sides])
-    first = [word for word in ("msp", "energy", "rmd", "knn") if word in found]
-    return {word: found[word] for word in (*first, *(w for w in found if w not in first))}
+        scores[word] = _joined([score(side.predictions, side.features) for side in sides])
+    first = [word for word in ("msp", "energy", "rmd", "knn") if word in scores]
+    return {word: scores[word] for word in (*first, *(w for w in scores if w not in first))}
 
 
 def _rows(features: Any) -> NDArray[Any]:

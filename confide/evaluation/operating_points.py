@@ -158,42 +158,42 @@ def _per_class(
 def candidates(values: Values, wrong: NDArray[np.bool_], steps: int = STEPS) -> list[tuple[float, int, int]]:
     """Thresholds at coverages 5 %, 10 %, ...: (threshold, accepted, errors); ties are never split."""
     falling = np.sort(values)[::-1]
-    n, found = len(values), list[tuple[float, int, int]]()
+    n, thresholds = len(values), list[tuple[float, int, int]]()
     for j in range(1, steps + 1):
         threshold = float(falling[max(math.ceil(j * n / steps - 1e-9), 1) - 1])
-        if found and found[-1][0] == threshold:
+        if thresholds and thresholds[-1][0] == threshold:
             continue
         inside = values >= threshold
-        found.append((threshold, int(inside.sum()), int(wrong[inside].sum())))
-    return found
+        thresholds.append((threshold, int(inside.sum()), int(wrong[inside].sum())))
+    return thresholds
 
 
 def fixed_sequence(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Test each candidate at the full level, the most confident first, until one fails; keep the last success."""
     least = math.log(delta) / math.log1p(-risk)
-    kept = None
+    best = None
     for threshold, accepted, errors in candidates(values, wrong):
         if accepted < least:
             continue  # no outcome could certify so few, so nothing is tested here
         bound = risk_bound(errors, accepted, delta)
         if bound > risk:
             break
-        kept = BoundedThreshold(threshold, accepted, errors, bound)
-    return kept
+        best = BoundedThreshold(threshold, accepted, errors, bound)
+    return best
 
 
 def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Share the level over the candidates; a success hands its level on. Keep the largest success."""
     tried = candidates(values, wrong)
-    kept, level = None, 0.0
+    best, level = None, 0.0
     for threshold, accepted, errors in tried:
         level += delta / len(tried)
         bound = risk_bound(errors, accepted, level)
         if bound <= risk:
-            kept = BoundedThreshold(threshold, accepted, errors, bound)
+            best = BoundedThreshold(threshold, accepted, errors, bound)
         else:
             level = 0.0
-    return kept
+    return best
 
 
 def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
@@ -201,7 +201,7 @@ def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> 
     falling = np.sort(values)[::-1]
     n = len(values)
     rounds = max(1, math.ceil(math.log2(n)))
-    low, high, kept = 1, n, None
+    low, high, best = 1, n, None
     for _ in range(rounds):
         middle = math.ceil((low + high) / 2)
         threshold = float(falling[middle - 1])
@@ -209,10 +209,10 @@ def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> 
         accepted, errors = int(inside.sum()), int(wrong[inside].sum())
         bound = risk_bound(errors, accepted, delta / rounds)
         if bound <= risk:
-            low, kept = middle, BoundedThreshold(threshold, accepted, errors, bound)
+            low, best = middle, BoundedThreshold(threshold, accepted, errors, bound)
         else:
             high = middle
-    return kept
+    return best
 
 
 def at_coverage(values: Values, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:

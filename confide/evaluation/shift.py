@@ -27,7 +27,7 @@ from confide.progress import Progress
 from confide.records import Split
 from confide.results import About, Curve, Evaluation, Measurement
 
-# One cell of the grid: a model on one corruption at one severity, measured at every stage, kept in a file.
+# One cell of the grid: a model on one corruption at one severity.
 
 CHANCES = ("confidence_gap", "ece")
 """Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
@@ -41,11 +41,13 @@ ShiftValue = dict[str, Any]
 class Subject:
     """A model to test under shift.
 
-    `forward` takes uint8 images `n c h w` and returns logits `n k` and features `n d` (or None); `stages` are fitted
-    calibrators by word; `trust` are fitted trust predictors by word (one with a `scale` of probability or logit is also
-    held to its chances); `hardness` takes (features, labels) and returns
-    the difficulty of the samples, such as RMD; `attacked` takes images in [0, 1] and returns logits with a gradient;
-    `identity` changes when the model does: cells made by another one are not used.
+    Args:
+        forward: uint8 images `n c h w` -> logits `n k` and features `n d` (or None).
+        stages: fitted calibrators by word.
+        trust: fitted trust predictors by word; one with a `scale` of probability or logit is also held to its chances.
+        hardness: (features, labels) -> difficulty of the samples, such as RMD.
+        attacked: images in [0, 1] -> logits with a gradient.
+        identity: changes when the model does: cells made by another one are not used.
     """
 
     forward: Callable[[Tensor], Outputs]
@@ -80,23 +82,27 @@ class CellStore:
     about: Mapping[str, Any]
 
     def _key(self, subject: Subject, cell: ShiftCell) -> str:
-        told = {**self.about, "cell": cell.name, "identity": subject.identity}
-        told |= {"stages": sorted(subject.stages), "trust": sorted(subject.trust), "rmd": subject.hardness is not None}
-        return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+        identity = {**self.about, "cell": cell.name, "identity": subject.identity}
+        identity |= {
+            "stages": sorted(subject.stages),
+            "trust": sorted(subject.trust),
+            "rmd": subject.hardness is not None,
+        }
+        return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def read(self, model: str, subject: Subject, cell: ShiftCell) -> list[ShiftValue] | None:
         """The rows of a cell made before by the same model on the same samples, or None."""
         path = self._path(model, cell)
         if path is None or not path.exists():
             return None
-        found = formats.read_json(path)
+        data = formats.read_json(path)
         if (
-            not isinstance(found, dict)
-            or not formats.SHIFT_CELL.fits(found.get("format"))
-            or found.get("key") != self._key(subject, cell)
+            not isinstance(data, dict)
+            or not formats.SHIFT_CELL.fits(data.get("format"))
+            or data.get("key") != self._key(subject, cell)
         ):
             return None
-        return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in found["rows"]]
+        return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in data["rows"]]
 
     def write(self, model: str, subject: Subject, cell: ShiftCell, rows: list[ShiftValue]) -> None:
         """Keep the rows of a cell, atomically."""
@@ -119,10 +125,10 @@ def samples_key(split: Split, seed: int, form: str) -> dict[str, Any]:
 
 def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
     """Predictions and features of all batches of a cell."""
-    logits = torch.cat([one[0].float().cpu() for one in outputs])
+    logits = torch.cat([batch[0].float().cpu() for batch in outputs])
     if not bool(torch.isfinite(logits).all()):
         raise InputError("the model gave logits that are not finite on shifted images; check its precision")
-    rows = [one[1] for one in outputs]
+    rows = [batch[1] for batch in outputs]
     features = (
         None if any(row is None for row in rows) else torch.cat([row.float().cpu() for row in rows if row is not None])
     )
@@ -155,8 +161,8 @@ def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> l
 def _trust_as_confidence(predictions: Predictions, values: NDArray[np.float64], predictor: Any) -> Predictions:
     """The predictions with the predictor's chances of being right as their confidence."""
     chances = expit(values) if predictor.scale == "logit" else values
-    said = torch.from_numpy(np.clip(chances, 0.0, 1.0))
-    return Predictions.from_top1(predictions.labels, predictions.facts.prediction, said, predictions.ids, "test")
+    confidence = torch.from_numpy(np.clip(chances, 0.0, 1.0))
+    return Predictions.from_top1(predictions.labels, predictions.facts.prediction, confidence, predictions.ids, "test")
 
 
 def _row(stage: str, score: str, metric: str, value: float) -> ShiftValue:
@@ -168,7 +174,7 @@ def _metric_value(word: str, predictions: Predictions, score: Any = None) -> flo
     return float(getattr(metrics, word)(predictions, **options))
 
 
-# What a grid shows: measurements of cells and their means, heat maps, boxes over corruptions, RMD by severity.
+# What a grid shows.
 
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 MEAN = "shift=mean"
@@ -225,9 +231,9 @@ def grid_evaluation(
     curves: list[Curve] = []
     for model, predictions in clean.items():
         for stage, apply in {"raw": _unchanged, **subjects[model].stages}.items():
-            found = evaluate(apply(predictions), "core", intervals, model=model, stage=stage, seed=seed)
-            measurements += found.measurements
-            curves += found.curves
+            evaluation = evaluate(apply(predictions), "core", intervals, model=model, stage=stage, seed=seed)
+            measurements += evaluation.measurements
+            curves += evaluation.curves
             curves += cell_curves(measured, model, stage)
             curves.append(box_curve(measured, model, stage))
             curves.append(box_curve(measured, model, stage, "ece", "shift_ece_boxes"))
@@ -370,7 +376,7 @@ def _curve(kind: str, severities: Sequence[int], columns: Mapping[str, Sequence[
     return Curve.of(kind, {"severity": severities, **columns}, split="test", **tags)
 
 
-# Models under shift: every corruption at every severity, streamed, resumable by cell, side by side.
+# The grid.
 
 KINDS = ("benchmark", "corruptions", "corruptions19", "domain", "attacks", "all")
 EPSILONS = {
@@ -438,15 +444,15 @@ def shift_grid(
     _check_cells(cells, split, form)
     notebook = CellStore(None if folder is None else Path(folder), samples_key(split, seed, form))
     maker = ShiftPredictor(split, seed, form, batch_size, torch.device(device))
-    found: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
+    values: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
     with Progress("shift grid", len(cells) * len(subjects)) as progress:
         for cell in cells:
             for name, rows in _cell_rows(cell, subjects, notebook, maker):
-                found[name, cell] = rows
+                values[name, cell] = rows
                 progress.step(1, f"{cell.name} {name}")
     clean = {name: maker.predict(ShiftCell("clean", 0), [subject])[0] for name, subject in subjects.items()}
-    measured = GridValues(found, tuple(cells), len(split))
-    predictions = {name: one[0] for name, one in clean.items()}
+    measured = GridValues(values, tuple(cells), len(split))
+    predictions = {name: outputs[0] for name, outputs in clean.items()}
     return grid_evaluation(measured, predictions, subjects, seed=seed, intervals=intervals, about=about)
 
 
@@ -463,22 +469,22 @@ def _check_cells(cells: Sequence[ShiftCell], split: Split, form: str) -> None:
 def shift_words(words: str | Sequence[str], subjects: Mapping[str, Subject], channels: int = 3) -> tuple[str, ...]:
     """The words of a kind that these images and models allow, or the words given, checked."""
     known = (*shift.names(), *shift.ATTACKS.names())
-    given = (words,) if isinstance(words, str) and words in known else words
-    if not isinstance(given, str):
-        for word in given:
+    chosen = (words,) if isinstance(words, str) and words in known else words
+    if not isinstance(chosen, str):
+        for word in chosen:
             if word not in known:
                 raise InputError(f"no shift or attack named '{word}'; {did_you_mean(word, known)}")
-        if not given:
+        if not chosen:
             raise InputError("a grid needs at least one shift, got none")
-        return tuple(dict.fromkeys(given))
-    if given not in KINDS:
-        raise InputError(f"no kind or word '{given}' of shifts; {did_you_mean(given, (*KINDS, *known))}")
-    attacks = shift.ATTACKS.names() if given in ("attacks", "all") else ()
-    if given == "all" and any(subject.attacked is None for subject in subjects.values()):
+        return tuple(dict.fromkeys(chosen))
+    if chosen not in KINDS:
+        raise InputError(f"no kind or word '{chosen}' of shifts; {did_you_mean(chosen, (*KINDS, *known))}")
+    attacks = shift.ATTACKS.names() if chosen in ("attacks", "all") else ()
+    if chosen == "all" and any(subject.attacked is None for subject in subjects.values()):
         attacks = ()
-    found = (*(() if given == "attacks" else shift.names(given)), *attacks)
+    allowed = (*(() if chosen == "attacks" else shift.names(chosen)), *attacks)
     colour = {m.word for family in (shift.SHIFTS, shift.ATTACKS) for m in family if m.spec.colour}
-    return tuple(word for word in found if channels == 3 or word not in colour)
+    return tuple(word for word in allowed if channels == 3 or word not in colour)
 
 
 class ShiftPredictor:
@@ -504,10 +510,10 @@ class ShiftPredictor:
     def _spoilt(self, cell: ShiftCell, clean: Tensor, rows: Any) -> Tensor:
         if not cell.severity:
             return clean
-        made: Tensor = shift.corrupt(
+        spoilt: Tensor = shift.corrupt(
             clean, cell.word, cell.severity, ids=self.split.ids[rows], seed=self.seed, form=self.form
         )
-        return made
+        return spoilt
 
     def _attacked(self, cell: ShiftCell, clean: Tensor, rows: Any, subject: Subject) -> Tensor:
         if subject.attacked is None:
@@ -527,11 +533,11 @@ def _cell_rows(
     cell: ShiftCell, subjects: Mapping[str, Subject], notebook: CellStore, maker: ShiftPredictor
 ) -> list[tuple[str, list[ShiftValue]]]:
     """Rows of every model: read where they were made before, measured where not."""
-    kept = {name: notebook.read(name, subject, cell) for name, subject in subjects.items()}
-    missing = [name for name, rows in kept.items() if rows is None]
-    made = maker.predict(cell, [subjects[name] for name in missing]) if missing else []
-    for name, (predictions, features) in zip(missing, made, strict=True):
+    rows_of = {name: notebook.read(name, subject, cell) for name, subject in subjects.items()}
+    missing = [name for name, rows in rows_of.items() if rows is None]
+    predicted = maker.predict(cell, [subjects[name] for name in missing]) if missing else []
+    for name, (predictions, features) in zip(missing, predicted, strict=True):
         rows = measure_cell(predictions, features, subjects[name])
         notebook.write(name, subjects[name], cell, rows)
-        kept[name] = rows
-    return [(name, rows) for name, rows in kept.items() if rows is not None]
+        rows_of[name] = rows
+    return [(name, rows) for name, rows in rows_of.items() if rows is not None]

@@ -36,20 +36,20 @@ def as_predictions(
         score: scores that will be asked for; of `margin`, `max_logit` and `energy` a stream keeps only these.
     """
     several = score if isinstance(score, (list, tuple, dict)) else (score,)
-    wanted = tuple(s for s in several if isinstance(s, str))
+    scores = tuple(s for s in several if isinstance(s, str))
     if isinstance(source, Predictions):
         return source
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_dir():
             return Predictions.load(path, split)
-        return stream(from_folder(path, split), columns, ids, wanted)
+        return stream(from_folder(path, split), columns, ids, scores)
     if not isinstance(source, Iterable) or isinstance(source, (dict, np.ndarray, torch.Tensor)):
         raise InputError(
             f"evaluate needs Predictions, a path, or an iterator of Predictions, got {type(source).__name__}; "
             "make Predictions(logits, labels)"
         )
-    return stream(map(shard_predictions, source), columns, ids, wanted)
+    return stream(map(shard_predictions, source), columns, ids, scores)
 
 
 def shard_predictions(shard: Any) -> Predictions:
@@ -77,11 +77,11 @@ def stream(
     shards: Iterable[Predictions], columns: Iterable[str] = (), ids: bool = False, scores: Iterable[str] = ()
 ) -> Predictions:
     """One record that keeps the facts of all shards and none of their logits."""
-    kept = StreamedPredictions(tuple(columns), ids, tuple(scores))
+    streamed = StreamedPredictions(tuple(columns), ids, tuple(scores))
     for shard in shards:
         if len(shard):
-            kept.add(shard)
-    return kept.record()
+            streamed.add(shard)
+    return streamed.record()
 
 
 class StreamedPredictions:
@@ -116,8 +116,8 @@ class StreamedPredictions:
         if shard.outputs.all_classes:
             table = shard.class_table()
             self.table = table if self.table is None else self.table + table
-        said = shard.facts.prediction.to(torch.int32)
-        self.facts.add(replace(shard.facts, predicted=said, **self.dropped))  # type: ignore[arg-type]
+        predicted = shard.facts.prediction.to(torch.int32)
+        self.facts.add(replace(shard.facts, predicted=predicted, **self.dropped))  # type: ignore[arg-type]
         self.count += 1
         self.labels.append(shard.labels.cpu())
         for name in self.columns:

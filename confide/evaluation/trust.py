@@ -47,8 +47,8 @@ class TrustValues:
             bounded, line = wide / (1 + wide), None if threshold is None else threshold / (1 + threshold)
         else:
             return cls(wide.numpy(), threshold)
-        kept = len(torch.unique(bounded)) == len(torch.unique(wide))
-        return cls(bounded.numpy(), line, None if kept else wide.numpy())
+        distinct = len(torch.unique(bounded)) == len(torch.unique(wide))
+        return cls(bounded.numpy(), line, None if distinct else wide.numpy())
 
     @property
     def ranking(self) -> Floats:
@@ -98,27 +98,29 @@ def compare_trust(
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
     names = {name: trust_score(name) for name in scores}
-    ranking = {names[name]: one.ranking for name, one in scores.items()}
-    found = evaluate(predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, about=about)
-    values = {names[name]: one.values for name, one in scores.items()}
+    ranking = {names[name]: score.ranking for name, score in scores.items()}
+    evaluation = evaluate(
+        predictions, [*table_words("trust"), "accuracy"], intervals, score=ranking, seed=seed, about=about
+    )
+    values = {names[name]: score.values for name, score in scores.items()}
     apart, _ = metric_requests(separation_words(), predictions, values)
     tag = ModelStage("model", "raw", predictions.split)
     separation = measurements(metric_samples(predictions), apart, tag, seed, RESAMPLES if intervals else 0, [])
     decisions = [
-        replace(rate(predictions, threshold=one.threshold, score=one.values), score=names[name])
-        for name, one in scores.items()
-        if one.threshold is not None
+        replace(rate(predictions, threshold=score.threshold, score=score.values), score=names[name])
+        for name, score in scores.items()
+        if score.threshold is not None
         for rate in (tpr, tnr)
     ]
     if intervals:
-        decisions = [one.with_interval() for one in decisions]
+        decisions = [score.with_interval() for score in decisions]
     comparisons = paired_tests(predictions, scores, baseline, seed) if intervals else ()
     return replace(
-        found,
-        measurements=(*found.measurements, *separation, *decisions),
-        curves=(*found.curves, *outcome_histograms(predictions, scores, names)),
+        evaluation,
+        measurements=(*evaluation.measurements, *separation, *decisions),
+        curves=(*evaluation.curves, *outcome_histograms(predictions, scores, names)),
         comparisons=comparisons,
-        about=replace(found.about, verdict=trust_verdict(comparisons, baseline) if intervals else None),
+        about=replace(evaluation.about, verdict=trust_verdict(comparisons, baseline) if intervals else None),
     )
 
 
@@ -135,20 +137,20 @@ def paired_tests(
     if not others:
         return ()
     # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: predictions.replace(trust=_ranks(one.ranking)) for name, one in scores.items()}
+    ranked = {name: predictions.replace(trust=_ranks(c.ranking)) for name, c in scores.items()}
     pairs = [(baseline, name) for name in others]
-    found = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
+    comparisons = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
     # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
-    stretched = {name: predictions.replace(trust=standardised(one.values)) for name, one in scores.items()}
-    found += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
+    stretched = {name: predictions.replace(trust=standardised(c.values)) for name, c in scores.items()}
+    comparisons += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
-        found += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
+        comparisons += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
     rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
-    found = [replace(one, a=rows[str(one.a)], b=rows[str(one.b)]) for one in found]
+    comparisons = [replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]
     judged = []
-    for metric in dict.fromkeys(one.metric for one in found):
-        family = [one for one in found if one.metric == metric]
+    for metric in dict.fromkeys(c.metric for c in comparisons):
+        family = [c for c in comparisons if c.metric == metric]
         judged += holm_corrected(family)
     return tuple(judged)
 
@@ -168,13 +170,13 @@ def decision_tests(
     """TPR and TNR at each predictor's own line: differences, and the exact McNemar test of the discordant samples."""
     if a.threshold is None or b.threshold is None:
         return []
-    accepts = [one.values >= one.threshold for one in (a, b)]  # type: ignore[operator]
+    accepts = [side.values >= side.threshold for side in (a, b)]  # type: ignore[operator]
     tests = []
-    for metric, rows, wanted in (("tpr", correct, True), ("tnr", ~correct, False)):
+    for metric, rows, accepted in (("tpr", correct, True), ("tnr", ~correct, False)):
         n = int(rows.sum())
         if not n:
             continue
-        first, second = ((accept == wanted)[rows] for accept in accepts)
+        first, second = ((accept == accepted)[rows] for accept in accepts)
         gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
         p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
         difference = (gained - lost) / n
@@ -190,26 +192,29 @@ def outcome_histograms(
     """Right and wrong, trusted and not (TP, FP, TN, FN) by value, with an edge on the predictor's own line."""
     correct = predictions.facts.correct.cpu().numpy()
     curves = []
-    for name, one in scores.items():
-        if one.threshold is None:
+    for name, score in scores.items():
+        if score.threshold is None:
             continue
-        low, high = float(min(one.values.min(), one.threshold)), float(max(one.values.max(), one.threshold))
-        below = max(1, round(bins * (one.threshold - low) / max(high - low, 1e-300)))
+        low, high = float(min(score.values.min(), score.threshold)), float(max(score.values.max(), score.threshold))
+        below = max(1, round(bins * (score.threshold - low) / max(high - low, 1e-300)))
         edges = np.unique(
             np.concatenate(
-                [np.linspace(low, one.threshold, below + 1), np.linspace(one.threshold, high, max(2, bins - below + 1))]
+                [
+                    np.linspace(low, score.threshold, below + 1),
+                    np.linspace(score.threshold, high, max(2, bins - below + 1)),
+                ]
             )
         )
         if len(edges) == 1:  # every value lies on the line
             edges = np.array([low, np.nextafter(low, np.inf)])
-        trusted = one.values >= one.threshold
+        trusted = score.values >= score.threshold
         groups = {
             "tp": correct & trusted,
             "fp": ~correct & trusted,
             "tn": ~correct & ~trusted,
             "fn": correct & ~trusted,
         }
-        counts = {key: np.histogram(one.values[rows], bins=edges)[0] for key, rows in groups.items()}
+        counts = {key: np.histogram(score.values[rows], bins=edges)[0] for key, rows in groups.items()}
         columns = {"low": edges[:-1], "high": edges[1:], **counts}
         curves.append(Curve.of("trust_outcomes", columns, split=predictions.split, score=names[name]))
     return curves
@@ -219,8 +224,8 @@ def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> s
     """One plain sentence: which predictors beat the baseline, or that none does."""
     plain = "max-softmax" if baseline == "mcp" else f"'{baseline}'"
     better, worse = [], []
-    for row in dict.fromkeys(one.b for one in comparisons):
-        judged = [one.better for one in comparisons if one.b == row and one.metric in DECIDING]
+    for row in dict.fromkeys(c.b for c in comparisons):
+        judged = [c.better for c in comparisons if c.b == row and c.metric in DECIDING]
         name = str(row.score).removeprefix("trust:")
         if "b" in judged and "a" not in judged:
             better.append(name)
@@ -228,7 +233,7 @@ def trust_verdict(comparisons: Sequence[Comparison], baseline: str = "mcp") -> s
             worse.append(name)
     if not comparisons:
         return f"Nothing was compared with {plain}."
-    if all(math.isnan(one.p_value) for one in comparisons if one.metric == "auroc"):
+    if all(math.isnan(c.p_value) for c in comparisons if c.metric == "auroc"):
         return f"Nothing can be told of {plain} and others: the test predictions are all right, or all wrong."
     how = f"paired tests, Holm, p < {LEVEL}"
     if not better:
@@ -266,16 +271,16 @@ def rates_at_same_tpr(
     correct = predictions.facts.correct.cpu().numpy()
     trusted = scores.values >= scores.threshold
     right, wrong = int(correct.sum()), int((~correct).sum())
-    kept, passed = int((trusted & correct).sum()), int((trusted & ~correct).sum())
+    true_positives, false_positives = int((trusted & correct).sum()), int((trusted & ~correct).sum())
     same = math.nan
     if right and wrong:
         # Where nothing is kept, the line lies above all: every error is caught.
-        line = np.sort(baseline.ranking[correct])[right - kept] if kept else math.inf
+        line = np.sort(baseline.ranking[correct])[right - true_positives] if true_positives else math.inf
         same = float((baseline.ranking[~correct] < line).mean())
-    return kept / right if right else math.nan, 1 - passed / wrong if wrong else math.nan, same
+    return true_positives / right if right else math.nan, 1 - false_positives / wrong if wrong else math.nan, same
 
 
-def measurement_of(found: Evaluation, score: str, metric: str) -> Measurement | None:
+def measurement_of(evaluation: Evaluation, score: str, metric: str) -> Measurement | None:
     """The measurement of one predictor, or None where it has none."""
-    rows = (m for m in found.measurements if m.metric == metric and m.score == score and m.group is None)
+    rows = (m for m in evaluation.measurements if m.metric == metric and m.score == score and m.group is None)
     return next(rows, None)

@@ -4,7 +4,6 @@ after calibration, its picture or text, its neighbours, the parts of its difficu
 
 from __future__ import annotations
 
-import io
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from confide.checks import InputError, MissingExtra, OptionError
+from confide.data.images import as_picture, picture_bytes
 from confide.explorer.layout import RAW, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, stage_title
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.numerics.blocks import BLOCK_ELEMENTS
-from confide.records import Dataset, Features, Split, load_features
+from confide.records import Dataset, Features, Split
 
 if TYPE_CHECKING:
     from confide.difficulty.from_features import DistanceParts, GaussianDifficulty
@@ -337,15 +336,14 @@ class Pictures:
 
 def _encoded_picture(pixels: Any, longest_side: int) -> Content:
     """A uint8 image `c h w` as PNG when small, else JPEG; anything else is no picture."""
-    if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[0] not in (1, 3):
+    drawn = as_picture(pixels)
+    if drawn is None:
         return Content(reason="it is no picture")
-    drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     if max(drawn.size) > longest_side:
         drawn.thumbnail((longest_side, longest_side))
-    kind = "png" if max(drawn.size) <= 96 else "jpeg"
-    buffer = io.BytesIO()
-    drawn.save(buffer, format=kind, **({"compress_level": 1} if kind == "png" else {"quality": 88}))
-    return Content(buffer.getvalue(), f"image/{kind}")
+    if max(drawn.size) <= 96:
+        return Content(picture_bytes(drawn, "png", compress_level=1), "image/png")
+    return Content(picture_bytes(drawn, "jpeg", quality=88), "image/jpeg")
 
 
 # Neighbours and score parts, from the features.
@@ -387,7 +385,7 @@ class FeatureRows:
             return None
         with self._lock:
             if split not in self._splits:
-                features = load_features(path)
+                features = Features.load(path)
                 ids = pa.array(features.ids).cast(pa.string())
                 places = align(self.samples.ids[split], ids) if split in self.samples.ids else None
                 self._splits[split] = SplitFeatures(features, places)

@@ -22,4 +22,3 @@ from confide.features.pretrained import (
     timm,
     vit,
 )
-from confide.records import open_features

@@ -25,18 +25,10 @@ from torch.utils.data import Dataset as TorchDataset
 from confide.checks import InputError, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented
 from confide.files import formats
+from confide.files.shards import SHARDS_MANIFEST, shard_path, write_manifest, write_shard
 from confide.models import load_network
 from confide.progress import Progress
-from confide.records import (
-    SHARDS_MANIFEST,
-    Dataset,
-    Features,
-    Split,
-    open_features,
-    shard_path,
-    write_manifest,
-    write_shard,
-)
+from confide.records import Dataset, Features, Split
 from confide.registry import Method, MethodSpec, Registry
 
 # ---- Words -> extractors ----
@@ -411,7 +403,7 @@ def _to_shards(
                 write_shard(shard_path(folder, k), block.astype(settings.dtype))
         dim = dim or np.load(shard_path(folder, 0), mmap_mode="r", allow_pickle=False).shape[1]
         write_manifest(folder, {**vars(plan), "dim": dim}, part.labels, part.ids)
-    return open_features(folder)
+    return Features.load(folder)
 
 
 def _check_same(folder: Path, plan: ExtractionPlan) -> None:

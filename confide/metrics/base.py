@@ -61,8 +61,9 @@ class MetricSpec(MethodSpec):
     `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`,
     `resample` and `permute` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
     perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
-    samples, which has an interval at 0 and 1 too. `slow` is left out above a number of samples, `costly` gets fewer
-    resamples.
+    samples, which has an interval at 0 and 1 too. `all_classes`: a mean of facts that only a whole distribution has.
+    `from_class_table`: with its default options the sums of classes and bins suffice. `slow` is left out above a
+    number of samples, `costly` gets fewer resamples.
     """
 
     info: MetricInfo
@@ -73,6 +74,8 @@ class MetricSpec(MethodSpec):
     binned: bool = False
     debiased: bool = False
     rate: bool = False
+    all_classes: bool = False
+    from_class_table: bool = False
     costly: bool = False
     slow: bool = False
     resampled_rows: int | None = None
@@ -281,7 +284,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
         >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [0, 1, 1])
         >>> measured = confide.metrics.measure_many(predictions, ["accuracy", "aurc:entropy"])
         >>> {word: round(value, 3) for word, value in measured.items()}
-        {'accuracy': 0.667, 'aurc:entropy': 0.278}
+        {'accuracy': 0.667, 'aurc:entropy': 0.194}
     """
     view = View(metric_samples(predictions))
     values = {}
@@ -416,7 +419,7 @@ class Accumulator:
 
     @property
     def _needs_everything(self) -> bool:
-        standard = self.method.word == "classwise_ece" and all(
+        standard = self.method.spec.from_class_table and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
         return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard

@@ -334,6 +334,7 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
         {"binning": "mass", "edges": "order"},
     ),
     whole=True,
+    from_class_table=True,
     null=null_draws,
     resample=bootstrap_draws,
     permute=permutation_draws,

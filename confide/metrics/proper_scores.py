@@ -40,6 +40,7 @@ def accuracy(view: View) -> float:
     range=(0.0, float("inf")),
     unit="nats",
     tables={"core": 3, "models": 2, "headline": 2, "summary": 2, "calibrated": 2, "shift": 4},
+    all_classes=True,
 )
 def nll(view: View) -> float:
     """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12.
@@ -61,6 +62,7 @@ def nll(view: View) -> float:
     better="lower",
     range=(0.0, 2.0),
     tables={"core": 4, "models": 3, "summary": 3, "calibrated": 3},
+    all_classes=True,
     corners=({"over": "mean"},),
 )
 def brier(view: View, *, over: str = "sum") -> float:

@@ -133,76 +133,49 @@ def residual(
 
 
 def _resnet(
-    word: str, title: str, block: type[BasicBlock] | type[Bottleneck], depths: Sequence[int], *, large: bool = False
+    layers: int, block: type[BasicBlock] | type[Bottleneck], depths: Sequence[int], about: str, *, large: bool = False
 ) -> Callable[..., Classifier]:
     """Register the ResNet of these depths; its `help()` is that of a function written out."""
+    word = f"resnet{layers}_imagenet" if large else f"resnet{layers}"
+    title = f"ResNet-{layers} for {'large' if large else 'small'} images: {about}."
 
     def build(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
-        layers: list[nn.Module] = [conv(shape[0], 64, 7, 2) if large else conv(shape[0], 64, 3)]
-        layers += [nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+        """{title}
+
+        Args:
+            shape: (channels, height, width) of an image.
+            num_classes: width of the output.
+            dropout: share of features dropped before the head.
+
+        Returns:
+            A `Classifier`: its `features` are {width} numbers per image.
+
+        Example:
+            >>> from confide import models
+            >>> model = models.create("{word}", (3, 32, 32), 10)
+            >>> model.head.in_features
+            {width}
+        """
+        first = conv(shape[0], 64, 7, 2) if large else conv(shape[0], 64, 3)
+        stem = nn.Sequential(first, nn.BatchNorm2d(64), nn.ReLU(inplace=True))
         if large:
-            layers.append(nn.MaxPool2d(3, 2, padding=1))
-        body, features = residual(nn.Sequential(*layers), 64, block, depths, 64)
+            stem.append(nn.MaxPool2d(3, 2, padding=1))
+        body, features = residual(stem, 64, block, depths, 64)
         return Classifier(body, nn.Linear(features, num_classes), dropout)
 
     build.__name__ = build.__qualname__ = word
-    build.__doc__ = f"""{title}
-
-    Args:
-        shape: (channels, height, width) of an image.
-        num_classes: width of the output.
-        dropout: share of features dropped before the head.
-
-    Returns:
-        A `Classifier`: its `features` are {512 * block.expansion} numbers per image.
-
-    Example:
-        >>> from confide import models
-        >>> model = models.create("{word}", (3, 32, 32), 10)
-        >>> model.head.in_features
-        {512 * block.expansion}
-    """
+    build.__doc__ = (build.__doc__ or "").format(title=title, word=word, width=512 * block.expansion)
     return MODELS.add(word, paper=RESNET_PAPER, corners=DROPOUT)(build)
 
 
-resnet18 = _resnet(
-    "resnet18",
-    "ResNet-18 for small images: a 3x3 stem without pooling, 64 to 512 channels.",
-    BasicBlock,
-    (2, 2, 2, 2),
-)
-resnet34 = _resnet(
-    "resnet34",
-    "ResNet-34 for small images: a 3x3 stem without pooling, 64 to 512 channels.",
-    BasicBlock,
-    (3, 4, 6, 3),
-)
-resnet50 = _resnet(
-    "resnet50",
-    "ResNet-50 for small images: a 3x3 stem without pooling, bottlenecks of 256 to 2048 channels.",
-    Bottleneck,
-    (3, 4, 6, 3),
-)
-resnet18_imagenet = _resnet(
-    "resnet18_imagenet",
-    "ResNet-18 for large images: a 7x7 stem of stride 2 and max pooling.",
-    BasicBlock,
-    (2, 2, 2, 2),
-    large=True,
-)
-resnet34_imagenet = _resnet(
-    "resnet34_imagenet",
-    "ResNet-34 for large images: a 7x7 stem of stride 2 and max pooling.",
-    BasicBlock,
-    (3, 4, 6, 3),
-    large=True,
-)
+SMALL_STEM, LARGE_STEM = "a 3x3 stem without pooling", "a 7x7 stem of stride 2"
+resnet18 = _resnet(18, BasicBlock, (2, 2, 2, 2), f"{SMALL_STEM}, 64 to 512 channels")
+resnet34 = _resnet(34, BasicBlock, (3, 4, 6, 3), f"{SMALL_STEM}, 64 to 512 channels")
+resnet50 = _resnet(50, Bottleneck, (3, 4, 6, 3), f"{SMALL_STEM}, bottlenecks of 256 to 2048 channels")
+resnet18_imagenet = _resnet(18, BasicBlock, (2, 2, 2, 2), f"{LARGE_STEM} and max pooling", large=True)
+resnet34_imagenet = _resnet(34, BasicBlock, (3, 4, 6, 3), f"{LARGE_STEM} and max pooling", large=True)
 resnet50_imagenet = _resnet(
-    "resnet50_imagenet",
-    "ResNet-50 for large images: a 7x7 stem of stride 2, max pooling, bottlenecks (stride in the 3x3).",
-    Bottleneck,
-    (3, 4, 6, 3),
-    large=True,
+    50, Bottleneck, (3, 4, 6, 3), f"{LARGE_STEM}, max pooling, bottlenecks (stride in the 3x3)", large=True
 )
 
 

@@ -1,11 +1,12 @@
-"""Rows in blocks of bounded memory over arrays, tensors, memory maps and shards, and factors of d x d matrices on
-the
-device where the rows were.
+"""Rows in blocks of bounded memory over arrays, tensors, memory maps and shards, factors of d x d matrices on the
+device where the rows were, and threads for small blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -122,3 +123,26 @@ def _to_device(matrix: Any, device: str) -> Tensor:
 def _to_numpy(tensor: Tensor) -> Float64:
     taken: Float64 = tensor.cpu().numpy()
     return taken
+
+
+# Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
+
+_THREADS_BEFORE: ContextVar[int | None] = ContextVar("threads before `one_thread`", default=None)
+
+
+@contextmanager
+def one_thread(when: bool = True) -> Iterator[None]:
+    """torch computes in the calling thread; the number of threads is put back afterwards."""
+    before = torch.get_num_threads()
+    token = _THREADS_BEFORE.set(_THREADS_BEFORE.get() or before)
+    torch.set_num_threads(1 if when else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _THREADS_BEFORE.reset(token)
+
+
+def allowed_threads() -> int:
+    """How many threads torch had before `one_thread`, for work that hands out large parts itself."""
+    return _THREADS_BEFORE.get() or torch.get_num_threads()

@@ -204,7 +204,16 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> Tensor:
     """The candidate bandwidth under which the leave-one-out density of the batch is most likely; never waits.
 
     Args:
+        probs: probabilities `n c` of a batch.
         extra_factor: divide the density by the bandwidth once more, as the original code of KDE-XE does.
+
+    Returns:
+        One of the candidates, a scalar.
+
+    Example:
+        >>> import torch
+        >>> float(confide.penalties.likely_bandwidth(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])))
+        1.0
     """
     n = len(probs)
     candidates = _candidates(probs.device)

@@ -34,8 +34,8 @@ def gather(paths: Sequence[str | Path]) -> Evaluation:
     """
     if not paths:
         raise InputError("a report needs at least one evaluation or run folder, got none")
-    found = [load(path) for path in paths]
-    return found[0] if len(found) == 1 else side_by_side(found, _names(paths))
+    evaluations = [load(path) for path in paths]
+    return evaluations[0] if len(evaluations) == 1 else side_by_side(evaluations, _names(paths))
 
 
 def load(path: str | Path) -> Evaluation:
@@ -103,14 +103,14 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
         >>> sorted({m.model for m in both.measurements})
         ['model (friday)', 'model (monday)']
     """
-    seen = Counter(model for one in evaluations for model in {m.model for m in one.measurements})
+    seen = Counter(model for evaluation in evaluations for model in {m.model for m in evaluation.measurements})
     renamed = []
-    for one, name in zip(evaluations, names, strict=True):
-        clashes = {m.model: f"{m.model} ({name})" for m in one.measurements if seen[m.model] > 1}
-        renamed.append(_rename(one, clashes) if clashes else one)
+    for evaluation, name in zip(evaluations, names, strict=True):
+        clashes = {m.model: f"{m.model} ({name})" for m in evaluation.measurements if seen[m.model] > 1}
+        renamed.append(_rename(evaluation, clashes) if clashes else evaluation)
     joined = join(renamed)
     warnings = [*joined.warnings, f"{len(names)} runs stand side by side; no paired test was made between them."]
-    sizes = [max((m.n for m in one.measurements if m.group is None), default=0) for one in evaluations]
+    sizes = [max((m.n for m in evaluation.measurements if m.group is None), default=0) for evaluation in evaluations]
     if len(set(sizes)) > 1:
         listed = ", ".join(f"{size:,} in {name}" for size, name in zip(sizes, names, strict=True))
         warnings.append(f"The runs were measured on different samples ({listed}); their rows cannot be compared.")
@@ -118,22 +118,24 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
     return replace(joined, about=about, warnings=tuple(warnings))
 
 
-def _rename(one: Evaluation, names: Mapping[str, str]) -> Evaluation:
+def _rename(evaluation: Evaluation, names: Mapping[str, str]) -> Evaluation:
     """The evaluation with its models renamed wherever they are named."""
 
     def side(row: ComparedRow) -> ComparedRow:
         return replace(row, model=names.get(row.model, row.model))
 
     about = replace(
-        one.about,
-        stages={str(side(ComparedRow.of(row))): note for row, note in one.about.stages.items()},
-        focus=names.get(one.about.focus or "", one.about.focus),
+        evaluation.about,
+        stages={str(side(ComparedRow.of(row))): note for row, note in evaluation.about.stages.items()},
+        focus=names.get(evaluation.about.focus or "", evaluation.about.focus),
     )
     return replace(
-        one,
-        measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in one.measurements),
-        curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in one.curves),
-        comparisons=tuple(replace(c, a=side(c.a), b=side(c.b)) for c in one.comparisons),
-        operating_points=tuple(replace(p, model=names.get(p.model or "", p.model)) for p in one.operating_points),
+        evaluation,
+        measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in evaluation.measurements),
+        curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in evaluation.curves),
+        comparisons=tuple(replace(c, a=side(c.a), b=side(c.b)) for c in evaluation.comparisons),
+        operating_points=tuple(
+            replace(p, model=names.get(p.model or "", p.model)) for p in evaluation.operating_points
+        ),
         about=about,
     )

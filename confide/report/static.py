@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from confide.checks import MissingExtra
+from confide.checks import MissingExtra, check_choice
 from confide.files.formats import atomic, write_text
 from confide.report.draw import Figure
 from confide.report.sections import SECTIONS
@@ -20,7 +20,7 @@ from confide.report.view import EvaluationView
 from confide.report.words import plain_text
 from confide.results import Evaluation
 
-# The light palette and the meaning of the classes of a chart, for drawings outside a browser.
+# The light palette and what the classes of a chart mean.
 
 PALETTE = {
     "paper": "#FFFFFF",
@@ -103,11 +103,12 @@ def style_of(element: ElementTree.Element) -> Style:
     )
 
 
-# Every chart of the report as SVG and PNG for papers: the same marks, drawn again by matplotlib.
+# The charts drawn again by matplotlib.
 
 PIXELS_AN_INCH = 96
 DOTS_AN_INCH = 300
 FONTS = ("Liberation Sans", "Arial", "Helvetica", "DejaVu Sans")
+SCREEN_FONTS = "-apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 
 
 def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
@@ -148,6 +149,67 @@ def write_figures(evaluation: Evaluation, folder: str | Path) -> list[Path]:
             captions.append(f"- `{name}`: **{plain_text(figure.title)}.** {plain_text(figure.subtitle)}.")
     write_text(Path(folder) / "captions.md", "\n".join(captions) + "\n")
     return written
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the report as an SVG file of its own."""
+
+    name: str
+    caption: str
+    svg: str
+
+
+def section_drawings(evaluation: Evaluation, section: str) -> tuple[Drawing, ...]:
+    """The figures of one section of the report as SVG with their colours written out; needs no other package.
+
+    Args:
+        evaluation: made by `confide.evaluate`, or loaded.
+        section: its place in the page, such as "reliability", "coverage" or "shift".
+
+    Returns:
+        A drawing for each figure, in the order of the page.
+
+    Example:
+        >>> rows = (confide.Measurement("accuracy", 0.9, 10),)
+        >>> confide.report.section_drawings(confide.Evaluation(rows), "shift")
+        ()
+    """
+    check_choice(section, tuple(known.id for known in SECTIONS), "section")
+    build = next(known.build for known in SECTIONS if known.id == section)
+    return tuple(
+        Drawing(
+            "".join(c if c.isalnum() else "-" for c in figure.name.lower()),
+            f"{plain_text(figure.title)}. {plain_text(figure.subtitle)}.",
+            standing_alone(str(figure.wide or figure.svg)),
+        )
+        for figure in build(EvaluationView(evaluation)).drawings
+    )
+
+
+def standing_alone(svg: str) -> str:
+    """A drawing of the report with its colours written out, for viewers without the report's style sheet."""
+    root = ElementTree.fromstring(svg)
+    for element in root.iter():
+        if element.tag not in ("path", "circle", "text"):
+            continue
+        style = style_of(element)
+        looks: dict[str, Any] = {"fill": style.fill or "none", "stroke": style.stroke, "stroke-width": style.width}
+        looks["fill-opacity"] = style.opacity if style.opacity < 1 else None
+        looks["stroke-dasharray"] = "3 3" if style.dashed else None
+        if element.tag == "text":
+            anchor = {"center": "middle", "right": "end"}.get(style.anchor, "start")
+            looks = {"fill": style.fill, "font-size": style.size, "text-anchor": anchor}
+            looks["font-weight"] = 600 if style.bold else None
+        element.attrib.pop("class", None)
+        element.attrib.pop("style", None)
+        element.attrib.update({key: str(value) for key, value in looks.items() if value is not None})
+    _, _, width, height = (float(v) for v in root.attrib["viewBox"].split())
+    frame = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"-12 -12 {width + 24:g} {height + 24:g}"}
+    root.attrib.update({**frame, "width": f"{width + 24:g}", "height": f"{height + 24:g}", "font-family": SCREEN_FONTS})
+    paper = {"x": "-12", "y": "-12", "width": "100%", "height": "100%", "fill": PALETTE["paper"]}
+    root.insert(0, ElementTree.Element("rect", paper))
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def named_figures(view: EvaluationView) -> Iterator[tuple[str, Figure]]:

@@ -194,7 +194,7 @@ def _best_model(view: EvaluationView) -> Markup | None:
     return None
 
 
-# Key tiles under the verdict: a figure, its interval on a strip with the chance zone, and its meaning in words.
+# Key tiles under the verdict.
 
 
 @dataclass(frozen=True)

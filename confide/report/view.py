@@ -31,8 +31,8 @@ class EvaluationView:
     @cached_property
     def split(self) -> str | None:
         """The split to show: test where there is one, else the first named."""
-        found = [m.split for m in self.evaluation.measurements]
-        return "test" if "test" in found else next((s for s in found if s), None)
+        splits = [m.split for m in self.evaluation.measurements]
+        return "test" if "test" in splits else next((s for s in splits if s), None)
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -48,8 +48,8 @@ class EvaluationView:
     @cached_property
     def stages(self) -> tuple[str, ...]:
         """Stages, as trained first."""
-        found = dict.fromkeys(m.stage for m in self.measurements if m.group is None)
-        return tuple(sorted(found, key=lambda stage: stage != "raw")) or ("raw",)
+        stages = dict.fromkeys(m.stage for m in self.measurements if m.group is None)
+        return tuple(sorted(stages, key=lambda stage: stage != "raw")) or ("raw",)
 
     @cached_property
     def focus(self) -> str:
@@ -66,9 +66,9 @@ class EvaluationView:
     @cached_property
     def after(self) -> str | None:
         """The calibrated stage of the model in focus: the one `about` chose, else the first after `before`."""
-        found = [s for s in self.stages if s != self.before and self.find("accuracy", stage=s)]
+        calibrated = [s for s in self.stages if s != self.before and self.find("accuracy", stage=s)]
         chosen = self.about.chosen_stage
-        return chosen if chosen in found else next(iter(found), None)
+        return chosen if chosen in calibrated else next(iter(calibrated), None)
 
     @property
     def final(self) -> str:
@@ -88,8 +88,8 @@ class EvaluationView:
     @cached_property
     def n(self) -> int:
         """How many samples the model in focus was measured on."""
-        found = self.find("accuracy")
-        return found.n if found else max((m.n for m in self.measurements), default=0)
+        accuracy = self.find("accuracy")
+        return accuracy.n if accuracy else max((m.n for m in self.measurements), default=0)
 
     def find(
         self,
@@ -150,10 +150,10 @@ class EvaluationView:
     def curve(self, kind: str, model: str, stages: Iterable[str], **where: Any) -> Curve | None:
         """The first curve of a model at the first of the stages that has one, on the shown split if it can."""
         for stage in stages:
-            found = self.curves(kind, model=model, stage=stage, **where)
-            found.sort(key=lambda c: c.split not in (self.split, None))
-            if found:
-                return found[0]
+            curves = self.curves(kind, model=model, stage=stage, **where)
+            curves.sort(key=lambda c: c.split not in (self.split, None))
+            if curves:
+                return curves[0]
         return None
 
     def halving_row(self, curve: Curve, stage: str) -> int:
@@ -175,8 +175,8 @@ class EvaluationView:
 
     def beats(self, metric: str, winner: ComparedRow, other: ComparedRow) -> bool:
         """Whether the Holm-corrected paired test says that the first is better."""
-        found = self.test(metric, winner, other)
-        return found is not None and found.p_holm < LEVEL and found.winner == winner
+        test = self.test(metric, winner, other)
+        return test is not None and test.p_holm < LEVEL and test.winner == winner
 
     def best(self, metric: str, rows: Iterable[ComparedRow]) -> ComparedRow | None:
         """The row that beats every other of its group, or None."""

@@ -8,8 +8,6 @@ from markupsafe import Markup
 
 from confide.results import Comparison, Measurement, MetricInfo
 
-# How the report writes numbers and names: points, per cent, intervals, p, stages; one place for every rule.
-
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
 

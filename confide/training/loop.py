@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from confide import metrics
 from confide.checks import InputError, check_choice
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed
@@ -37,7 +38,6 @@ STEPS_BETWEEN_CHECKS = 20
 """Steps after which several processes ask the leading one whether a checkpoint is due."""
 STATISTICS_SAMPLES = 2000
 """Training samples from which batch norms of averaged weights take their statistics."""
-BETTER_HIGH = ("accuracy",)
 
 
 # The loop.
@@ -208,7 +208,9 @@ def _note(run: Run) -> str:
     if log.get("train_loss"):
         note += f"  loss {log['train_loss'][-1]:.3f}"
     if log.get("val_accuracy"):
-        note += f"  val accuracy {100 * log['val_accuracy'][-1]:.1f} %  ECE {100 * log['val_ece'][-1]:.1f} %"
+        note += "  val " + ", ".join(
+            f"{word} {info.text(log[f'val_{word}'][-1])}" for word, info in metrics.explain(("accuracy", "ece")).items()
+        )
     return note
 
 
@@ -290,7 +292,7 @@ def _keep_best(run: Run, row: dict[str, float]) -> None:
     state, choose = run.state, run.settings.choose
     if choose == "last" or state.epoch < run.settings.choose_after:
         return
-    value = row[f"val_{choose}"] * (-1 if choose in BETTER_HIGH else 1)
+    value = row[f"val_{choose}"] * (-1 if metrics.explain([choose])[choose].better == "higher" else 1)
     if value < state.best_value:
         state.best_value, state.best_epoch = value, state.epoch
         state.best = {k: v.detach().clone() for k, v in state.predicting_model.state_dict().items()}

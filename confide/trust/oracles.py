@@ -7,8 +7,7 @@ are honest (`out_of_fold`), and the trust of a new sample is the mean over membe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any
@@ -20,6 +19,7 @@ from torch.nn import functional
 
 from confide.checks import InputError, check_choice, check_finite, check_range
 from confide.losses.reweighting import class_balance_weights
+from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.trust.base import TRUST, ScorerState
@@ -294,7 +294,8 @@ def _train(
     learned = [v.requires_grad_() for k, v in weights.items() if k not in ("mean", "deviation")]
     optimiser = torch.optim.AdamW(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe.learning_rate, total_steps=steps + 1)
-    with Progress("oracle", recipe.epochs) as progress, few_threads(recipe.folds * batch * rows.shape[1]):
+    small = recipe.folds * batch * rows.shape[1] < 1 << 20
+    with Progress("oracle", recipe.epochs) as progress, one_thread(when=small):
         for _ in range(recipe.epochs):
             order = torch.stack([one[torch.randperm(len(one), generator=generator)[:size]] for one in own])
             for start in range(0, size - batch + 1, batch):
@@ -308,18 +309,6 @@ def _train(
                 optimiser.step()
                 schedule.step()
             progress.step(1, f"loss {float(loss.detach()) / recipe.folds:.4f}")
-
-
-@contextmanager
-def few_threads(elements: int) -> Iterator[None]:
-    """One thread while steps are small: waking a second for them costs more than it brings."""
-    before = torch.get_num_threads()
-    if elements < 1 << 20:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Generator) -> Tensor | None:

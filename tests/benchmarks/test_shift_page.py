@@ -13,10 +13,11 @@ from benchmarks import ROOT
 from benchmarks.lib.results import Results
 from benchmarks.lib.shift import shift_evaluation
 from benchmarks.papers import items
-from benchmarks.papers.shift_page import WITH_FREIGHT_CARS, standing_alone, write_page
+from benchmarks.papers.shift_page import WITH_FREIGHT_CARS, write_page
 from confide import files
 from confide.checks import InputError
 from confide.report import render_report
+from confide.report.static import standing_alone
 
 WORDS = ("fog", "snow")
 CLEAN = ("accuracy", "nll", "brier", "ece", "ece_mass", "confidence_gap", "aurc", "auroc", "auroc:entropy")

@@ -1,6 +1,7 @@
 """The verbs evaluate, compare and operating-point: tables, JSON, files and one clear line for bad input."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
     [
         (["evaluate", "{}/none.parquet"], "does not exist"),
         (["evaluate", "{}/fine.parquet", "--metrics", "acuracy"], "did you mean 'accuracy'"),
-        (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "columns 'id' and 'score'"),
+        (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "must have a column 'score'"),
         (["compare", "{}/fine.parquet", "{}/other.parquet"], "ids of 'other' differ"),
         (["compare", "{}/fine.parquet"], "at least two"),
         (["report", "{}/fine.parquet"], "measure predictions first: confide evaluate"),
@@ -170,3 +171,20 @@ def test_a_folder_of_several_splits_or_models_is_no_set_of_shards(tmp_path, caps
         Predictions(torch.randn(20, 3), torch.arange(20) % 3, named, split).save(tmp_path / f"{name}.parquet")
     assert main(["evaluate", str(tmp_path), "--no-intervals"]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_scores_keep_their_verdicts_labels_and_notes(tmp_path, monkeypatch):
+    """`--scores` reads what `confide score` wrote, whole."""
+    labels = np.arange(20) % 2
+    Predictions(np.eye(2)[labels], labels, split="test").save(tmp_path / "p.npz")
+    verdicts = np.array(["typical", "hard"])[labels]
+    scores = Scores(np.arange(20), np.arange(20.0), "rmd", {}, labels, {"verdict": verdicts}, ("a note",))
+    scores.save(tmp_path / "s.parquet")
+    seen = []
+    module = sys.modules["confide.evaluation.evaluate"]
+    measure = module.evaluate
+    monkeypatch.setattr(module, "evaluate", lambda *a, **k: seen.append(k["scores"]) or measure(*a, **k))
+    assert main(["evaluate", str(tmp_path / "p.npz"), "--scores", str(tmp_path / "s.parquet"), "--no-intervals"]) == 0
+    assert seen[0].columns["verdict"].tolist() == verdicts.tolist()
+    assert seen[0].labels.tolist() == labels.tolist()
+    assert (seen[0].method, seen[0].notes) == ("rmd", ("a note",))

@@ -8,7 +8,7 @@ import torch
 
 from confide import Evaluation, Predictions, evaluate, losses
 from confide.calibrators import CALIBRATORS
-from confide.calibrators.base import TRANSFORMS, FittedValues, transform_of
+from confide.calibrators.base import FittedValues
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.config import load_config
@@ -26,7 +26,6 @@ def own_methods(monkeypatch):
     """One of each family for the time of a test."""
     for registry in (LOSSES, METRICS, CALIBRATORS, TRUST):
         monkeypatch.setattr(registry, "_methods", dict(registry._methods))
-    transforms = dict(TRANSFORMS)
 
     @loss("my_loss", paper="mine")
     def my_loss(logits, labels, *, power: float = 1.0):
@@ -49,15 +48,17 @@ def own_methods(monkeypatch):
         return 1 - view.mean("correct")
 
     @CALIBRATORS.add(
-        "my_halving", paper="mine", title="my halving", keeps_argmax=True, yields="logits", parameters=(0, 0, 0)
+        "my_halving",
+        paper="mine",
+        title="my halving",
+        keeps_argmax=True,
+        yields="logits",
+        parameters=(0, 0, 0),
+        transform=lambda values, logits: logits / values["factor"],
     )
     def my_halving(logits, labels, *, factor: float = 2.0):
         """My halving, z / factor."""
         return FittedValues({"factor": torch.tensor(factor, dtype=torch.float64)})
-
-    @transform_of("my_halving")
-    def apply_my_halving(values, logits):
-        return logits / values["factor"]
 
     def first_logit(predictions):
         return predictions.logits[:, 0].double()
@@ -66,10 +67,6 @@ def own_methods(monkeypatch):
     def my_score(predictions=None, features=None):
         """My score, z_0."""
         return OutputScore(first_logit)
-
-    yield
-    TRANSFORMS.clear()
-    TRANSFORMS.update(transforms)
 
 
 def samples(split, n=80, seed=0):

@@ -5,7 +5,7 @@ import pytest
 
 from confide.checks import InputError
 from confide.files.formats import write_table
-from confide.records import load_features
+from confide.records import Features
 
 ROWS = np.arange(12.0).reshape(4, 3).astype(np.float32)
 
@@ -14,7 +14,7 @@ ROWS = np.arange(12.0).reshape(4, 3).astype(np.float32)
 def test_columns_of_a_file(tmp_path, name):
     ids = np.array(["a", "b", "c", "d"])
     write_table(tmp_path / name, {"features": ROWS, "label": np.arange(4), "id": ids}, {"extractor": "made"})
-    found = load_features(tmp_path / name)
+    found = Features.load(tmp_path / name)
     assert (np.asarray(found.values) == ROWS).all()
     assert (found.ids == ids).all()
     assert (found.labels == np.arange(4)).all()
@@ -23,18 +23,18 @@ def test_columns_of_a_file(tmp_path, name):
 
 def test_ids_and_labels_from_beside(tmp_path):
     np.savez(tmp_path / "a.npz", features=ROWS)
-    assert (load_features(tmp_path / "a.npz", ids=[7, 8, 9, 10]).ids == [7, 8, 9, 10]).all()
-    assert (load_features(tmp_path / "a.npz").labels == -1).all()
+    assert (Features.load(tmp_path / "a.npz", ids=[7, 8, 9, 10]).ids == [7, 8, 9, 10]).all()
+    assert (Features.load(tmp_path / "a.npz").labels == -1).all()
 
 
 def test_bad_files_are_one_clear_line(tmp_path):
     np.savez(tmp_path / "a.npz", rows=ROWS)
     with pytest.raises(InputError, match="must have a column 'features'"):
-        load_features(tmp_path / "a.npz")
+        Features.load(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", features=ROWS)
     with pytest.raises(InputError, match="one row per sample, got 4 rows"):
-        load_features(tmp_path / "b.npz", ids=[1, 2])
+        Features.load(tmp_path / "b.npz", ids=[1, 2])
     with pytest.raises(InputError, match="does not exist"):
-        load_features(tmp_path / "none.npz")
+        Features.load(tmp_path / "none.npz")
     with pytest.raises(InputError, match="finished folder of features"):
-        load_features(tmp_path)
+        Features.load(tmp_path)

@@ -76,3 +76,10 @@ def test_a_console_shows_datasets_and_scores_in_one_line():
     assert repr(Dataset("mine", "rows", {"train": part}, ("a", "b"))) == "<Dataset 'mine': rows, 2 classes; train 3>"
     scores = Scores(np.arange(2), np.array([-1.5, 20.0]), "rmd")
     assert repr(scores) == "<Scores by 'rmd': 2 samples, -1.5 (easy) to 20 (hard)>"
+
+
+def test_joined_scores_keep_the_columns_that_all_parts_have():
+    first = Scores(np.array([1, 2]), np.array([0.1, 0.2]), "rmd", columns={"verdict": np.array(["a", "b"])})
+    second = Scores(np.array([3]), np.array([0.3]), "rmd", columns={"verdict": np.array(["c"]), "other": np.array([1])})
+    assert Scores.joined([first, second]).columns["verdict"].tolist() == ["a", "b", "c"]
+    assert list(Scores.joined([first, second]).columns) == ["verdict"]

@@ -12,7 +12,7 @@ import torch
 
 from confide import calibrators, difficulty
 from confide.predictions import Predictions
-from confide.records import Features, Scores, load_features
+from confide.records import Features, Scores
 
 CLASSES = ("shirt", "coat", "<script>alert(1)</script>", "=cmd()")
 
@@ -249,7 +249,7 @@ def test_a_calibrator_that_goes_by_difficulty_is_shown(serve, run_folder, name):
 
 def test_the_difficulty_that_the_run_fitted_is_used_for_its_parts(serve, run_folder):
     refitted = serve(run_folder).get("parts", row=7)
-    features = load_features(run_folder / "features" / "train.npz")
+    features = Features.load(run_folder / "features" / "train.npz")
     difficulty.fit("rmd", features).save(run_folder / "difficulty.safetensors")
     assert serve(run_folder).get("parts", row=7) == pytest.approx(refitted)
     half = Features(features.values[:30], features.labels[:30], features.ids[:30], "made", "train")

@@ -4,7 +4,7 @@ import pytest
 from confide import features
 from confide.checks import InputError, OptionError
 from confide.files import formats
-from confide.records import Dataset, Features, Split, load_features
+from confide.records import Dataset, Features, Split
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_shards_hold_what_memory_would(images, tmp_path):
     np.testing.assert_array_equal(sharded.values[:], whole.values)
     np.testing.assert_array_equal(sharded.values[5:13], whole.values[5:13])
     np.testing.assert_array_equal(sharded.values[np.array([19, 0, 7])], whole.values[[19, 0, 7]])
-    np.testing.assert_array_equal(features.open_features(tmp_path / "f").ids, images.train.ids)
+    np.testing.assert_array_equal(Features.load(tmp_path / "f").ids, images.train.ids)
 
 
 def test_a_stopped_extraction_goes_on_at_the_missing_shard(images, tmp_path):
@@ -141,15 +141,15 @@ def test_features_know_the_word_and_options_they_were_made_by(images, tmp_path):
     """In memory, in shards, in a file: the same extraction can be asked for again."""
     made = features.extract("pixels", images, "train", size=4)
     shards = features.extract("pixels", images, "train", out=tmp_path / "shards", size=4)
-    kept = [made, shards, load_features(tmp_path / "shards")]
+    kept = [made, shards, Features.load(tmp_path / "shards")]
     for name in ("a.npz", "a.parquet"):
         made.save(tmp_path / name)
-        kept += [Features.load(tmp_path / name), load_features(tmp_path / name)]
+        kept.append(Features.load(tmp_path / name))
         shards.save(tmp_path / f"b-{name}")
-        kept.append(load_features(tmp_path / f"b-{name}"))
+        kept.append(Features.load(tmp_path / f"b-{name}"))
     assert {(one.extractor, one.split, tuple(one.options.items())) for one in kept} == {
         ("pixels", "train", (("size", 4),))
     }
     for foreign in ("no json", "[1]"):
         formats.write_table(tmp_path / "c.parquet", {"features": made.values}, {"options": foreign})
-        assert load_features(tmp_path / "c.parquet").options == {}
+        assert Features.load(tmp_path / "c.parquet").options == {}

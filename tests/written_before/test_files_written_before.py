@@ -15,7 +15,7 @@ import torch
 import confide
 from confide import calibrators, difficulty, training, trust
 from confide.evaluation import OperatingPoint, Subject, shift_grid
-from confide.records import Split, load_features
+from confide.records import Split
 from confide.store import read_manifest
 
 FILES = Path(__file__).parent / "files"
@@ -95,14 +95,14 @@ def test_scores(ending):
     scores = confide.Scores.load(FILES / f"scores.{ending}")
     np.testing.assert_allclose(scores.values[:5], EXPECTED["scores"], **CLOSE)
     assert scores.ids[0] == "s000"
-    assert scores.method == ("unknown" if ending == "csv" else "rmd")
+    assert scores.method == ("difficulty" if ending == "csv" else "rmd")
 
 
 def test_features_as_a_table_and_as_a_folder(features):
     again = confide.Features.load(FILES / "features.parquet")
     np.testing.assert_array_equal(again.values, features.values)
     assert (again.extractor, again.split, dict(again.options)) == ("pixels", "val", {"size": 2})
-    folder = load_features(FILES / "features_folder")
+    folder = confide.Features.load(FILES / "features_folder")
     np.testing.assert_allclose(folder.values[:5], EXPECTED["features_folder"], **CLOSE)
 
 

@@ -16,7 +16,7 @@ from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
 from confide.results import Curve, ModelPoint
 
-# Thresholds whose error rate is promised, chosen on validation; and what was seen of them on the test split.
+# Thresholds with a guaranteed risk, chosen on validation, and what was seen of them on the test split.
 
 OWN_CONFIDENCE = ("msp", "confidence")
 
@@ -86,7 +86,7 @@ def chosen_on(view: EvaluationView) -> str:
     return f"with {percent(sure.pop())} confidence, chosen on {samples}" if len(sure) == 1 else f"chosen on {samples}"
 
 
-# Risk and coverage: what setting the least trusted aside spares, with a point to drag, and promised thresholds.
+# The section: risk-coverage curves with a point to drag.
 
 WIDE = 600
 
@@ -135,16 +135,16 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
 def _curves(view: EvaluationView) -> list[Curve]:
     """One curve a model, the one in focus first, at the stage to trust with."""
     order = [view.focus, *(m for m in view.models if m != view.focus)]
-    found = []
+    curves = []
     for model in order[:5]:
         for score in (None, "msp"):
             curve = view.curve(
                 "risk_coverage", model, dict.fromkeys((view.final, view.before)), group=None, score=score
             )
             if curve:
-                found.append(curve)
+                curves.append(curve)
                 break
-    return found
+    return curves
 
 
 def _highest(curve: Curve) -> float:
@@ -284,18 +284,18 @@ def _key(canvas: Canvas, view: EvaluationView, curves: list[Curve], left: float,
 
 def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     """The same curves as accuracy against the rejected share, up to half rejected."""
-    kept = [
+    lines = [
         [(1 - c, 1 - r) for c, r in zip(v.columns["coverage"], v.columns["risk"], strict=True) if c >= 0.5]
         for v in curves
     ]
-    low = 100 * min(a for points in kept for _, a in points)
+    low = 100 * min(a for points in lines for _, a in points)
     marks = ticks(low, 100, 5)
     canvas = Canvas(PHONE, 214)
     x, y = Scale(0, 0.5, 34, PHONE - 12), Scale(marks[0], marks[-1], 174, 14)
     canvas.grid_y(y, marks, 34, PHONE - 12)
     for value in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
         canvas.text(x(value), 192, percent_tick(value, 0.5), "m" if value < 0.5 else "e")
-    for curve, points in reversed(list(zip(curves, kept, strict=True))):
+    for curve, points in reversed(list(zip(curves, lines, strict=True))):
         canvas.polyline(
             [(x(r), y(100 * a)) for r, a in points], f"k{view.colour(curve.model)}", 2 if curve is curves[0] else 1.4
         )
@@ -304,11 +304,11 @@ def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     canvas.text(PHONE - 12, 210, "Rejected share", "l e")
     rows = [
         (c.model, percent(r, 1), percent(a, 1))
-        for c, points in zip(curves, kept, strict=True)
+        for c, points in zip(curves, lines, strict=True)
         for r, a in points[:: max(1, len(points) // 10)]
     ]
     all_in = 1 - curves[0].columns["risk"][-1]
-    half = kept[0][0][1]
+    half = lines[0][0][1]
     return Figure(
         "accuracy-rejection",
         "Accuracy by rejected share",

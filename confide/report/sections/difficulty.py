@@ -12,7 +12,7 @@ from confide.report.view import EvaluationView
 from confide.report.words import between, count, fixed, percent, shorten, tip
 from confide.results import Curve, Sample
 
-# Difficulty drawn: how it is spread over the samples, and the error rate by band of it.
+# Drawings: how difficulty is spread over the samples, and the error rate by group of it.
 
 ORDINALS = ("easiest", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th")
 
@@ -26,10 +26,10 @@ def difficulty_text(value: float | None) -> str:
 
 def distribution(view: EvaluationView) -> Figure | None:
     """Histogram of difficulty, shaded by band."""
-    found = view.curves("difficulty_histogram")
-    if not found:
+    curves = view.curves("difficulty_histogram")
+    if not curves:
         return None
-    low, high, counts = (found[0].columns[k] for k in ("low", "high", "count"))
+    low, high, counts = (curves[0].columns[k] for k in ("low", "high", "count"))
     bands = _difficulty_groups(view)
     info = view.evaluation.difficulty
     score = tip(info.word, info.meaning) if info else view.about.difficulty or "difficulty"
@@ -44,7 +44,7 @@ def distribution(view: EvaluationView) -> Figure | None:
         "distribution",
         f"How hard the {view.unit} are",
         Markup("{} by {}; higher is harder{}").format(view.unit.capitalize(), score, shaded),
-        _histogram(view, found[0], bands).render(alt),
+        _histogram(view, curves[0], bands).render(alt),
         table(("From", "To", "Count"), rows),
     )
 
@@ -70,8 +70,8 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
 
 
 def _difficulty_groups(view: EvaluationView) -> list[tuple[float, float]]:
-    found = view.curves("error_by_difficulty")
-    return list(zip(found[0].columns["low"], found[0].columns["high"], strict=True)) if found else []
+    curves = view.curves("error_by_difficulty")
+    return list(zip(curves[0].columns["low"], curves[0].columns["high"], strict=True)) if curves else []
 
 
 def _shade(bands: list[tuple[float, float]], value: float) -> str:
@@ -174,7 +174,7 @@ def _group_names(length: int) -> list[str]:
     return ["easiest", *(ORDINALS[k] if k < len(ORDINALS) else str(k + 1) for k in range(1, length - 1)), "hardest"]
 
 
-# Difficulty: its distribution, errors by band, the easiest and hardest of each class, and suspected labels.
+# The section: drawings, galleries and suspected labels.
 
 ACROSS = 4  # pictures of each kind in a row
 MOST_CLASSES = 20
@@ -250,9 +250,9 @@ def _picture(sample: Sample) -> Picture:
 
 def _gallery(view: EvaluationView) -> tuple[GalleryRow, ...]:
     easiest, hardest = view.samples("easiest"), view.samples("hardest")
-    found = dict.fromkeys(s.label for s in [*easiest, *hardest])
+    labels_shown = dict.fromkeys(s.label for s in [*easiest, *hardest])
     order = [str(name) for name in view.about.class_names]
-    labels = sorted(found, key=lambda label: order.index(label) if label in order else len(order))
+    labels = sorted(labels_shown, key=lambda label: order.index(label) if label in order else len(order))
     return tuple(
         GalleryRow(
             label,

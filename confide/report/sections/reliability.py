@@ -26,7 +26,7 @@ from confide.report.words import (
 )
 from confide.results import LEVEL, Curve, Measurement
 
-# Confidence minus accuracy by predicted class: hollow before calibration, filled after with its interval.
+# The gap by class.
 
 MOST_CLASSES = 20
 
@@ -106,7 +106,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str]) -> Canvas:
     return canvas
 
 
-# The reliability diagram: band, diagonal, stems, dots and the strip of counts; and its small form for other models.
+# The diagram, and its small form for other models.
 
 FEWEST = 15  # a bin with fewer samples shows its count, but no dot
 
@@ -247,7 +247,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
     return canvas
 
 
-# Reliability: does it keep what it says? Diagrams before and after, in bins of equal width or mass; by class.
+# The section: diagrams before and after, in bins of equal width or mass.
 
 KINDS = {"width": "Equal width", "mass": "Equal mass"}
 USUAL = 15  # bins to show first where there is a choice
@@ -298,17 +298,17 @@ def reliability_section(view: EvaluationView) -> ReliabilitySection:
 
 def _variants(view: EvaluationView, kind: str) -> list[tuple[int, tuple[Figure, ...]]]:
     """Figures of every number of bins given; before and after are matched by their order of size."""
-    found = [
+    by_stage = [
         sorted(view.curves(f"reliability_{kind}", model=view.focus, stage=stage, group=None), key=_size)
         for stage in (view.before, view.after)
         if stage
     ]
     # Ties can leave bins of equal mass fewer than asked for: name them by the nearest number asked for.
-    asked = {_size(c) for c in view.curves("reliability_width", model=view.focus, group=None)}
+    sizes = {_size(c) for c in view.curves("reliability_width", model=view.focus, group=None)}
     result = []
-    for curves in zip(*[f for f in found if f], strict=False):
+    for curves in zip(*[f for f in by_stage if f], strict=False):
         size = max(_size(c) for c in curves)
-        number = min(asked or {size}, key=lambda x: abs(x - size))
+        number = min(sizes or {size}, key=lambda x: abs(x - size))
         result.append((number, tuple(_figure(view, c, kind, number) for c in curves)))
     return result
 
@@ -369,9 +369,9 @@ def _other(view: EvaluationView, model: str, kind: str) -> Figure | None:
     """Another model in small, before in grey and after in its colour."""
     lines = []
     for stage in (view.before, view.after):
-        found = view.curves(f"reliability_{kind}", model=model, stage=stage, group=None) if stage else []
-        if found:
-            curve = min(found, key=lambda c: abs(_size(c) - 10))
+        curves = view.curves(f"reliability_{kind}", model=model, stage=stage, group=None) if stage else []
+        if curves:
+            curve = min(curves, key=lambda c: abs(_size(c) - 10))
             lines.append((str(stage), [b for b in bins_of(curve) if b.count >= FEWEST]))
     if not lines:
         return None

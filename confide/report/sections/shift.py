@@ -26,7 +26,7 @@ from confide.report.words import (
 )
 from confide.results import Curve, Measurement, MetricInfo
 
-# Data from elsewhere: scores of known and foreign samples, and how well scores tell them apart.
+# Out-of-distribution data.
 
 SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of scores and trust predictors of one model, best first
 
@@ -38,10 +38,10 @@ def group_name(curve: Curve) -> str:
 
 def ood_histogram(view: EvaluationView) -> Figure | None:
     """Known samples above the line, foreign ones below, each as shares of its group."""
-    found = view.curves("ood_histogram", model=view.focus)
-    if not found:
+    curves = view.curves("ood_histogram", model=view.focus)
+    if not curves:
         return None
-    curve = found[0]
+    curve = curves[0]
     low, high, known, unknown = (curve.columns[k] for k in ("low", "high", "known", "unknown"))
     name, score = group_name(curve), score_name(curve.score or "confidence")
     rows = [
@@ -138,11 +138,11 @@ def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
     )
 
 
-def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement]) -> Figure:
+def _ood_area_figure(view: EvaluationView, group: str, rows_of_set: list[Measurement]) -> Figure:
     name = group.split("=", 1)[1].replace("_", " ")
-    values = [100 * v for m in found for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    values = [100 * v for m in rows_of_set for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min([*values, 100.0]), 100.0, 5)
-    best = max(found, key=lambda m: m.value)
+    best = max(rows_of_set, key=lambda m: m.value)
     alt = (
         f"Dot plot of the AUROC of telling {name} from known {view.unit} by score and model: the highest is "
         f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
@@ -150,7 +150,7 @@ def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement])
     measures, area = view.evaluation.columns("ood"), view.info(best.metric)
     rows = [
         (m.model, score_name(str(m.score)), *(text for info in measures for text in _ood_texts(view, m, info)))
-        for m in found
+        for m in rows_of_set
     ]
     header = [text for info in measures for text in (info.title, "95\u202f% interval")]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
@@ -158,9 +158,9 @@ def _ood_area_figure(view: EvaluationView, group: str, found: list[Measurement])
         f"foreign-areas-{name}",
         f"Telling {name} from known {view.unit}, by score",
         f"{area.title}, {unit_word(area).lower()}, {area.better} is better{start}",
-        _ood_area_canvas(view, found, marks, PHONE).render(alt),
+        _ood_area_canvas(view, rows_of_set, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
-        wide=_ood_area_canvas(view, found, marks, THIRD).render(alt),
+        wide=_ood_area_canvas(view, rows_of_set, marks, THIRD).render(alt),
         note=f"The first {len(SCORE_COLOURS)} of {len(view.models)} models."
         if len(view.models) > len(SCORE_COLOURS)
         else "",
@@ -174,11 +174,11 @@ def _ood_texts(view: EvaluationView, like: Measurement, info: MetricInfo) -> tup
     return (with_unit(info, measured.value), interval(info, measured)) if measured else ("–", "")
 
 
-def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list[float], width: int) -> Canvas:
+def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], marks: list[float], width: int) -> Canvas:
     """A block a score, in it a dot a model."""
-    scores, models = dict.fromkeys(m.score for m in found), dict.fromkeys(m.model for m in found)
+    scores, models = dict.fromkeys(m.score for m in measurements), dict.fromkeys(m.model for m in measurements)
     key = 17 * len(models) + 8 if len(models) > 1 else 0
-    height = key + 12 + sum(18 + 10 * sum(m.score == score for m in found) for score in scores)
+    height = key + 12 + sum(18 + 10 * sum(m.score == score for m in measurements) for score in scores)
     canvas = Canvas(width, height + 24)
     x, y = Scale(marks[0], marks[-1], 8, width - 12), key + 12.0
     for place, model in enumerate(models if key else ()):
@@ -190,7 +190,7 @@ def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list
     canvas.line(8, height + 2, width - 12, height + 2, "ax")
     for score in scores:
         canvas.text(8, y, shorten(score_name(str(score)), width - 30), "l")
-        for m in (one for one in found if one.score == score):
+        for m in (m2 for m2 in measurements if m2.score == score):
             y += 10
             colour = view.colour(m.model)
             canvas.whisker(x, y, m, 100, colour)
@@ -199,7 +199,7 @@ def _ood_area_canvas(view: EvaluationView, found: list[Measurement], marks: list
     return canvas
 
 
-# Boxes by severity: the gap, the calibration error and the difficulty of samples that get worse.
+# Boxes by severity.
 
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 TITLES = ("Least", "Lower quartile", "Median", "Upper quartile", "Most")
@@ -406,7 +406,7 @@ def _box_canvas(
     return canvas
 
 
-# Shift: the gap as samples get worse, by corruption and severity, and what comes from elsewhere.
+# The section, and its heat maps.
 
 STEPS = (2.0, 8.0, 16.0)  # points where the diverging colours change, symmetric about 0
 MOST_CORRUPTIONS = 24

@@ -121,9 +121,9 @@ def _gammas(curve: Curve) -> Figure:
         f"AdaFocal's gamma in {len(bins)} confidence bins over {len(epochs)} epochs: the surest bin ends at "
         f"{fixed(last[bins[-1]], 2)}, the least sure at {fixed(last[bins[0]], 2)}."
     )
-    holds = last[bins[-1]] > last[bins[0]]
-    title = "AdaFocal holds sure predictions back" if holds and last[bins[-1]] > 0 else "AdaFocal's gamma by bin"
-    if holds and last[bins[0]] < 0:
+    rises = last[bins[-1]] > last[bins[0]]
+    title = "AdaFocal holds sure predictions back" if rises and last[bins[-1]] > 0 else "AdaFocal's gamma by bin"
+    if rises and last[bins[0]] < 0:
         title += " and lifts unsure ones"
     return Figure(
         f"gammas-{curve.model}",

@@ -15,7 +15,7 @@ from confide.report.view import PLAIN_SCORES, EvaluationView
 from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip
 from confide.results import ComparedRow, Curve, MetricInfo
 
-# Right and wrong drawn: histograms of confidence, and of trust scores with a cut (TP, FP, TN, FN).
+# Histograms of right and wrong, and what a cut leaves.
 
 SAME = ("msp", "trust:mcp")  # the maximum softmax probability under both its names
 COLUMNS = ("low", "high", "right", "wrong")
@@ -91,7 +91,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
 
 def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figure, OutcomeCounts]]:
     """For confidence and the best other score that has curves: what the same share set aside leaves."""
-    found = []
+    figures = []
     areas = {s: m.value for s in scores if s not in SAME and (m := view.find("auroc", stage=stage, score=s))}
     for score in ("msp", *sorted(areas, key=lambda s: -areas[s])):
         words = PLAIN_SCORES if score == "msp" else (score,)
@@ -100,8 +100,8 @@ def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figu
             for kind in ("confidence_histogram", "risk_coverage")
         ]
         if pair[0] and pair[1]:
-            found.append(_cut(view, score, pair[0], pair[1]))
-    return found[:2] if len(found) > 1 else []
+            figures.append(_cut(view, score, pair[0], pair[1]))
+    return figures[:2] if len(figures) > 1 else []
 
 
 def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, OutcomeCounts]:
@@ -159,7 +159,7 @@ def _divided_canvas(
     return canvas
 
 
-# Predictors at their own line: who is trusted rightly and wrongly (TP, FP, TN, FN), and what alpha does to both.
+# Predictors at their own threshold.
 
 MOST_PREDICTORS = 6
 
@@ -244,7 +244,7 @@ def _sweep_canvas(alphas: tuple[float, ...], kept: tuple[float, ...], caught: tu
     return canvas
 
 
-# Trust: can a score tell right from wrong? Confidence of both, trust scores compared, and what a cut leaves.
+# The section, and trust scores compared.
 
 MOST_SCORES = 8
 
