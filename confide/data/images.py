@@ -156,8 +156,8 @@ def decode(file: IO[bytes], form: PixelFormat) -> NDArray[np.uint8]:
         box = _box(image.size, form)
         if image.format == "JPEG" and image.size != (form.width, form.height):
             full = image.size
-            wanted = _size_that_fills(image.size, form)
-            image.draft(None, (int(wanted[0] * REDUCING_GAP), int(wanted[1] * REDUCING_GAP)))
+            width, height = _size_that_fills(image.size, form)
+            image.draft(None, (int(width * REDUCING_GAP), int(height * REDUCING_GAP)))
             box = tuple(edge * image.size[k % 2] / full[k % 2] for k, edge in enumerate(box))
         plain = _eight_bits(image, form.channels)
         if plain.size != (form.width, form.height):
@@ -509,8 +509,8 @@ def _all_pixels(
             else:
                 pixels[i] = image
             progress.step()
-    kept = wrong[rows] == ""
-    return (pixels if kept.all() else pixels[kept]), wrong
+    readable = wrong[rows] == ""
+    return (pixels if readable.all() else pixels[readable]), wrong
 
 
 def _lazy_pixels(
@@ -519,7 +519,7 @@ def _lazy_pixels(
     return LazyImages(encoded, np.flatnonzero(checked.good), form), checked.wrong
 
 
-def _readable_part(part: RawSplit, inputs: Any, kept: NDArray[np.bool_]) -> RawSplit:
-    ids = part.ids[kept] if part.ids is not None else None
-    columns = {name: values[kept] for name, values in part.columns.items()}
-    return RawSplit(inputs, np.asarray(part.labels)[kept], ids, columns)
+def _readable_part(part: RawSplit, inputs: Any, readable: NDArray[np.bool_]) -> RawSplit:
+    ids = part.ids[readable] if part.ids is not None else None
+    columns = {name: values[readable] for name, values in part.columns.items()}
+    return RawSplit(inputs, np.asarray(part.labels)[readable], ids, columns)

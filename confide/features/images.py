@@ -20,7 +20,7 @@ from torch import Tensor
 
 from confide.checks import InputError
 
-# One input as an image: arrays, tensors, encoded bytes, files and PIL images, all to RGB or grey `c h w` uint8.
+# ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
 
 def as_image_array(item: Any) -> NDArray[np.uint8]:
@@ -64,7 +64,7 @@ def as_rgb(item: Any) -> Image.Image:
     return as_pil(item).convert("RGB")
 
 
-# Pillow's resizing of 8-bit images as matrix products: the same levels, for a batch, on any device.
+# ---- Pillow's resizing of 8-bit images as matrix products: the same levels, for a batch, on any device ----
 #
 # Pillow weighs the pixels under a kernel, along rows and then along columns, with weights of 22 bits and a rounding to
 # levels after each. In float64 such sums are exact, so the levels do not depend on the order or the device.
@@ -144,7 +144,7 @@ def _weights(source: int, target: int, resample: int) -> Float64:
     return whole
 
 
-# What an image goes through before a network: resize, centre crop, scale and normalise, as the hub's processors do.
+# ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
 
 Numbers = tuple[float, float, float]
 
@@ -239,6 +239,7 @@ def augmented(item: Any, seed: int, row: int) -> Any:
     if isinstance(item, str):
         raise InputError("augmentation runs are for images, got text; leave augment out")
     image = as_pil(item)
+    # Keyed by the row, not by the id: published difficulty scores of augmented images rest on these draws.
     draw = np.random.default_rng((seed, row))
     scale = np.sqrt(draw.uniform(0.64, 1.0))
     width, height = max(1, round(image.width * scale)), max(1, round(image.height * scale))
