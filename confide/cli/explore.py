@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from confide.cli.shared import print_json
 
@@ -29,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
 
     layout = explorer.open_layout(args.source, data=args.data, features=args.features, columns=args.columns)
     if args.export:
-        done = explorer.export_tags(layout, args.export)
+        export = explorer.export_tags(layout, args.export)
         if args.json:
-            print_json(done)
+            print_json(asdict(export))
         else:
-            print(f"exported: {done['samples']} tagged samples to {done['exported']}")
+            print(f"exported: {export.samples} tagged samples to {export.exported}")
         return 0
 
     def say(line: str) -> None:

@@ -13,6 +13,7 @@ import socket
 import webbrowser
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import closing
+from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,15 @@ def start_lines(layout: Layout, address: str, token: str | None) -> list[str]:
     return lines
 
 
-def export_tags(layout: Layout, target: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TagExport:
+    """Where tagged samples were written, and how many."""
+
+    exported: str
+    samples: int
+
+
+def export_tags(layout: Layout, target: str) -> TagExport:
     """Write the tagged samples with their columns, predictions and tags; no server is started.
 
     Args:
@@ -145,14 +154,14 @@ def export_tags(layout: Layout, target: str) -> dict[str, Any]:
         target: a .csv or .parquet file, or `fiftyone:NAME` for a dataset of FiftyOne.
 
     Returns:
-        `exported`, the target, and `samples`, how many were tagged.
+        Where they were written, and how many there are.
 
     Example:
         >>> import torch
         >>> from confide.explorer import export_tags, open_layout
         >>> confide.Predictions(torch.eye(3), torch.arange(3)).save("val.parquet")
         >>> export_tags(open_layout("val.parquet"), "tags.csv")
-        {'exported': 'tags.csv', 'samples': 0}
+        TagExport(exported='tags.csv', samples=0)
     """
     check_packages()
     from confide.explorer import session
@@ -170,7 +179,7 @@ def export_tags(layout: Layout, target: str) -> dict[str, Any]:
     else:
         session.to_fiftyone(table, rows, explorer.pictures, layout.tags.with_name("fiftyone"), name)
     explorer.close()
-    return {"exported": target, "samples": len(rows)}
+    return TagExport(target, len(rows))
 
 
 # Access: host names, the token, requests from other sites, and safe headers.

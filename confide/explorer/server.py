@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from confide import __version__
 from confide.checks import InputError, MissingExtra
 from confide.explorer import session
 from confide.explorer.details import TopClasses, describe, describe_rows
@@ -71,8 +72,28 @@ class Routes:
         return whole_number(request, "row", 0, self.explorer.samples.table.num_rows - 1)
 
     def about(self) -> Response:
-        self.explorer.warm_up()
-        return json_response(self.explorer.about())
+        """What the page must know before its first query; no model is computed for it."""
+        explorer, layout, samples = self.explorer, self.explorer.layout, self.explorer.samples
+        explorer.warm_up()
+        return json_response(
+            {
+                "title": layout.title,
+                "version": __version__,
+                "path": layout.path,
+                "n": samples.table.num_rows,
+                "splits": {split: len(ids) for split, ids in samples.ids.items()},
+                "models": {model: layout.stages(model) for model in layout.predictions},
+                "trust": layout.trust_name,
+                "method": samples.method,
+                "num_classes": samples.num_classes,
+                "named": bool(samples.classes.names),
+                "columns": [column.public() for column in samples.columns.values()],
+                "kind": explorer.pictures.kind if explorer.pictures.loaded else "loading",
+                "pictures": explorer.pictures.reason,
+                "missing": [asdict(missing) for missing in layout.missing],
+                "fiftyone": session.has_fiftyone(),
+            }
+        )
 
     def alive(self) -> Response:
         return json_response({"alive": True})

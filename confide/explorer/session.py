@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from confide import __version__
 from confide.checks import InputError, MissingExtra
 from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
 from confide.explorer.layout import Layout
@@ -72,27 +70,6 @@ class Explorer:
         """A plain name for files and other tools."""
         plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.layout.title)
         return plain.strip("-")[:80] or "run"
-
-    def about(self) -> dict[str, Any]:
-        """What the page must know before its first query, as JSON; no model is computed for it."""
-        layout, samples = self.layout, self.samples
-        return {
-            "title": layout.title,
-            "version": __version__,
-            "path": str(layout.path),
-            "n": samples.table.num_rows,
-            "splits": {split: len(ids) for split, ids in samples.ids.items()},
-            "models": {model: list(layout.stages(model)) for model in layout.predictions},
-            "trust": layout.trust_name,
-            "method": samples.method,
-            "num_classes": samples.num_classes,
-            "named": bool(samples.classes.names),
-            "columns": [column.public() for column in samples.columns.values()],
-            "kind": self.pictures.kind if self.pictures.loaded else "loading",
-            "pictures": self.pictures.reason,
-            "missing": [asdict(missing) for missing in layout.missing],
-            "fiftyone": has_fiftyone(),
-        }
 
     def classes(self, text: str) -> list[NamedClass]:
         """Classes whose name holds the text, shortest names first; at most a listful."""
