@@ -1,8 +1,4 @@
-"""The records that flow before a model predicts: Split, Dataset, Features, Scores, and the files that hold them.
-
-Frozen, few. Ids follow a sample everywhere. Features may lie in a folder of memory-mapped shards, written one by one,
-read like one array, resumable.
-"""
+"""The records that flow before a model predicts: Split, Dataset, Features, Scores; frozen, and ids follow a sample."""
 
 from __future__ import annotations
 
@@ -20,16 +16,25 @@ from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
 from confide.files.shards import open_shards
 
-# The records that flow before a model has spoken: Split, Dataset, Features, Scores.
-#
-# Frozen, few. Ids follow a sample through the whole house.
-
 Ids = NDArray[Any]
 """n integers or strings, unique within a split."""
 
 
 def default_ids(n: int, prefix: str = "") -> Ids:
-    """Ids for samples that came without: their position, as `prefix` + number when a prefix is given."""
+    """Ids for samples that came without: their position, as `prefix` + number when a prefix is given.
+
+    Args:
+        n: how many samples.
+        prefix: what stands before the number; ids are integers without it.
+
+    Returns:
+        n unique ids.
+
+    Example:
+        >>> from confide.records import default_ids
+        >>> default_ids(2, "test-").tolist()
+        ['test-0', 'test-1']
+    """
     if not prefix:
         return np.arange(n, dtype=np.int64)
     return np.array([f"{prefix}{i}" for i in range(n)], dtype=np.str_)
@@ -52,7 +57,19 @@ class Split:
         return len(self.labels)
 
     def take(self, rows: NDArray[np.integer]) -> Split:
-        """The chosen rows, in the order given."""
+        """The chosen rows, in the order given.
+
+        Args:
+            rows: positions in the split.
+
+        Returns:
+            A split of these samples; images that are decoded when asked for are not decoded for it.
+
+        Example:
+            >>> split = confide.load_dataset("fashion-sample").test
+            >>> split.take([0, 2]).ids.tolist() == split.ids[[0, 2]].tolist()
+            True
+        """
         if isinstance(self.inputs, (list, tuple)):
             inputs: Any = [self.inputs[int(i)] for i in rows]
         else:
@@ -104,7 +121,18 @@ class Dataset:
         return self.split("test")
 
     def split(self, name: str) -> Split:
-        """The split of that name, or an error that lists what there is."""
+        """The split of that name, or an error that lists what there is.
+
+        Args:
+            name: `train`, `val`, `test`, or another that the source has.
+
+        Returns:
+            Inputs, labels and ids.
+
+        Example:
+            >>> len(confide.load_dataset("fashion-sample").split("test"))
+            4000
+        """
         if name not in self.splits:
             raise InputError(f"dataset '{self.name}' has no split '{name}'; it has {', '.join(self.splits)}")
         return self.splits[name]
@@ -130,7 +158,14 @@ class Features:
         return int(self.values.shape[1])
 
     def save(self, path: str | Path) -> None:
-        """Write as npz or parquet: `id, label, features`; extractor and split as metadata."""
+        """Write as npz or parquet: `id, label, features`; extractor and split as metadata.
+
+        Args:
+            path: ends in .npz or .parquet.
+
+        Example:
+            >>> confide.Features([[1.0, 2.0]], [0], ["a"], "pixels").save("train.parquet")
+        """
         if Path(path).suffix not in (".npz", ".parquet"):
             raise InputError(f"features must be written to .npz or .parquet, got '{path}'")
         about = {"confide": formats.FEATURES.tag, "extractor": self.extractor, "split": self.split or ""}
@@ -216,12 +251,36 @@ class Scores:
         return 0.0 if abs(mean) < 1e-5 * float(self.values.std()) else mean
 
     def of(self, ids: Ids) -> NDArray[np.float64]:
-        """Values for these ids, in their order; an id without a score is an error."""
+        """Values for these ids, in their order; an id without a score is an error.
+
+        Args:
+            ids: of the samples.
+
+        Returns:
+            n difficulties, high = hard.
+
+        Example:
+            >>> confide.difficulty.score("md", [[0.0], [1.0], [3.0]], [0, 0, 0], ids=["a", "b", "c"]).of(["c"]).shape
+            (1,)
+        """
         return self.values[rows_of(ids, self.ids, "scores")]
 
     @classmethod
     def joined(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of several splits as one record; they must come from one method, and no id may come twice."""
+        """The scores of several splits as one record; columns that all parts have stay.
+
+        Args:
+            parts: of one method; no id may come twice.
+
+        Returns:
+            All samples, in the order of the parts.
+
+        Example:
+            >>> rows = [[0.0], [1.0]]
+            >>> parts = [confide.difficulty.score("md", rows, [0, 0], ids=ids) for ids in (["a", "b"], ["c", "d"])]
+            >>> confide.Scores.joined(parts).ids.tolist()
+            ['a', 'b', 'c', 'd']
+        """
         if len(parts) == 1:
             return parts[0]
         methods = list(dict.fromkeys(part.method for part in parts))
@@ -242,7 +301,14 @@ class Scores:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata."""
+        """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata.
+
+        Args:
+            path: its ending chooses the format.
+
+        Example:
+            >>> confide.difficulty.score("md", [[0.0], [1.0]], [0, 0]).save("scores.parquet")
+        """
         columns: dict[str, NDArray[Any]] = {"id": self.ids}
         if self.labels is not None:
             columns["label"] = self.labels
@@ -253,7 +319,19 @@ class Scores:
 
     @classmethod
     def load(cls, path: str | Path) -> Scores:
-        """Read scores written by `save`, or any table with `id` and `score`."""
+        """Read scores written by `save`, or any table with `id` and `score`.
+
+        Args:
+            path: of the table.
+
+        Returns:
+            The scores; columns that have no role of their own are kept.
+
+        Example:
+            >>> confide.difficulty.score("md", [[0.0], [1.0]], [0, 0], ids=["a", "b"]).save("scores.csv")
+            >>> confide.Scores.load("scores.csv").ids.tolist()
+            ['a', 'b']
+        """
         columns, about = formats.read_table(path)
         if "score" not in columns:
             raise InputError(

@@ -30,6 +30,8 @@ from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, m
 from confide.progress import Progress
 from confide.records import Split, default_ids
 
+__all__ = ["FolderScores", "FolderScoring", "Job", "run_jobs", "score_folder", "train_workers"]
+
 Payload = TypeVar("Payload")
 Answer = TypeVar("Answer")
 
@@ -77,10 +79,24 @@ def run_jobs(
     """Answers of all jobs in order. A worker that dies is tried again; bad input is not, it stays bad.
 
     Args:
+        jobs: of different names; function, payload and answer must be what `pickle` takes.
         engine: local (processes of this machine) or ray (tasks on a cluster).
         workers: jobs at the same time.
         retries: how often a job whose worker died is started again.
-        on_done: told of each job as it ends.
+        on_done: called with each job and its answer as it ends.
+
+    Returns:
+        What the functions returned.
+
+    Raises:
+        InputError: a job refused its input, or its worker died too often.
+
+    Example:
+        >>> jobs = [confide.scale.Job("of-9", abs, -9)]
+        >>> confide.scale.run_jobs(jobs, workers=1)  # doctest: +SKIP
+        [9]
+        >>> jobs[0]()
+        9
     """
     check_choice(engine, ENGINES, "engine")
     check_range(workers, "workers", 1)
@@ -239,6 +255,17 @@ def train_workers(job: Job[Any, Any], workers: int, *, storage: str | Path, gpu:
         workers: processes of the group.
         storage: a folder that all workers see; the first worker leaves its answer there.
         gpu: give each worker a GPU.
+
+    Returns:
+        The answer of the first worker.
+
+    Raises:
+        InputError: a worker failed, or the storage is not one that all workers see.
+
+    Example:
+        >>> job = confide.scale.Job("train", abs, -9)
+        >>> confide.scale.train_workers(job, 2, storage="ray")  # doctest: +SKIP
+        9
     """
     connect_ray(workers)
     from ray import train
@@ -273,7 +300,7 @@ def _last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-# Runs one function over many items: one after the other here, or as a Ray Data job on any number of machines.
+# One function over many items: one after the other here, or as a Ray Data job on any number of machines.
 
 
 def map_items(
@@ -286,7 +313,7 @@ def map_items(
         workers: tasks at a time on Ray.
         gpu: each task takes a GPU of the cluster, where it has any.
     """
-    check_choice(engine, ("local", "ray"), "engine")
+    check_choice(engine, ENGINES, "engine")
     if not items:
         return
     if engine == "local":
@@ -339,7 +366,18 @@ GROUP_FILES = 16
 
 @dataclass(frozen=True)
 class FolderScoring:
-    """What to score, how and where. `source` holds parquet files with `label` and `features`, `image` or `text`."""
+    """What to score, how and where.
+
+    Args:
+        source: folder of parquet files with `label` and `features`, `image` or `text`.
+        out: folder of the results; the same job goes on there where it was.
+        method: rmd or md, with its `options`.
+        features: extractor word, with `feature_options`, where the files hold no features.
+        batch_size: samples at a time of the extractor.
+        workers: tasks at a time.
+        engine: local or ray.
+        labels: the class that distances are measured to: `given`, `predicted` or `min`.
+    """
 
     source: Path
     out: Path
@@ -350,7 +388,7 @@ class FolderScoring:
     batch_size: int = 64
     workers: int = 2
     engine: str = "ray"
-    labels: str = "given"  # or "predicted", "min": the class that distances are measured to
+    labels: str = "given"
 
     def key(self, name: str) -> str:
         """A short name for what these options make."""
@@ -361,8 +399,44 @@ class FolderScoring:
         return hashlib.sha256(json.dumps([name, facts], default=str).encode()).hexdigest()[:12]
 
 
-def score_folder(job: FolderScoring) -> dict[str, Any]:
-    """Score every sample of a folder of parquet files; parts of the result are parquet files of the same names."""
+@dataclass(frozen=True)
+class FolderScores:
+    """Where the scores of a folder lie: parquet files, of which `computed` were made by this call."""
+
+    scores: Path
+    n: int
+    files: int
+    computed: int
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionary, for printing."""
+        counts = {"n": self.n, "files": self.files, "made": self.computed}
+        return {"scores": str(self.scores), **counts, "notes": list(self.notes)}
+
+
+def score_folder(job: FolderScoring) -> FolderScores:
+    """Score every sample of a folder of parquet files; parts of the result are parquet files of the same names.
+
+    Args:
+        job: what to score, how and where.
+
+    Returns:
+        Folder and number of the scores.
+
+    Raises:
+        InputError: the method does not work at this scale, or files lack columns.
+
+    Example:
+        >>> import numpy as np
+        >>> from pathlib import Path
+        >>> from confide.files.formats import write_table
+        >>> rows = np.random.default_rng(0).normal(size=(40, 2))
+        >>> write_table("in/part.parquet", {"features": rows, "label": np.arange(40) % 2})
+        >>> job = confide.scale.FolderScoring(Path("in"), Path("out"), engine="local")
+        >>> confide.scale.score_folder(job).n
+        40
+    """
     if job.method not in FOLDER_METHODS:
         raise InputError(f"at this scale the methods are {' and '.join(FOLDER_METHODS)}, got '{job.method}'")
     difficulty.DIFFICULTY.get(job.method).check_options(job.options)
@@ -385,7 +459,7 @@ def score_folder(job: FolderScoring) -> dict[str, Any]:
         what="scores",
     )
     n = sum(pq.read_metadata(parts / path.name).num_rows for path in rows)
-    return {"scores": str(parts), "n": n, "files": len(rows), "made": len(todo), "notes": list(model.notes)}
+    return FolderScores(parts, n, len(rows), len(todo), tuple(model.notes))
 
 
 def _feature_files(job: FolderScoring, sources: list[Path]) -> list[Path]:
@@ -412,8 +486,9 @@ def _extract_file(path: Path, target: Path, job: FolderScoring) -> None:
     inputs = columns[name]
     labels = columns["label"].astype(np.int64)
     split = Split(inputs if inputs.ndim > 1 else list(inputs), labels, _ids_of_rows(columns, path))
-    found = features.extract(str(job.features), split, batch_size=job.batch_size, **job.feature_options)
-    formats.write_table(target, {"id": found.ids, "label": found.labels, "features": found.values.astype(np.float32)})
+    extracted = features.extract(str(job.features), split, batch_size=job.batch_size, **job.feature_options)
+    values = extracted.values.astype(np.float32)
+    formats.write_table(target, {"id": extracted.ids, "label": extracted.labels, "features": values})
 
 
 def _ids_of_rows(columns: Mapping[str, NDArray[Any]], path: Path) -> NDArray[Any]:
@@ -513,8 +588,8 @@ def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArra
 
     todo = [i for i, target in enumerate(targets) if not target.exists()]
     map_items(make, todo, engine=job.engine, workers=job.workers, what="fourth moments")
-    found = [formats.read_json(target) for target in targets]
-    return float(sum(f["total"] for f in found) / sum(f["n"] for f in found))
+    parts = [formats.read_json(target) for target in targets]
+    return float(sum(part["total"] for part in parts) / sum(part["n"] for part in parts))
 
 
 def _score_file(path: Path, target: Path, model: GaussianDifficulty, job: FolderScoring) -> None:

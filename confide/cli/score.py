@@ -191,12 +191,12 @@ def _run_ray(args: argparse.Namespace) -> int:
         # Features and moments of the first method are found again by the next.
         summaries[method] = score_folder(job)
     if args.json:
-        print_json({"methods": summaries})
+        print_json({"methods": {method: summary.as_dict() for method, summary in summaries.items()}})
         return 0
-    for note in dict.fromkeys(note for summary in summaries.values() for note in summary["notes"]):
+    for note in dict.fromkeys(note for summary in summaries.values() for note in summary.notes):
         print(f"note: {note}")
     for method, summary in summaries.items():
-        print(f"{method}: {summary['scores']} ({summary['n']:,} samples in {summary['files']} files)")
+        print(f"{method}: {summary.scores} ({summary.n:,} samples in {summary.files} files)")
     return 0
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ CHANCES = ("confidence_gap", "ece")
 """Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
 
 Outputs = tuple[Tensor, Tensor | None]
-ShiftValue = dict[str, Any]
-"""stage, score, metric, value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,16 @@ class Subject:
     hardness: Callable[[Any, Any], Any] | None = None
     attacked: Callable[[Tensor], Tensor] | None = None
     identity: str = ""
+
+
+@dataclass(frozen=True)
+class ShiftValue:
+    """A metric of a model in one cell, at a stage, ranked by a score."""
+
+    stage: str
+    score: str
+    metric: str
+    value: float
 
 
 @dataclass(frozen=True)
@@ -102,13 +110,20 @@ class CellStore:
             or data.get("key") != self._key(subject, cell)
         ):
             return None
-        return [{**row, "value": math.nan if row["value"] is None else row["value"]} for row in data["rows"]]
+        return [
+            ShiftValue(**{**row, "value": math.nan if row["value"] is None else row["value"]}) for row in data["rows"]
+        ]
 
     def write(self, model: str, subject: Subject, cell: ShiftCell, rows: list[ShiftValue]) -> None:
         """Keep the rows of a cell, atomically."""
         path = self._path(model, cell)
         if path is not None:
-            formats.write_json(path, {"format": formats.SHIFT_CELL.tag, "key": self._key(subject, cell), "rows": rows})
+            data = {
+                "format": formats.SHIFT_CELL.tag,
+                "key": self._key(subject, cell),
+                "rows": [asdict(row) for row in rows],
+            }
+            formats.write_json(path, data)
 
     def _path(self, model: str, cell: ShiftCell) -> Path | None:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
@@ -135,26 +150,32 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
     return Predictions(logits, torch.as_tensor(split.labels), ids=split.ids, split="test"), features
 
 
+BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
+
+
+def sample_box(values: NDArray[np.float64]) -> dict[str, float]:
+    """The box of some samples: quartiles, and whiskers that hold 95 %."""
+    return dict(zip(BOX, np.quantile(values, (0.025, 0.25, 0.5, 0.75, 0.975)).tolist(), strict=True))
+
+
 def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:
     """Rows of a cell: every metric as trained and after every calibrator, ranking by every trust predictor, RMD."""
     measured = metrics.explain(metrics.table_words("shift"))
     ranked = [word for word, info in measured.items() if info.kind == "ranking"]
-    rows = [_row("raw", "msp", word, _metric_value(word, predictions)) for word in measured]
+    rows = [ShiftValue("raw", "msp", word, _metric_value(word, predictions)) for word in measured]
     for stage, apply in subject.stages.items():
         calibrated = apply(predictions)
-        rows += [_row(stage, "msp", word, _metric_value(word, calibrated)) for word in measured]
+        rows += [ShiftValue(stage, "msp", word, _metric_value(word, calibrated)) for word in measured]
     for name, predictor in subject.trust.items():
         values = np.asarray(predictor(predictions, features), dtype=np.float64)
-        rows += [_row("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in ranked]
+        rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in ranked]
         if getattr(predictor, "scale", "score") in ("probability", "logit"):
             claimed = _trust_as_confidence(predictions, values, predictor)
-            rows += [_row("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
+            rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
     if subject.hardness is not None:
         hard = np.asarray(subject.hardness(features, predictions.labels.numpy()), dtype=np.float64)
-        parts = ("low", "lower_quartile", "median", "upper_quartile", "high")
-        quantiles = np.quantile(hard, (0.025, 0.25, 0.5, 0.75, 0.975))
-        rows += [_row("raw", "msp", f"rmd_{k}", float(v)) for k, v in zip(parts, quantiles, strict=True)]
-        rows.append(_row("raw", "msp", "rmd_mean", float(hard.mean())))
+        rows += [ShiftValue("raw", "msp", f"rmd_{name}", value) for name, value in sample_box(hard).items()]
+        rows.append(ShiftValue("raw", "msp", "rmd_mean", float(hard.mean())))
     return rows
 
 
@@ -165,10 +186,6 @@ def _trust_as_confidence(predictions: Predictions, values: NDArray[np.float64], 
     return Predictions.from_top1(predictions.labels, predictions.facts.prediction, confidence, predictions.ids, "test")
 
 
-def _row(stage: str, score: str, metric: str, value: float) -> ShiftValue:
-    return {"stage": stage, "score": score, "metric": metric, "value": value}
-
-
 def _metric_value(word: str, predictions: Predictions, score: Any = None) -> float:
     options = {} if score is None else {"score": score}
     return float(getattr(metrics, word)(predictions, **options))
@@ -176,7 +193,6 @@ def _metric_value(word: str, predictions: Predictions, score: Any = None) -> flo
 
 # What a grid shows.
 
-BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 MEAN = "shift=mean"
 
 
@@ -191,14 +207,14 @@ class GridValues:
     def value(self, model: str, cell: ShiftCell, stage: str, metric: str, score: str = "msp") -> float:
         """One number; NaN where it was not measured."""
         for row in self.rows[model, cell]:
-            if (row["stage"], row["score"], row["metric"]) == (stage, score, metric):
-                return float(row["value"])
+            if (row.stage, row.score, row.metric) == (stage, score, metric):
+                return row.value
         return float("nan")
 
     def scores(self, model: str, metric: str = "ece") -> tuple[str, ...]:
         """The scores whose values this metric was measured of."""
         rows = self.rows[model, self.cells[0]]
-        return tuple(dict.fromkeys(row["score"] for row in rows if row["metric"] == metric))
+        return tuple(dict.fromkeys(row.score for row in rows if row.metric == metric))
 
     @property
     def shifted(self) -> tuple[ShiftCell, ...]:
@@ -259,7 +275,7 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
     groups: dict[str, Sequence[ShiftCell]] = {cell.group: (cell,) for cell in measured.shifted}
     groups |= {f"shift=severity {s}": measured.at(s) for s in (0, *measured.severities)}
     groups[MEAN] = measured.shifted
-    keys = dict.fromkeys((r["stage"], r["score"], r["metric"]) for r in measured.rows[model, measured.cells[0]])
+    keys = dict.fromkeys((row.stage, row.score, row.metric) for row in measured.rows[model, measured.cells[0]])
     rows = []
     for group, cells in groups.items():
         for stage, score, metric in keys:
@@ -367,8 +383,8 @@ def label_noise_curve(
     for rate in rates:
         hard = np.asarray(hardness(features, noisy(labels, rate)), dtype=np.float64)
         columns["mean"].append(float(hard.mean()))
-        for name, value in zip(BOX, np.quantile(hard, (0.025, 0.25, 0.5, 0.75, 0.975)), strict=True):
-            columns[name].append(float(value))
+        for name, value in sample_box(hard).items():
+            columns[name].append(value)
     return Curve.of("rmd_label_noise", {"rate": rates, **columns}, model=model, split="test")
 
 

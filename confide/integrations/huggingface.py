@@ -39,5 +39,23 @@ class LossForTrainer:
 
 
 def compute_loss_func(word: str, **options: Any) -> LossForTrainer:
-    """The loss of that word for `Trainer(compute_loss_func=...)`; pass `ignore_index=-100` for padded labels."""
+    """The loss of that word for `Trainer(compute_loss_func=...)`.
+
+    Args:
+        word: which loss; `confide.losses.names()` lists them.
+        options: of `confide.losses.create`; `ignore_index=-100` for padded labels.
+
+    Returns:
+        A function of (outputs, labels, num_items_in_batch).
+
+    Raises:
+        InputError: the loss needs more with every batch than the Trainer passes.
+
+    Example:
+        >>> import torch
+        >>> from confide.integrations.huggingface import compute_loss_func
+        >>> loss = compute_loss_func("focal", gamma=2.0)
+        >>> loss({"logits": torch.tensor([[2.0, 0.0]])}, torch.tensor([0]))
+        tensor(0.0018)
+    """
     return LossForTrainer(word, **options)

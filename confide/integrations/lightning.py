@@ -41,6 +41,16 @@ def loss_callback(
         loader: batches to predict. Default: the trainer's validation loader.
         needs: what else the loss's update takes of the validation samples, in the loader's order, such as the
             `groups` of adaptive_difficulty.
+
+    Returns:
+        The callback, for `lightning.Trainer(callbacks=[...])`.
+
+    Raises:
+        MissingExtra: Lightning is not installed.
+
+    Example:
+        >>> from confide.integrations.lightning import loss_callback
+        >>> callback = loss_callback()  # doctest: +SKIP
     """
     try:
         from lightning.pytorch.callbacks import Callback
@@ -103,7 +113,23 @@ def _update(
 def predictions_of(
     module: Any, batches: Iterable[Any], batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Logits and labels of all batches by `module(inputs)` in eval mode; the mode is restored afterwards."""
+    """Logits and labels of all batches by `module(inputs)` in eval mode; the mode is restored afterwards.
+
+    Args:
+        module: a network on its device.
+        batches: such as a loader.
+        batch_to: makes (inputs, labels) of a batch. Default: the batch is such a pair.
+
+    Returns:
+        Logits `n c` and labels `n`, on the CPU.
+
+    Example:
+        >>> import torch
+        >>> from confide.integrations.lightning import predictions_of
+        >>> batches = [(torch.zeros(3, 4), torch.tensor([0, 1, 1]))]
+        >>> predictions_of(torch.nn.Linear(4, 2), batches)[0].shape
+        torch.Size([3, 2])
+    """
     modes = {part: part.training for part in module.modules()}
     device = next(module.parameters()).device
     module.eval()

@@ -81,9 +81,25 @@ def _encoded(labels: NDArray[Any], num_classes: int) -> tuple[NDArray[Any], NDAr
 
 
 def as_transformer(calibrator: Calibrator, inputs: str = "logits") -> CalibratorTransformer:
-    """A calibrator fitted before as a fitted transformer."""
-    made = CalibratorTransformer(calibrator.word, inputs, dict(calibrator.options))
-    made.calibrator_ = calibrator
-    made.classes_ = np.arange(calibrator.num_classes)
-    made.n_features_in_ = calibrator.num_classes
-    return made
+    """A calibrator fitted before as a fitted transformer.
+
+    Args:
+        calibrator: what `confide.calibrators.fit` or `load` returned.
+        inputs: what the columns are, `logits` or `probs`.
+
+    Returns:
+        A transformer that gives calibrated probabilities.
+
+    Example:
+        >>> import torch
+        >>> from confide.integrations.sklearn import as_transformer
+        >>> val = confide.Predictions(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 1, 1]))
+        >>> transformer = as_transformer(confide.calibrators.fit("temperature", val))
+        >>> transformer.transform([[2.0, 0.0]]).shape
+        (1, 2)
+    """
+    transformer = CalibratorTransformer(calibrator.word, inputs, dict(calibrator.options))
+    transformer.calibrator_ = calibrator
+    transformer.classes_ = np.arange(calibrator.num_classes)
+    transformer.n_features_in_ = calibrator.num_classes
+    return transformer

@@ -154,6 +154,7 @@ def _weighted(logits: Tensor) -> Any:
     return gpu
 
 
+# A list, not functools.cache: the compiler traces through a plain global, but breaks the graph at a cached function.
 _KERNELS: list[Any] = []
 
 
@@ -180,7 +181,16 @@ def one_minus_p(log_p: PerSample) -> PerSample:
 
 
 def check() -> None:
-    """Raise if a row with a bad label or NaN has passed on a GPU since the last check; waits for the devices."""
+    """Raise if a row with a bad label or NaN has passed on a GPU since the last check; waits for the devices.
+
+    On a CPU every loss checks its rows at once, so there is nothing to wait for.
+
+    Raises:
+        InputError: with the first problem that was seen.
+
+    Example:
+        >>> confide.check()
+    """
     for problem in read_flags():
         raise InputError(problem)
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import pkgutil
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+import confide
 from confide.cli.main import VERBS
 from confide.config import load_config
+from confide.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -42,6 +45,22 @@ def understood(verb, rest):
         parser.parse_args(shlex.split(rest))
     except (SystemExit, argparse.ArgumentError) as error:
         pytest.fail(f"confide {verb}{rest}: {error}")
+
+
+def test_the_metric_that_a_page_adds_is_shown_with_its_unit(monkeypatch, capsys):
+    monkeypatch.setattr(METRICS, "_methods", dict(METRICS._methods))
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    (block,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "@metric(" in one]
+    exec(block, {"confide": confide, "p": confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])})
+    assert capsys.readouterr().out == "Error rate %\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/metrics.md"])
+def test_the_tables_of_methods_are_those_of_the_registries(page):
+    tool = runpy.run_path(str(ROOT / "tools/write_method_table.py"))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "made by tools/write_method_table.py" in text
+    assert tool["renewed"](text) == text, f"run: python tools/write_method_table.py {page}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,5 +1,4 @@
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ def folder(tmp_path):
 
 
 def joined(summary):
-    parts = [Scores.load(path) for path in sorted(Path(summary["scores"]).glob("*.parquet"))]
+    parts = [Scores.load(path) for path in sorted(summary.scores.glob("*.parquet"))]
     return np.concatenate([p.ids for p in parts]), np.concatenate([p.values for p in parts])
 
 
@@ -38,19 +37,19 @@ def test_same_numbers_as_in_memory(folder, method):
     found, values = joined(summary)
     np.testing.assert_array_equal(found, ids)
     np.testing.assert_allclose(values, difficulty.score(method, rows, labels).values, atol=1e-5)
-    assert summary["n"] == 700
+    assert summary.n == 700
 
 
 def test_a_stopped_job_does_only_what_is_missing(folder):
     where, *_ = folder
     job = FolderScoring(where / "in", where / "out", engine="local")
     first = score_folder(job)
-    assert first["made"] == 4
-    path = Path(first["scores"]) / "part-2.parquet"
+    assert first.computed == 4
+    path = first.scores / "part-2.parquet"
     before = joined(first)[1]
     path.unlink()
     again = score_folder(job)
-    assert again["made"] == 1
+    assert again.computed == 1
     np.testing.assert_array_equal(joined(again)[1], before)
 
 
@@ -75,7 +74,7 @@ def test_rank_deficient_data_is_shrunk_alike(tmp_path):
         formats.write_table(tmp_path / "in" / f"{k}.parquet", {"label": labels[part], "features": rows[part]})
     summary = score_folder(FolderScoring(tmp_path / "in", tmp_path / "out", engine="local"))
     np.testing.assert_allclose(joined(summary)[1], difficulty.score("rmd", rows, labels).values, atol=1e-8)
-    assert any("Ledoit-Wolf" in note for note in summary["notes"])
+    assert any("Ledoit-Wolf" in note for note in summary.notes)
 
 
 def test_bad_input_gets_one_line(folder, tmp_path):
@@ -100,7 +99,7 @@ def test_a_changed_file_changes_all_scores(folder):
     changed[:100] += 1
     formats.write_table(where / "in" / "part-0.parquet", {"label": labels[:100], "features": changed[:100]})
     after = score_folder(job)
-    assert after["made"] == 4
+    assert after.computed == 4
     np.testing.assert_allclose(joined(after)[1], difficulty.score("rmd", changed, labels).values, atol=1e-5)
     assert not np.allclose(joined(after)[1][100:], before[100:], atol=1e-3)
 
@@ -145,8 +144,8 @@ def test_two_ray_workers_give_the_same_numbers(folder, cluster, tmp_path):
     first = score_folder(job)
     expected = difficulty.score("rmd", images.reshape(600, 12).astype(np.float32) / 255, labels[:600]).values
     np.testing.assert_allclose(joined(first)[1], expected, atol=1e-6 * 12, rtol=0)
-    (Path(first["scores"]) / "1.parquet").unlink()
-    assert score_folder(job)["made"] == 1
+    (first.scores / "1.parquet").unlink()
+    assert score_folder(job).computed == 1
     (where / "in" / "part-0.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match=r"part-0\.parquet"):
         score_folder(FolderScoring(where / "in", where / "broken", engine="ray", workers=2))

@@ -138,11 +138,11 @@ def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
     )
 
 
-def _ood_area_figure(view: EvaluationView, group: str, rows_of_set: list[Measurement]) -> Figure:
+def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measurement]) -> Figure:
     name = group.split("=", 1)[1].replace("_", " ")
-    values = [100 * v for m in rows_of_set for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    values = [100 * v for m in measurements for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min([*values, 100.0]), 100.0, 5)
-    best = max(rows_of_set, key=lambda m: m.value)
+    best = max(measurements, key=lambda m: m.value)
     alt = (
         f"Dot plot of the AUROC of telling {name} from known {view.unit} by score and model: the highest is "
         f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
@@ -150,7 +150,7 @@ def _ood_area_figure(view: EvaluationView, group: str, rows_of_set: list[Measure
     measures, area = view.evaluation.columns("ood"), view.info(best.metric)
     rows = [
         (m.model, score_name(str(m.score)), *(text for info in measures for text in _ood_texts(view, m, info)))
-        for m in rows_of_set
+        for m in measurements
     ]
     header = [text for info in measures for text in (info.title, "95\u202f% interval")]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
@@ -158,9 +158,9 @@ def _ood_area_figure(view: EvaluationView, group: str, rows_of_set: list[Measure
         f"foreign-areas-{name}",
         f"Telling {name} from known {view.unit}, by score",
         f"{area.title}, {unit_word(area).lower()}, {area.better} is better{start}",
-        _ood_area_canvas(view, rows_of_set, marks, PHONE).render(alt),
+        _ood_area_canvas(view, measurements, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
-        wide=_ood_area_canvas(view, rows_of_set, marks, THIRD).render(alt),
+        wide=_ood_area_canvas(view, measurements, marks, THIRD).render(alt),
         note=f"The first {len(SCORE_COLOURS)} of {len(view.models)} models."
         if len(view.models) > len(SCORE_COLOURS)
         else "",
@@ -190,7 +190,7 @@ def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], mark
     canvas.line(8, height + 2, width - 12, height + 2, "ax")
     for score in scores:
         canvas.text(8, y, shorten(score_name(str(score)), width - 30), "l")
-        for m in (m2 for m2 in measurements if m2.score == score):
+        for m in [row for row in measurements if row.score == score]:
             y += 10
             colour = view.colour(m.model)
             canvas.whisker(x, y, m, 100, colour)
