@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from confide.checks import InputError, MissingExtra, check_choice
 from confide.features.extraction import EXTRACTORS, Extractor
 from confide.features.images import Preprocess, as_rgb, from_processor
+from confide.models.pretrained import mean_over_tokens
 
 # ---- Loading of models, processors and tokenizers through transformers, by hub name or local path ----
 
@@ -414,9 +415,7 @@ def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Ex
 
     def encode(tokens: dict[str, Tensor]) -> Tensor:
         hidden = network(**tokens).last_hidden_state
-        mask = tokens["attention_mask"][..., None].to(hidden.dtype)
-        mean = (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
-        return torch.nn.functional.normalize(mean, dim=1)
+        return torch.nn.functional.normalize(mean_over_tokens(hidden, tokens["attention_mask"]), dim=1)
 
     def encode_text(texts: list[str]) -> Tensor:
         device = next(nn.Module.parameters(network)).device

@@ -202,3 +202,14 @@ def check_output_width(model: nn.Module, inputs: Tensor, num_classes: int) -> No
             f"the model must give one logit per class ({num_classes}), got outputs of shape {tuple(logits.shape)}; "
             "set its number of classes"
         )
+
+
+def feature_width(body: nn.Module, inputs: Tensor) -> int:
+    """Width of a body's features, by asking it; its mode is put back."""
+    was_training = body.training
+    with torch.no_grad():
+        features = body.eval()(inputs)
+    body.train(was_training)
+    if features.ndim != 2:
+        raise InputError(f"the body must give features n x d, got shape {tuple(features.shape)}; choose another model")
+    return int(features.shape[1])

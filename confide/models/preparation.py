@@ -65,6 +65,10 @@ class Preparation:
                 f"inputs of {where} must have shape {self.shape} as in training, got {shape}; convert them first"
             )
 
+    def blank(self, n: int) -> Tensor:
+        """n prepared inputs of zeros, to ask a network for shapes."""
+        return torch.zeros((n, *self.shape), dtype=torch.int64 if self.kind == "text" else torch.float32)
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Word numbers of texts, n x length, padded with 0 and cut."""
         length = self.shape[0]
@@ -73,8 +77,8 @@ class Preparation:
         number = {word: i + 2 for i, word in enumerate(self.words)}
         rows = np.full((len(texts), length), PAD, dtype=np.int64)
         for i, text in enumerate(texts):
-            found = [number.get(word, UNKNOWN) for word in words_of(text)[:length]]
-            rows[i, : len(found)] = found
+            numbers = [number.get(word, UNKNOWN) for word in words_of(text)[:length]]
+            rows[i, : len(numbers)] = numbers
         return rows
 
 

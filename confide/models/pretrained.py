@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, MissingExtra
-from confide.models.base import MODELS, Classifier
+from confide.models.base import MODELS, Classifier, feature_width
 
 # ---- Every model of timm, by name: `timm:<name>` ----
 
@@ -48,7 +48,7 @@ def timm(
         hint = f"it has {', '.join(near)}" if near else "timm.list_models() lists them"
         raise InputError(f"timm has no model '{name}'; {hint}")
     body = _timm_body(library, name, shape, pretrained)
-    return Classifier(body, nn.Linear(feature_width(body, shape), num_classes), dropout)
+    return Classifier(body, nn.Linear(feature_width(body, torch.zeros((1, *shape))), num_classes), dropout)
 
 
 def _timm_body(library: Any, name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
@@ -69,18 +69,13 @@ def _timm_body(library: Any, name: str, shape: tuple[int, ...], pretrained: bool
     return body
 
 
-def feature_width(body: nn.Module, shape: tuple[int, ...]) -> int:
-    """Width of a body's features, by asking it."""
-    body.eval()
-    with torch.no_grad():
-        features = body(torch.zeros((1, *shape)))
-    body.train()
-    if features.ndim != 2:
-        raise InputError(f"the body must give features n x d, got shape {tuple(features.shape)}; choose another model")
-    return int(features.shape[1])
-
-
 # ---- Every encoder of the Hugging Face hub, for texts and images: `hf:<name or folder>` ----
+
+
+def mean_over_tokens(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Mean of a text's token vectors `n l d` over the places that hold a token."""
+    weights = mask.to(hidden.dtype)[:, :, None]
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp_min(1)
 
 
 class HubEncoder(nn.Module):
@@ -97,8 +92,7 @@ class HubEncoder(nn.Module):
         # Places without a token are marked -1, whatever number the tokenizer pads with.
         mask = inputs >= 0
         hidden: Tensor = self.encoder(input_ids=inputs.clamp_min(0), attention_mask=mask.long()).last_hidden_state
-        weights = mask.to(hidden.dtype)[:, :, None]
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp_min(1)
+        return mean_over_tokens(hidden, mask)
 
     def _of_image(self, inputs: Tensor) -> Tensor:
         more: dict[str, Any] = {"interpolate_pos_encoding": True} if self.resized else {}
@@ -146,7 +140,4 @@ def hf(
     # from_pretrained leaves the model in eval mode; building must not depend on where the weights came from.
     body = HubEncoder(encoder.train(), text, resized=bool(pretrained and not text and side not in (None, shape[1])))
     inputs = torch.zeros((1, *shape), dtype=torch.int64 if text else torch.float32)
-    body.eval()
-    with torch.no_grad():
-        width = body(inputs).shape[1]
-    return Classifier(body.train(), nn.Linear(width, num_classes), dropout)
+    return Classifier(body, nn.Linear(feature_width(body, inputs), num_classes), dropout)

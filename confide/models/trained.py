@@ -162,8 +162,7 @@ def build_model(
     if "pretrained" in known and not load_pretrained:
         options["pretrained"] = False
     model = create(word, preparation.shape, num_classes, **options)
-    dtype = torch.int64 if preparation.kind == "text" else torch.float32
-    check_output_width(model, torch.zeros((2, *preparation.shape), dtype=dtype), num_classes)
+    check_output_width(model, preparation.blank(2), num_classes)
     return model
 
 

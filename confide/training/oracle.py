@@ -20,6 +20,7 @@ from confide.checks import InputError, check_choice, check_options, check_range
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.losses.reweighting import class_balance_weights
+from confide.models.base import feature_width
 from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
 from confide.models.trained import build_model
@@ -248,13 +249,14 @@ def fit_oracle(
     where = device_of(settings)
     with where.seeded(settings.seed, deterministic=False):
         body = copy.deepcopy(source.model.body)
-        network = OracleNetwork(body, _dim(body, source.preparation), settings)
+        dim = feature_width(body, source.preparation.blank(1).to(next(body.parameters()).device))
+        network = OracleNetwork(body, dim, settings)
         data = _OracleData(classifier, source, samples, targets, settings, where)
         log = _train(where.place(network), data, settings, where)  # type: ignore[arg-type]
     network.to("cpu").eval()
     about = {
         "num_classes": source.num_classes,
-        "dim": _dim(body, source.preparation),
+        "dim": dim,
         "classifier": classifier.settings.model,
         "split": split,
         "n": len(samples),
@@ -413,16 +415,6 @@ def _set_modes(network: OracleNetwork, settings: OracleSettings) -> None:
         for module in network.body.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.train()
-
-
-def _dim(body: nn.Module, preparation: Preparation) -> int:
-    dtype = torch.int64 if preparation.kind == "text" else torch.float32
-    was_training = body.training
-    device = next(body.parameters()).device
-    with torch.no_grad():
-        dim = body.eval()(torch.zeros((1, *preparation.shape), dtype=dtype, device=device)).flatten(1).shape[1]
-    body.train(was_training)
-    return int(dim)
 
 
 def cross_fit(dataset: Dataset, settings: Settings, *, folds: int = 5, split: str = "train") -> Predictions:

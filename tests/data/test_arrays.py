@@ -131,3 +131,11 @@ def test_bad_options_get_one_line(images):
         load_dataset(images, class_names=["a", "b", "c", "d"])
     with pytest.raises(OptionError, match="dataset 'arrays' has no option 'sise'"):
         load_dataset(images, sise=3)
+
+
+def test_a_dataset_tells_which_splits_were_cut_and_from_what():
+    pairs = (np.eye(40), np.arange(40) % 2)
+    assert load_dataset(pairs).cut_from == {"test": "all", "val": "all"}
+    assert load_dataset({"train": pairs, "test": pairs}).cut_from == {"val": "train"}
+    assert load_dataset({"train": pairs, "val": pairs, "test": pairs}).cut_from == {}
+    assert load_dataset(pairs).unit == "samples"

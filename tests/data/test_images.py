@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.data.images import PixelFormat, decode, in_threads, inspect_image, reason_of
+from confide.data.images import PixelFormat, as_picture, decode, in_threads, inspect_image, picture_bytes, reason_of
 
 
 def encoded(image, kind="PNG", **options):
@@ -95,3 +95,12 @@ def test_a_forked_process_gets_threads_of_its_own():
     child.start()
     assert queue.get(timeout=20) == 4950
     child.join(20)
+
+
+def test_a_picture_has_the_pixels_it_was_made_of():
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 5, 4), dtype=np.uint8)
+    picture = as_picture(pixels)
+    assert picture is not None
+    assert (decode(io.BytesIO(picture_bytes(picture)), PixelFormat(3, 5, 4)) == pixels).all()
+    assert as_picture(pixels[:2]) is None
+    assert as_picture(pixels.astype(float)) is None
