@@ -494,6 +494,9 @@ class Evaluation:
     """What the difficulty score that `about` names means; filled in likewise."""
 
     def __post_init__(self) -> None:
+        about: object = self.about
+        if not isinstance(about, About):
+            raise InputError(f"about must be an About, got {type(about).__name__}; give About(title=...)")
         # By name at run time: the record stands below the families, and a report needs nothing but the record.
         metrics = [word for word in self._metric_words() if word not in self.metrics]
         if metrics:

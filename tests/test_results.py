@@ -132,3 +132,8 @@ def test_an_evaluation_written_before_is_saved_with_the_same_names_and_values(tm
     Evaluation.load(before).save(tmp_path / "again.json")
     again, first = (json.loads(path.read_text()) for path in (tmp_path / "again.json", before))
     assert {key: again[key] for key in first if key != "format"} == {k: v for k, v in first.items() if k != "format"}
+
+
+def test_notes_that_are_no_record_are_one_clear_line():
+    with pytest.raises(InputError, match="about must be an About, got dict"):
+        Evaluation((), about={"title": "mine"})

@@ -31,8 +31,6 @@ from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL
 
-# The family's door: fit a calibrator on held-out predictions, load one, name them all.
-
 
 def names() -> tuple[str, ...]:
     """All words.
@@ -102,13 +100,13 @@ def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: M
     logits, labels = checked_inputs(method.word, predictions)
     with one_thread():
         try:
-            found = method.function(logits, labels, **options)
+            fitted = method.function(logits, labels, **options)
         except FloatingPointError:
             check_all_finite(logits)
             raise
-        notes = (*set_notes(method, predictions), *found.notes)
+        notes = (*set_notes(method, predictions), *fitted.notes)
         n, num_classes = len(predictions), predictions.num_classes
-        return with_argmax_note(Calibrator(method.word, found.values, num_classes, n, options, notes), predictions)
+        return with_argmax_note(Calibrator(method.word, fitted.values, num_classes, n, options, notes), predictions)
 
 
 def load(path: str | Path) -> Calibrator:

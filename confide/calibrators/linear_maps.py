@@ -397,9 +397,9 @@ def vector(logits: Logits, labels: Labels) -> FittedValues:
     rows = ScaledRows(logits, labels)
     # The temperature of some rows is near enough to start from; a class without samples keeps that of all.
     step = max(1, rows.n // START_ROWS) if bool(rows.seen.all()) else 1
-    found = best_scale(logits[::step], labels[::step])
+    optimum = best_scale(logits[::step], labels[::step])
     start = torch.zeros(2, rows.num_classes, dtype=torch.float64)
-    start[0] = found.scale if found.bound is None else 1.0
+    start[0] = optimum.scale if optimum.bound is None else 1.0
     change = 1e-15 if rows.dtype == torch.float64 else 1e-6
     result = truncated_newton(rows, start, tolerance=1e-9, change=change, iterations=VECTOR_ITERATIONS)
     weights, bias = result.at
@@ -563,8 +563,8 @@ def fitted_map(
         penalty: or, where its strength is to be found by cross-validation, the penalty of a pull.
     """
     num_classes = logits.shape[1]
-    found = best_scale(logits, labels)
-    scale = found.scale if found.bound is None else 1.0
+    optimum = best_scale(logits, labels)
+    scale = optimum.scale if optimum.bound is None else 1.0
     start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
     seen = torch.bincount(labels, minlength=num_classes) > 0
     turns, values = preconditioner(rows, start), {}

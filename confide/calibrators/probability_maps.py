@@ -350,8 +350,8 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
     order = np.argsort(confidence, kind="stable")
     scores, correct = confidence[order], (lead == labels.numpy())[order]
     percentile = np.linspace(0.0, 1.0, len(scores))
-    found = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
-    levels = scores + found(percentile, 1)
+    curve = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
+    levels = scores + curve(percentile, 1)
     # Equal confidences are one node with their mean: the map is a function of the confidence.
     nodes, which = np.unique(scores, return_inverse=True)
     means = np.bincount(which, levels) / np.bincount(which)

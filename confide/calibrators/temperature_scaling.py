@@ -445,15 +445,18 @@ def ensemble_temperature(
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1]:
         raise InputError(f"bounds must be two temperatures, the smaller first and above 0, got {tuple(bounds)}")
     rows = TemperedRows(logits, labels)
-    found = search_scale(rows, "nll" if criterion == "nll" else "squares", 0.0, (bounds[0], bounds[1]))
+    optimum = search_scale(rows, "nll" if criterion == "nll" else "squares", 0.0, (bounds[0], bounds[1]))
     if criterion == "brier":
-        weights = _squares_weights(*rows.mixture_products(found.scale))
+        weights = _squares_weights(*rows.mixture_products(optimum.scale))
     else:
-        weights = _likelihood_weights(rows, found.scale)
-    notes = list(bound_notes(found))
+        weights = _likelihood_weights(rows, optimum.scale)
+    notes = list(bound_notes(optimum))
     if weights[2] > 0.999:
         notes.append("the weights went to the uniform part: these logits say nothing about the labels")
-    values = {"temperature": torch.tensor(found.temperature, dtype=torch.float64), "weights": torch.from_numpy(weights)}
+    values = {
+        "temperature": torch.tensor(optimum.temperature, dtype=torch.float64),
+        "weights": torch.from_numpy(weights),
+    }
     return FittedValues(values, tuple(notes))
 
 

@@ -73,11 +73,7 @@ def need_counts(counts: NDArray[np.int64]) -> None:
         raise ValueError(f"counts must be numbers of samples, got {int(counts.min())} to {int(counts.max())}")
 
 
-# How hard is every sample: registry, door and the two calls `score` and `fit`. High = hard, always.
-#
-# A method over features is a function `(values, labels, *, options) -> model`; the model has `values_of(values,
-# labels)` and `notes`. One that can be saved has a `state()` too and registers `restore(numbers, arrays, notes) ->
-# model`, which checks what it is given. A method over a training log is a function `(log, *, options) -> n values`.
+# What a method is, and what it says of itself.
 
 Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -173,7 +169,7 @@ class FittedDifficulty:
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """What came through the door: rows `n d`, their labels or a word, and ids."""
+    """Checked features: rows `n d`, their labels or a word, and ids."""
 
     values: Any
     labels: Labels | str | None

@@ -50,10 +50,10 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     if not file.is_file():
         raise InputError(f"{file} must be a text file of words, one a line, but it does not exist")
     words = dict.fromkeys(line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    kept = tuple(word for word in words if word)
-    if not kept:
+    vocabulary = tuple(word for word in words if word)
+    if not vocabulary:
         raise InputError(f"{file} must hold at least one word, got none")
-    return kept
+    return vocabulary
 
 
 def explain(
@@ -90,7 +90,7 @@ def explain(
         )
     words = _unit(words)
     values = scores.of(features.ids)
-    found = []
+    class_words = []
     for label in np.unique(features.labels):
         rows = np.flatnonzero(features.labels == label)
         rows = rows[np.argsort(values[rows], kind="stable")]
@@ -99,7 +99,7 @@ def explain(
         lean = words @ (hard.mean(axis=0) - easy.mean(axis=0))
         order = np.argsort(-lean, kind="stable")
         top, bottom = order[:each], order[::-1][:each]
-        found.append(
+        class_words.append(
             ClassWords(
                 int(label),
                 tuple(vocabulary[k] for k in top),
@@ -108,7 +108,7 @@ def explain(
                 tuple(float(-lean[k]) for k in bottom),
             )
         )
-    return tuple(found)
+    return tuple(class_words)
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:

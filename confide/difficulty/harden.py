@@ -28,7 +28,7 @@ CHUNK = 1024
 
 def distinct_rows(values: Any, order: NDArray[np.integer], wanted: int, similarity: float) -> NDArray[np.int64]:
     """The first `wanted` rows of `order` of which no two have a cosine of `similarity` or more; earlier ones win."""
-    kept: list[int] = []
+    distinct: list[int] = []
     chosen = torch.empty(0, int(values.shape[1]))
     for start in range(0, len(order), CHUNK):
         here = np.asarray(order[start : start + CHUNK], dtype=np.int64)
@@ -38,15 +38,15 @@ def distinct_rows(values: Any, order: NDArray[np.integer], wanted: int, similari
             free = matrix_product(rows, chosen.to(rows).T).max(dim=1).values.numpy() < similarity
         among = matrix_product(rows, rows.T).numpy() >= similarity
         for i in range(len(here)):
-            if free[i] and len(kept) < wanted:
-                kept.append(int(here[i]))
+            if free[i] and len(distinct) < wanted:
+                distinct.append(int(here[i]))
                 free[i + 1 :] &= ~among[i, i + 1 :]
             else:
                 free[i] = False
         chosen = torch.cat([chosen.to(rows), rows[torch.from_numpy(free)]])
-        if len(kept) >= wanted:
+        if len(distinct) >= wanted:
             break
-    return np.asarray(kept, dtype=np.int64)
+    return np.asarray(distinct, dtype=np.int64)
 
 
 # From scores to a hard benchmark: which samples, and the card that says how it was made.
@@ -162,9 +162,9 @@ def _choose(
         return order[:wanted].astype(np.int64), 0
     place = rows_of(scores.ids[order], features.ids, "features")
     mean = np.asarray(features.values[:: max(1, len(features) // 4096)], dtype=np.float64).mean(axis=0)
-    kept = distinct_rows(_Centred(features.values, mean), place, wanted, similarity)
+    distinct = distinct_rows(_Centred(features.values, mean), place, wanted, similarity)
     back = dict(zip(place.tolist(), order.tolist(), strict=True))
-    rows = np.array([back[int(k)] for k in kept], dtype=np.int64)
+    rows = np.array([back[int(k)] for k in distinct], dtype=np.int64)
     position = {int(row): i for i, row in enumerate(order)}
     return rows, position[int(rows[-1])] + 1 - len(rows)
 

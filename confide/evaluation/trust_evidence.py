@@ -22,8 +22,6 @@ from confide.trust.combined import shared_samples
 
 __all__ = ["TrustComparison", "TrustEvidence", "TrustFiles", "fit_and_compare", "read_evidence"]
 
-ON_TRAINING = ("trust_score", "rmd", "knn")
-MEMBERS = ("ensemble", "mc_dropout")
 BASELINE = "mcp"
 SWEEP = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """Values of alpha_neg over which steep_slope is shown."""
@@ -66,19 +64,19 @@ class TrustEvidence:
 
     def test_inputs(self, word: str) -> Any:
         """What the predictor of that word gets beside the test predictions."""
-        if word in MEMBERS:
+        if trust.TRUST.get(word).spec.wants == "members":
             return self.members.get(word)
         return self.features[1] if self.features else None
 
     def to_fit(self, word: str) -> tuple[Predictions, Any]:
         """What the predictor of that word is fitted on: neighbours and Gaussians on the training split if given."""
-        if word in ON_TRAINING and self.reference is not None:
+        if trust.TRUST.get(word).spec.fit_on == "training" and self.reference is not None:
             return reference_predictions(self.reference, self.fit_on.num_classes), self.reference
         return self.fit_on, self.features[0] if self.features else None
 
     def second_test(self, word: str) -> Features | None:
         """The second opinion on the test predictions, for the predictor that takes one."""
-        return self.second[1] if self.second and word == "combined" else None
+        return self.second[1] if self.second and "second" in trust.TRUST.get(word).options else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +185,9 @@ def _fit_one(word: str, evidence: TrustEvidence, options: Mapping[str, Any], see
     if not method.spec.trained:
         return trust.fit(word, **options)
     own: dict[str, Any] = {"seed": seed} if "seed" in method.options else {}
-    if word == "combined" and evidence.reference is not None and evidence.features:
+    if "reference" in method.options and evidence.reference is not None and evidence.features:
         own["reference"] = evidence.reference
-    if word == "combined" and evidence.second is not None:
+    if "second" in method.options and evidence.second is not None:
         own |= {"second": evidence.second[0], "second_reference": evidence.second[2]}
     predictions, rows = evidence.to_fit(word)
     return trust.fit(word, predictions, rows, **{**own, **options})
@@ -264,7 +262,7 @@ def read_evidence(files: TrustFiles, load: Callable[[str], Predictions] = Predic
         second = (*read_feature_pair(files.second[:2], fit_on, test), read_reference(files.second[2]))
         check_one_width(files.second, second)
         check_no_test_sample(files.second[2], second[2], second[1])
-    named = zip(MEMBERS, (files.members, files.dropout), strict=True)
+    named = {"ensemble": files.members, "mc_dropout": files.dropout}.items()
     members = {word: read_members(word, paths, test, load) for word, paths in named if paths}
     return TrustEvidence(fit_on, test, features, reference, members, second)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -36,10 +36,7 @@ def check_option_kinds(method: Method[MethodSpec], given: Mapping[str, Any]) -> 
             raise InputError(f"{name} of {method.family} '{method.word}' must be {wanted}, got {value!r}")
 
 
-# The family's protocol, registry and door: fit a trust predictor, call it, save it, load it.
-#
-# A method is a function `(predictions, features, *, options) -> Scorer`; the door wraps what it returns into a `Trust`,
-# which checks what comes in once and remembers how it was made. High = safe, always.
+# What a method is, and what it says of itself.
 
 ScorerState = tuple[dict[str, Any], dict[str, Tensor]]
 """Plain numbers and words for the JSON file, tensors for the safetensors file."""
@@ -61,7 +58,8 @@ class Scorer(Protocol):
 class TrustSpec(MethodSpec):
     """What is said of a predictor: whether it is `trained`; what it `wants` beside predictions (nothing, features,
     features if given, members); the `scale` of its values; its own `threshold`, if it has one; whether it
-    `learns_errors` of the model; `restore` (numbers, tensors) -> the fitted scorer.
+    `learns_errors` of the model; whether it is fitted on held-out samples or better on the training split
+    (`fit_on`), where that is at hand; `restore` (numbers, tensors) -> the fitted scorer.
     """
 
     trained: bool
@@ -70,6 +68,7 @@ class TrustSpec(MethodSpec):
     threshold: float | None
     restore: Callable[..., Scorer]
     learns_errors: bool = False
+    fit_on: Literal["held out", "training"] = "held out"
 
 
 TRUST = Registry("trust predictor", TrustSpec)

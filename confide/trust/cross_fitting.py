@@ -102,12 +102,12 @@ def out_of_fold(
     logits = torch.empty(len(truth), classes)
     train = train or (lambda rows, known: linear_classifier(rows, known, num_classes=classes))
     with Progress("out-of-fold classifiers", folds) as progress:
-        for one in range(folds):
-            inside, outside = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
-            said = train(inputs[outside], truth[torch.from_numpy(outside)])(inputs[inside]).detach()
-            if said.shape != (len(inside), classes):
-                raise InputError(f"train must give logits of {classes} classes, got shape {tuple(said.shape)}")
-            logits[torch.from_numpy(inside)] = said.to(torch.float32).cpu()
+        for number in range(folds):
+            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+            fold_logits = train(inputs[outside], truth[torch.from_numpy(outside)])(inputs[inside]).detach()
+            if fold_logits.shape != (len(inside), classes):
+                raise InputError(f"train must give logits of {classes} classes, got shape {tuple(fold_logits.shape)}")
+            logits[torch.from_numpy(inside)] = fold_logits.to(torch.float32).cpu()
             progress.step()
     return Predictions(logits, truth, ids, split)
 
@@ -202,8 +202,8 @@ def augmented(
     with torch.no_grad(), Progress("augmented predictions", times * len(inputs)) as progress:
         for _ in range(times):
             for block in torch.split(inputs, batch):
-                said, seen = classify(augment(block, generator))
-                logits.append(said.cpu())
+                batch_logits, seen = classify(augment(block, generator))
+                logits.append(batch_logits.cpu())
                 features.append(seen.cpu())
                 progress.step(len(block))
     columns = {COPY_COLUMN: np.tile(np.arange(len(inputs)), times)}

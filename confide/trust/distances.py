@@ -51,6 +51,7 @@ def restore_neighbours(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> N
     scale="score",
     threshold=None,
     restore=restore_neighbours,
+    fit_on="training",
 )
 def knn(predictions: Predictions, features: FeatureRows, *, k: int = 10) -> NeighbourDistance:
     """Negative distance to the k-th nearest training sample of any class; fit it on the training features.
@@ -125,6 +126,7 @@ def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Relative
     scale="score",
     threshold=None,
     restore=restore_rmd,
+    fit_on="training",
 )
 def rmd(predictions: Predictions, features: FeatureRows, *, shrinkage: str = "auto") -> RelativeMahalanobis:
     """Negative relative Mahalanobis distance, MD_agnostic(x) - MD_predicted(x); fit it on the training features.
@@ -254,6 +256,7 @@ def restore_trust_score(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> 
     scale="ratio",
     threshold=1.0,
     restore=restore_trust_score,
+    fit_on="training",
 )
 def trust_score(
     predictions: Predictions,

@@ -16,7 +16,7 @@ from confide.predictions import Predictions
 from confide.trust.base import TRUST, ScorerState
 from confide.types import FeatureRows, PerSample
 
-# Scores that need no fitting: a function of the predictions alone, in the shape the family's door expects.
+# Scores that need no fitting: a function of the predictions alone.
 
 
 @dataclass(frozen=True)
@@ -253,11 +253,11 @@ MEASURES = ("mutual_information", "predicted_class", "votes")
 def agreement(predictions: Predictions, members: Tensor, measure: str = "predicted_class") -> PerSample:
     """How far the members agree, high = they agree."""
     probs = torch.softmax(members, dim=2)
-    said = predictions.facts.prediction.to(members.device)
+    predicted = predictions.facts.prediction.to(members.device)
     if measure == "votes":
-        return (members.argmax(dim=2) == said).to(probs.dtype).mean(dim=0)
+        return (members.argmax(dim=2) == predicted).to(probs.dtype).mean(dim=0)
     if measure == "predicted_class":
-        return probs.mean(dim=0).gather(1, said[:, None]).squeeze(1)
+        return probs.mean(dim=0).gather(1, predicted[:, None]).squeeze(1)
     # -I = E[H(p)] negated against H(E[p]): 0 where all members say the same.
     return negative_entropy_of_probs(probs.mean(dim=0)) - negative_entropy_of_probs(probs).mean(dim=0)
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from confide.cli.main import main
-from confide.results import Evaluation, Measurement
+from confide.results import About, Evaluation, Measurement
 
 
 @pytest.fixture
 def run_folder(tmp_path):
     rows = (Measurement("accuracy", 0.9, 100, "test", bounds=(0.8, 0.95)),)
-    Evaluation(rows, about={"title": "small"}, warnings=("mind the gap",)).save(tmp_path / "run" / "evaluation.json")
+    Evaluation(rows, about=About(title="small"), warnings=("mind the gap",)).save(tmp_path / "run" / "evaluation.json")
     return tmp_path / "run"
 
 
