@@ -1,6 +1,6 @@
 """Confide: classifiers whose confidence can be trusted, and the proof.
 
-Importing the package loads nothing heavy; every name below loads its room when it is first used.
+Importing the package loads nothing heavy; every name below loads its module when it is first used.
 """
 
 from importlib import import_module
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
         metrics,
         models,
         penalties,
+        pipeline,
         report,
+        robustness,
+        scoring,
         shift,
         training,
         trust,
@@ -48,7 +51,10 @@ _MODULES = (
     "metrics",
     "models",
     "penalties",
+    "pipeline",
     "report",
+    "robustness",
+    "scoring",
     "shift",
     "training",
     "trust",

@@ -26,6 +26,16 @@ from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
 from confide.results import Sample
 
+__all__ = [
+    "ScoredData",
+    "ScoringRequest",
+    "Suspect",
+    "fitted_extractor",
+    "is_features",
+    "load_split",
+    "score_data",
+]
+
 SHOWN_TEXT = 280
 
 
@@ -437,6 +447,7 @@ def load_split(source: str, split: str) -> Dataset:
 
     Example:
         >>> import numpy as np
+        >>> from confide.scoring import load_split
         >>> np.savez("rows.npz", x=np.zeros((20, 2)), y=np.arange(20) % 2)
         >>> {name: len(part) for name, part in load_split("rows.npz", "all").splits.items()}
         {'all': 20}
@@ -477,6 +488,8 @@ def is_features(path: Path) -> bool:
 
     Example:
         >>> import numpy as np
+        >>> from pathlib import Path
+        >>> from confide.scoring import is_features
         >>> np.savez("features.npz", features=np.zeros((2, 3)))
         >>> is_features(Path("features.npz")), is_features(Path("."))
         (True, False)
@@ -559,6 +572,7 @@ def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[st
     Example:
         >>> import numpy as np
         >>> from confide import Features, difficulty
+        >>> from confide.scoring import fitted_extractor
         >>> rows = Features(np.eye(4), np.array([0, 0, 1, 1]), np.arange(4), "pixels", options={"size": 2})
         >>> fitted_extractor("fit.safetensors", difficulty.fit("prototype", rows))
         ('pixels', {'size': 2})

@@ -25,6 +25,17 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.records import Dataset
 
+__all__ = [
+    "DataNote",
+    "Manifest",
+    "RunFolder",
+    "RunPaths",
+    "StageRecord",
+    "environment",
+    "lock_file",
+    "read_manifest",
+]
+
 KEY_FORMAT = "run/1"
 """Part of every stage's key; older than the format, so that the stages of older run folders count as done."""
 PACKAGES = ("confide", "torch", "numpy", "scipy", "pyarrow", "safetensors", "pillow")
@@ -229,9 +240,12 @@ def read_manifest(folder: Path) -> Manifest:
         InputError: where there is no manifest, or one of a newer format.
 
     Example:
+        >>> from pathlib import Path
+        >>> from confide.files.formats import read_json, write_json
+        >>> from confide.store import RunFolder, read_manifest
         >>> with RunFolder("run", {"seed": 3}, seed=3) as folder:
         ...     table = folder.stage("one", uses={}, file=folder.path / "one.json", make=dict,
-        ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
+        ...         write=lambda record, path: write_json(path, record), read=read_json)
         >>> read_manifest(Path("run")).config
         {'seed': 3}
     """
@@ -380,7 +394,23 @@ class RunFolder:
 
 
 def lock_file(path: Path, folder: Path) -> IO[str]:
-    """An exclusive lock that the system gives back when the process ends, however it ends."""
+    """An exclusive lock that the system gives back when the process ends, however it ends.
+
+    Args:
+        path: of the lock file.
+        folder: what is locked, for the message.
+
+    Returns:
+        The open file; closing it gives the lock back.
+
+    Raises:
+        InputError: where another process holds it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide.store import lock_file
+        >>> lock_file(Path("run.lock"), Path("run")).close()
+    """
     handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115  the lock lives as long as the handle
     try:
         if sys.platform == "win32":
@@ -401,7 +431,16 @@ def lock_file(path: Path, folder: Path) -> IO[str]:
 
 
 def environment() -> dict[str, Any]:
-    """What is needed to run it again: versions, hardware, commit of the checkout if there is one."""
+    """What is needed to run it again: versions, hardware, commit of the checkout if there is one.
+
+    Returns:
+        `versions` by package, `hardware` in words, and `commit`, None from an installed wheel.
+
+    Example:
+        >>> from confide.store import environment
+        >>> sorted(environment())
+        ['commit', 'hardware', 'versions']
+    """
     versions = {}
     for package in PACKAGES:
         try:

@@ -523,11 +523,11 @@ class History:
         cursor = self._connection.cursor()
         rows = [cursor.execute(sql, [str(path), place]).fetchone() for path in files]
         epochs = [int(path.stem.split("-")[-1]) for path in files]
-        kept = [(epoch, *values) for epoch, values in zip(epochs, rows, strict=True) if values]
+        points = [(epoch, *values) for epoch, values in zip(epochs, rows, strict=True) if values]
         return EpochHistory(
-            tuple(epoch for epoch, _, _ in kept),
-            tuple(float(probability) for _, probability, _ in kept),
-            tuple(int(prediction) for _, _, prediction in kept),
+            tuple(epoch for epoch, _, _ in points),
+            tuple(float(probability) for _, probability, _ in points),
+            tuple(int(prediction) for _, _, prediction in points),
         )
 
     def close(self) -> None:

@@ -238,9 +238,9 @@ def _stored(whole: dict[str, pa.Array], splits: tuple[str, ...]) -> tuple[pa.Tab
     for place, (name, values) in enumerate(whole.items()):
         known = {"difficulty": "Difficulty", "verdict": "Looks"}.get(name)
         sql = name if known else f"u{place}"
-        found = _column(name if known else f"c.{name}", known or name, sql, values)
-        if found is not None:
-            columns[found[0].key], stored[sql] = found
+        described = _column(name if known else f"c.{name}", known or name, sql, values)
+        if described is not None:
+            columns[described[0].key], stored[sql] = described
     return pa.table(stored), columns
 
 

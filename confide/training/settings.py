@@ -16,10 +16,14 @@ from confide.checks import InputError, OptionError, check_choice, check_number, 
 from confide.files.formats import plain
 from confide.models.device import PRECISIONS
 
-# Settings: everything that decides the outcome of a training, checked before any work.
-
 OPTIMIZERS = ("sgd", "adamw", "adam")
-SCHEDULES = ("constant", "step", "cosine", "one_cycle")
+SCHEDULE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "constant": {"warmup": 0.0},
+    "step": {"milestones": (), "factor": 0.1, "warmup": 0.0},
+    "cosine": {"warmup": 0.0, "floor": 0.0},
+    "one_cycle": {"warmup": 0.25, "start": 0.04, "floor": 4e-6, "cycle_momentum": False},
+}
+"""Schedule of the learning rate -> its options and their defaults."""
 AUGMENTS = ("none", "flip", "crop", "crop_flip")
 CHOOSE_BY = ("last", "nll", "brier", "accuracy")
 FIELD_TYPES: tuple[tuple[str, type, str], ...] = (
@@ -109,7 +113,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice(self.optimizer, OPTIMIZERS, "optimizer")
-        check_choice(self.schedule, SCHEDULES, "schedule")
+        check_choice(self.schedule, tuple(SCHEDULE_OPTIONS), "schedule")
         check_choice(self.reduction, ("mean", "sum"), "reduction")
         check_choice(self.augment, AUGMENTS, "augment")
         check_choice(self.choose, CHOOSE_BY, "choose")
@@ -256,13 +260,6 @@ def override_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 
 
 # Learning rate as a pure function of the step, so that a resumed run needs no scheduler state.
-
-SCHEDULE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "constant": {"warmup": 0.0},
-    "step": {"milestones": (), "factor": 0.1, "warmup": 0.0},
-    "cosine": {"warmup": 0.0, "floor": 0.0},
-    "one_cycle": {"warmup": 0.25, "start": 0.04, "floor": 4e-6, "cycle_momentum": False},
-}
 
 
 def checked_schedule_options(settings: Settings) -> dict[str, Any]:

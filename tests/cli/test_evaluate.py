@@ -143,7 +143,7 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
     [
         (["evaluate", "{}/none.parquet"], "does not exist"),
         (["evaluate", "{}/fine.parquet", "--metrics", "acuracy"], "did you mean 'accuracy'"),
-        (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "must have a column 'score'"),
+        (["evaluate", "{}/fine.parquet", "--scores", "{}/fine.parquet"], "must have columns 'id' and 'score'"),
         (["compare", "{}/fine.parquet", "{}/other.parquet"], "ids of 'other' differ"),
         (["compare", "{}/fine.parquet"], "at least two"),
         (["report", "{}/fine.parquet"], "measure predictions first: confide evaluate"),

@@ -12,7 +12,7 @@ from confide import losses, penalties
 
 @pytest.fixture(scope="module")
 def batch():
-    with np.load(Path(__file__).parents[1] / "golden" / "inputs_A.npz", allow_pickle=False) as file:
+    with np.load(Path(__file__).parents[0] / "golden" / "inputs_A.npz", allow_pickle=False) as file:
         return torch.from_numpy(file["logits"]), torch.from_numpy(file["labels"])
 
 
