@@ -23,24 +23,17 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'"
-    )
-    parser.add_argument("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
-    parser.add_argument(
-        "--methods", nargs="+", default=None, help="words to choose from (see: confide list calibrators); one is taken"
-    )
-    parser.add_argument("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
-    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
-    parser.add_argument(
-        "--by", default=None, metavar="COLUMN", help="a fit per value of this column, shrunk to the whole"
-    )
-    parser.add_argument(
-        "--bands", type=int, default=None, metavar="N", help="cut the numbers of --by into N bands first"
-    )
-    parser.add_argument("--save", default=None, metavar="FILE", help="write the calibrator, .json or .safetensors")
-    parser.add_argument("--out", default=None, metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
-    parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
+    add = parser.add_argument
+    add("--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'")
+    add("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    add("--methods", nargs="+", help="words to choose from (see: confide list calibrators); one is taken")
+    add("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
+    add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
+    add("--by", metavar="COLUMN", help="a fit per value of this column, shrunk to the whole")
+    add("--bands", type=int, metavar="N", help="cut the numbers of --by into N bands first")
+    add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
+    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
+    add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,16 +15,13 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
-    parser.add_argument("--names", nargs="+", default=None, help="names of the files in the table (default: their own)")
-    parser.add_argument(
-        "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
-    )
-    parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
-    parser.add_argument(
-        "--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
+    add("--names", nargs="+", help="names of the files in the table (default: their own)")
+    add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
+    add("--score", default="msp", help="what ranks the samples (default: msp)")
+    add("--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)")
+    add("--seed", type=int, default=0, help="of the resampling (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:

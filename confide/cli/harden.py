@@ -21,17 +21,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stratify", action="store_true", help="the same share of every class")
     parser.add_argument(
         "--features",
-        default=None,
         help="leave near-duplicates out by these: a file, a folder or an extractor's word (default: those the data "
         "carries); none keeps them",
     )
     parser.add_argument("--similarity", type=float, default=0.99, help="cosine of a near-duplicate (default: 0.99)")
     parser.add_argument("--licence", default="", help="licence note for the card")
-    parser.add_argument("-o", "--out", default=None, help="folder, or .parquet file, for the hard samples")
-    parser.add_argument("--predictions", default=None, help="evaluate these on easy, medium and hard bands")
+    parser.add_argument("-o", "--out", help="folder, or .parquet file, for the hard samples")
+    parser.add_argument("--predictions", help="evaluate these on easy, medium and hard bands")
     parser.add_argument("--bands", type=int, default=3, help="equal parts from easy to hard (default: 3)")
-    parser.add_argument("--groups", default=None, help="write GroupDRO groups (id, group) to this file")
-    parser.add_argument("--threshold", type=float, default=None, help="two groups, cut at this score (paper: 5 bits)")
+    parser.add_argument("--groups", help="write GroupDRO groups (id, group) to this file")
+    parser.add_argument("--threshold", type=float, help="two groups, cut at this score (paper: 5 bits)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,16 +22,14 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="labelled predictions, not used to train or calibrate")
-    parser.add_argument("--risk", type=float, default=None, help="error rate allowed among accepted samples")
-    parser.add_argument("--coverage", type=float, default=None, help="instead: the share to accept")
+    parser.add_argument("--risk", type=float, help="error rate allowed among accepted samples")
+    parser.add_argument("--coverage", type=float, help="instead: the share to accept")
     parser.add_argument("--confidence", type=float, default=0.95, help="how sure the promise must be (default: 0.95)")
     parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
     parser.add_argument("--method", default="fixed_sequence", help="fixed_sequence, fallback or sgr")
     parser.add_argument("--per-class", action="store_true", help="one threshold per predicted class")
-    parser.add_argument("--apply", metavar="POINT", default=None, help="apply a saved point to FILE instead")
-    parser.add_argument(
-        "--out", default=None, help="write the point (.json), or with --apply what is accepted (.csv ...)"
-    )
+    parser.add_argument("--apply", metavar="POINT", help="apply a saved point to FILE instead")
+    parser.add_argument("--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a run folder or an evaluation.json; several stand side by side",
     )
     parser.add_argument("-o", "--out", default="report.html", help="the HTML file to write (default: report.html)")
-    parser.add_argument("--figures", metavar="DIR", default=None, help="also write every chart as SVG and PNG into DIR")
+    parser.add_argument("--figures", metavar="DIR", help="also write every chart as SVG and PNG into DIR")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,8 +14,8 @@ EXAMPLE = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", help="a YAML file, or the name of a built-in recipe such as 'demo'")
-    parser.add_argument("--recipe", default=None, help="the name of a built-in recipe: demo, confide")
-    parser.add_argument("--out", default=None, help="run folder (default: runs/<name of the config>)")
+    parser.add_argument("--recipe", help="the name of a built-in recipe: demo, confide")
+    parser.add_argument("--out", help="run folder (default: runs/<name of the config>)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field, such as training.epochs=3"
     )

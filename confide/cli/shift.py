@@ -92,38 +92,34 @@ OF_PREDICTIONS = ("by", "score", "scores", "title", "split")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
-    parser.add_argument("--data", required=True, help="the dataset whose test split is shifted: a word, or a path")
-    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
-    parser.add_argument(
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
+    add("--data", required=True, help="the dataset whose test split is shifted: a word, or a path")
+    add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    add(
         "--kind",
         default="corruptions",
         help="benchmark (15), corruptions (16, default), corruptions19, domain, attacks, all, or none",
     )
-    parser.add_argument("--words", nargs="+", default=None, help="single shifts and attacks instead of a kind")
-    parser.add_argument("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
-    parser.add_argument(
-        "--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224"
-    )
-    parser.add_argument(
-        "--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope"
-    )
-    parser.add_argument(
+    add("--words", nargs="+", help="single shifts and attacks instead of a kind")
+    add("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
+    add("--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224")
+    add("--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope")
+    add(
         "--calibrate",
         nargs="+",
-        default=None,
         metavar="WORD",
         help="calibrators, fitted on clean val (default: temperature, where the data have a val split)",
     )
-    parser.add_argument("--no-calibrate", action="store_true", help="as trained only")
-    parser.add_argument("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
-    parser.add_argument("--rmd", action="store_true", help="difficulty by severity and by label noise")
-    parser.add_argument("--samples", type=int, default=0, help="only so many test samples (default: all)")
-    parser.add_argument("--batch-size", type=int, default=1000, help="images at once (default: 1000)")
-    parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
-    parser.add_argument("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
-    parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap")
-    parser.add_argument("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")
+    add("--no-calibrate", action="store_true", help="as trained only")
+    add("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
+    add("--rmd", action="store_true", help="difficulty by severity and by label noise")
+    add("--samples", type=int, default=0, help="only so many test samples (default: all)")
+    add("--batch-size", type=int, default=1000, help="images at once (default: 1000)")
+    add("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
+    add("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
+    add("--no-intervals", action="store_true", help="values only: no bootstrap")
+    add("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")
 
 
 def from_evaluate(args: argparse.Namespace) -> int:

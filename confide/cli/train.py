@@ -41,36 +41,25 @@ FLAGS: dict[str, tuple[str, Any, str]] = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
-    parser.add_argument("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
-    parser.add_argument(
-        "--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle"
-    )
-    parser.add_argument(
-        "--recipe", default=None, help="loss, difficulty, averages and calibrator of a built-in recipe: confide"
-    )
-    parser.add_argument("--features", default=None, help="extractor word for the recipe's difficulty (list features)")
+    add = parser.add_argument
+    add("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
+    add("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
+    add("--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle")
+    add("--recipe", help="loss, difficulty, averages and calibrator of a built-in recipe: confide")
+    add("--features", help="extractor word for the recipe's difficulty (list features)")
     for flag, (_, kind, meaning) in FLAGS.items():
-        parser.add_argument(f"--{flag}", type=kind, default=None, help=meaning)
-    parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3"
-    )
-    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
-    parser.add_argument(
-        "--scores",
-        nargs="+",
-        default=None,
-        metavar="FILE",
-        help="difficulty of the samples (confide score), also of val",
-    )
-    parser.add_argument("--members", type=int, default=1, help="train so many seeds as an ensemble")
-    parser.add_argument("--record", default=None, metavar="SPLIT", help="record this split's predictions every epoch")
-    parser.add_argument("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
-    parser.add_argument("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where the work runs")
-    parser.add_argument("--track", choices=("tensorboard", "mlflow"), default=None, help="also log there")
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="least time between checkpoints")
+        add(f"--{flag}", type=kind, help=meaning)
+    add("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
+    add("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3")
+    add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    add("--scores", nargs="+", metavar="FILE", help="difficulty of the samples (confide score), also of val")
+    add("--members", type=int, default=1, help="train so many seeds as an ensemble")
+    add("--record", metavar="SPLIT", help="record this split's predictions every epoch")
+    add("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
+    add("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
+    add("--engine", choices=("local", "ray"), default="local", help="where the work runs")
+    add("--track", choices=("tensorboard", "mlflow"), help="also log there")
+    add("--checkpoint-seconds", type=float, default=30.0, help="least time between checkpoints")
 
 
 def run(args: argparse.Namespace) -> int:
