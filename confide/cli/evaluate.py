@@ -43,11 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--beside", nargs="+", default=[], metavar="MODEL", help="with --shift: further models")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.cli.shift import check_not_shifted, from_evaluate
 
     if args.shift:
-        return from_evaluate(args)
+        from_evaluate(args)
+        return
     check_not_shifted(args)
     from confide.evaluation.evaluate import evaluate
     from confide.evaluation.streaming import as_predictions, from_folder
@@ -82,14 +83,13 @@ def run(args: argparse.Namespace) -> int:
     write_report(evaluation, out / "report.html")
     if args.json:
         print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
-        return 0
+        return
     print(table_of(evaluation))
     for word, reason in evaluation.about.missing.items():
         print(f"{word}: {reason}")
     for warning in evaluation.warnings:
         print(f"warning: {warning}")
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    return 0
 
 
 def table_of(evaluation: Evaluation) -> str:

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import explorer
 
     layout = explorer.open_layout(args.source, data=args.data, features=args.features, columns=args.columns)
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             print_json(asdict(export))
         else:
             print(f"exported: {export.samples} tagged samples to {export.exported}")
-        return 0
+        return
 
     def say(line: str) -> None:
         if args.json and line.startswith("explorer: "):
@@ -44,4 +44,3 @@ def run(args: argparse.Namespace) -> int:
             print(line, flush=True)
 
     explorer.serve(layout, host=args.host, port=args.port, browser=args.browser, say=say)
-    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options
+from confide.cli.shared import parse_options, print_json
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
     from confide.data import load_dataset
@@ -92,12 +92,10 @@ def run(args: argparse.Namespace) -> int:
         predictions = pipeline.apply_calibrator(args.calibrator, predictions, extract_by)
     predictions.save(args.out)
     show(predictions, len(members) or 1, args)
-    return 0
 
 
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
     """How many, where, and how good they are where the classes are the model's own."""
-    from confide.cli.shared import print_json
     from confide.metrics import explain
     from confide.training.prediction import log_metrics
 

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pathlib import Path
 
     from confide.checks import InputError
@@ -35,4 +35,3 @@ def run(args: argparse.Namespace) -> int:
     source = args.config or args.recipe
     changes = parse_options(args.set, "--set must be FIELD=VALUE")
     show_outcome(run_experiment(source, args.out or Path("runs") / Path(source).stem, **changes), args.json)
-    return 0

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
+
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
 
@@ -21,22 +23,22 @@ EXAMPLE = """\
   confide train fashion-sample --grid loss=cross_entropy,focal --grid seed=0,1,2 --workers 2 --out runs/grid
   torchrun --nproc-per-node 2 -m confide train fashion-sample --out runs/two"""
 
-# Flag -> (field of the settings, kind, what it is; its value in the preset `quick`).
-FLAGS: dict[str, tuple[str, Any, str]] = {
-    "model": ("model", str, "network: confide list models (small_cnn)"),
-    "loss": ("loss", str, "confide list losses (cross_entropy)"),
-    "epochs": ("epochs", int, "passes over the training samples (10)"),
-    "batch-size": ("batch_size", int, "samples a step (128)"),
-    "optimizer": ("optimizer", str, "sgd, adamw or adam (sgd)"),
-    "learning-rate": ("learning_rate", float, "the highest of the schedule (0.1)"),
-    "weight-decay": ("weight_decay", float, "pull of all weights to zero (0.0005)"),
-    "schedule": ("schedule", str, "of the learning rate: constant, step, cosine, one_cycle (one_cycle)"),
-    "augment": ("augment", str, "of images: none, flip, crop or crop_flip (none)"),
-    "label-noise": ("label_noise", float, "share of training labels replaced by another class (0)"),
-    "choose": ("choose", str, "weights kept: last epoch, or the best on val by nll, brier, accuracy (last)"),
-    "seed": ("seed", int, "of everything random (0)"),
-    "device": ("device", str, "cpu or cuda (auto: a GPU where there is one)"),
-    "precision": ("precision", str, "of the forward pass: float32, bfloat16, float16 (auto: bfloat16 on a GPU)"),
+# Field of the settings with a flag of its own -> (type, what it is; its value in the preset `quick`).
+FLAGS: dict[str, tuple[type, str]] = {
+    "model": (str, "network: confide list models (small_cnn)"),
+    "loss": (str, "confide list losses (cross_entropy)"),
+    "epochs": (int, "passes over the training samples (10)"),
+    "batch_size": (int, "samples a step (128)"),
+    "optimizer": (str, "sgd, adamw or adam (sgd)"),
+    "learning_rate": (float, "the highest of the schedule (0.1)"),
+    "weight_decay": (float, "pull of all weights to zero (0.0005)"),
+    "schedule": (str, "of the learning rate: constant, step, cosine, one_cycle (one_cycle)"),
+    "augment": (str, "of images: none, flip, crop or crop_flip (none)"),
+    "label_noise": (float, "share of training labels replaced by another class (0)"),
+    "choose": (str, "weights kept: last epoch, or the best on val by nll, brier, accuracy (last)"),
+    "seed": (int, "of everything random (0)"),
+    "device": (str, "cpu or cuda (auto: a GPU where there is one)"),
+    "precision": (str, "of the forward pass: float32, bfloat16, float16 (auto: bfloat16 on a GPU)"),
 }
 
 
@@ -47,8 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle")
     add("--recipe", help="loss, difficulty, averages and calibrator of a built-in recipe: confide")
     add("--features", help="extractor word for the recipe's difficulty (list features)")
-    for flag, (_, kind, meaning) in FLAGS.items():
-        add(f"--{flag}", type=kind, help=meaning)
+    for name, (kind, meaning) in FLAGS.items():
+        add(f"--{name.replace('_', '-')}", type=kind, help=meaning)
     add("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3")
     add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
@@ -76,7 +78,6 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.shared import parse_options, refuse_flags
     from confide.config import change_fields, load_config
     from confide.pipeline import loss_settings
     from confide.training import Settings, preset
@@ -84,7 +85,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     from confide.training.settings import checked_schedule_options, override_settings
 
     if not args.recipe:
-        refuse_flags({"--features": args.features}, "training without --recipe reads no features")
+        refuse_flags(args, ("features",), "training without --recipe reads no features")
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
     recipe = load_config(args.recipe) if args.recipe else None
@@ -120,10 +121,10 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
 
 
 def _settings_from_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings given by flags of their own."""
-    given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _, _) in FLAGS.items()}
-    given |= {"deterministic": args.deterministic or None, "record": args.record}
-    return {field: value for field, value in given.items() if value is not None}
+    """The settings that have flags of their own."""
+    settings = {field: getattr(args, field) for field in (*FLAGS, "record")}
+    settings["deterministic"] = args.deterministic or None
+    return {field: value for field, value in settings.items() if value is not None}
 
 
 def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[TrainingOutcome]:
@@ -152,7 +153,6 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
-    from confide.cli.shared import print_json, text_table
     from confide.metrics import explain
     from confide.store import RunPaths
     from confide.training.distributed import is_lead_process

@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("-o", "--out", default="trust", help="folder for evaluation.json, trust.json and predictions")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
     from confide.evaluation.trust_evidence import TrustFiles, fit_and_compare, read_evidence
@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.json:
         print_json({**evaluation.to_dict(), "mcp_tnr_at_same_tpr": comparison.baseline_tnr, "files": paths})
-        return 0
+        return
     show_trust(evaluation, comparison.values, comparison.baseline_tnr)
     for what, path in paths.items():
         print(f"{what}: {path}")
-    return 0
