@@ -28,14 +28,7 @@ from torch import Tensor
 from confide.checks import InputError, did_you_mean
 from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
 from confide.simplex.gradient import BLOCK_ELEMENTS
-from confide.simplex.reference import (
-    STATISTICS,
-    FusedLoss,
-    Request,
-    accumulator,
-    plain_statistics,
-    read_flags,
-)
+from confide.simplex.reference import STATISTICS, FusedLoss, Request, accumulator, plain_statistics, read_flags
 from confide.types import Labels, Logits, PerSample
 
 
@@ -96,12 +89,7 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
 
 
 def fused(
-    logits: Logits,
-    labels: Labels,
-    name: str,
-    vector: Tensor | None = None,
-    table: Tensor | None = None,
-    **numbers: Any,
+    logits: Logits, labels: Labels, name: str, vector: Tensor | None = None, table: Tensor | None = None, **numbers: Any
 ) -> FusedLoss | None:
     """A whole loss as one GPU kernel each way, or None where there is none: not on a GPU, no Triton, soft labels.
 
