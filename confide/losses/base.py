@@ -122,12 +122,7 @@ def names() -> tuple[str, ...]:
 
 
 def create(
-    word: str,
-    *,
-    reduction: str = "mean",
-    class_weights: Any = None,
-    ignore_index: int | None = None,
-    **options: Any,
+    word: str, *, reduction: str = "mean", class_weights: Any = None, ignore_index: int | None = None, **options: Any
 ) -> LossModule:
     """The loss of that word as nn.Module: forward(logits, labels, **needs) gives the batch's mean of one value each.
 

@@ -29,13 +29,7 @@ from confide.types import Labels, Logits, PerSample
     choices={"form": ("paper", "softmax_bce", "focal")},
 )
 def class_balanced(
-    logits: Logits,
-    labels: Labels,
-    *,
-    beta: float = 0.9999,
-    form: str = "paper",
-    gamma: float = 2.0,
-    class_counts: Any,
+    logits: Logits, labels: Labels, *, beta: float = 0.9999, form: str = "paper", gamma: float = 2.0, class_counts: Any
 ) -> PerSample:
     """Class-balanced cross-entropy, -w_y log p_y with w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c.
 
