@@ -48,8 +48,7 @@ def class_balanced(
     """
     weight = _cached_class_weights(logits, class_counts, beta)
     if form == "paper":
-        whole = fused(logits, labels, "cross_entropy", table=weight)
-        if whole is not None:
+        if (whole := fused(logits, labels, "cross_entropy", table=weight)) is not None:
             return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         return -weight[labels.clamp(0, logits.shape[1] - 1)] * log_p
