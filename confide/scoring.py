@@ -396,8 +396,6 @@ class _Samples:
             return features.extract(word, self.dataset, split, augment=augment)
         if word == "pixels":
             self._note_pooling(split)
-        if word.startswith("model:"):
-            from confide import training  # noqa: F401  (reads checkpoints)
         shards = f"{split}-{role}" if augment is not None else split
         return features.extract(
             word,

@@ -10,6 +10,7 @@ from confide.cli.shared import load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.evaluation.operating_points import OperatingPoint
+    from confide.predictions import Predictions
 
 
 EXAMPLE = (
@@ -62,11 +63,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def point_text(point: object) -> str:
+def point_text(point: OperatingPoint) -> str:
     """The point in words: what to accept, what it covers, what it promises."""
-    from confide.evaluation.operating_points import OperatingPoint
-
-    assert isinstance(point, OperatingPoint)
     if point.classes:
         rows = [
             [
@@ -101,13 +99,11 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
     return names[int(key)] if names and int(key) < len(names) else key
 
 
-def apply(args: argparse.Namespace, predictions: object) -> int:
+def apply(args: argparse.Namespace, predictions: Predictions) -> int:
     """What a saved point accepts of a file, and how it does there."""
     from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
     from confide.files import formats
-    from confide.predictions import Predictions
 
-    assert isinstance(predictions, Predictions)
     point = OperatingPoint.load(args.apply)
     accepted = apply_operating_point(point, predictions)
     seen = observed(point, predictions)
