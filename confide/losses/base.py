@@ -54,53 +54,33 @@ L = TypeVar("L", bound="LossModule")
 
 
 def loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    soft: bool = False,
-    batch: bool = False,
+    word: str, *, paper: str, soft: bool = False, batch: bool = False, **facts: Any
 ) -> Callable[[Callable[..., LossValues]], LossFunction]:
     """Register a loss without state and put the family's checks before it.
 
     Args:
         paper: author, year and identifier.
-        corners: option values at their limits; conformance tests run them all.
-        ranges: option -> smallest and largest allowed value.
-        choices: option -> allowed words.
         soft: whether the formula takes soft labels.
         batch: whether a sample's value depends on the other samples.
+        facts: `corners`, option values at their limits, all run by conformance tests; `ranges`, option -> smallest and
+            largest allowed value; `choices`, option -> allowed words; `aliases`, other spelling of an option -> the
+            option.
     """
+    facts = {"ranges": {}, "choices": {}, **facts}
 
     def register(function: Callable[..., LossValues]) -> LossFunction:
-        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": soft, "batch": batch}
-        LOSSES.add(word, paper=paper, corners=corners, **spec)(function)
+        LOSSES.add(word, paper=paper, soft=soft, batch=batch, **facts)(function)
         return _with_checks(LOSSES.get(word))
 
     return register
 
 
-def stateful_loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    batch: bool = False,
-    aliases: Mapping[str, str] | None = None,
-) -> Callable[[type[L]], type[L]]:
-    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options.
-
-    Args:
-        aliases: other spelling of an option -> the option.
-    """
+def stateful_loss(word: str, *, paper: str, batch: bool = False, **facts: Any) -> Callable[[type[L]], type[L]]:
+    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options."""
+    facts = {"ranges": {}, "choices": {}, **facts}
 
     def register(module: type[L]) -> type[L]:
-        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": False, "batch": batch, "stateful": True}
-        LOSSES.add(word, paper=paper, corners=corners, aliases=aliases or {}, **spec)(module)
+        LOSSES.add(word, paper=paper, soft=False, batch=batch, stateful=True, **facts)(module)
         module.word = word
         return module
 
@@ -121,12 +101,7 @@ def names() -> tuple[str, ...]:
 
 
 def create(
-    word: str,
-    *,
-    reduction: str = "mean",
-    class_weights: Any = None,
-    ignore_index: int | None = None,
-    **options: Any,
+    word: str, *, reduction: str = "mean", class_weights: Any = None, ignore_index: int | None = None, **options: Any
 ) -> LossModule:
     """The loss of that word as nn.Module: forward(logits, labels, **needs) gives the batch's mean of one value each.
 

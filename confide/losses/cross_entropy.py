@@ -16,8 +16,7 @@ def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
         >>> confide.losses.cross_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.1269, 1.3133])
     """
-    whole = fused(logits, labels, "cross_entropy")
-    if whole is not None:
+    if (whole := fused(logits, labels, "cross_entropy")) is not None:
         return whole
     return -simplex_statistics(logits, labels, "log_p_true").log_p_true
 
@@ -30,8 +29,7 @@ def brier(logits: Logits, labels: Labels) -> LossValues:
         >>> confide.losses.brier([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.0284, 1.0689])
     """
-    whole = fused(logits, labels, "brier")
-    if whole is not None:
+    if (whole := fused(logits, labels, "brier")) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "p_true sum_squares")
     square_of_labels = labels.to(statistics.p_true.dtype).square().sum(dim=1) if labels.ndim == 2 else 1.0
@@ -56,8 +54,7 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> LossValues
         >>> confide.losses.poly1([[2.0, 0.0], [0.0, 1.0]], [0, 0], epsilon=2.0)
         tensor([0.3653, 2.7754])
     """
-    whole = fused(logits, labels, "poly", b=epsilon)
-    if whole is not None:
+    if (whole := fused(logits, labels, "poly", b=epsilon)) is not None:
         return whole
     if labels.ndim == 2:
         statistics = simplex_statistics(logits, labels, "log_p_true p_true")
@@ -84,8 +81,7 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
         >>> confide.losses.label_smoothing([[2.0, 0.0], [0.0, 1.0]], [0, 0], smoothing=0.1)
         tensor([0.2269, 1.2633])
     """
-    whole = fused(logits, labels, "mean_log_p", a=1 - smoothing, b=-smoothing)
-    if whole is not None:
+    if (whole := fused(logits, labels, "mean_log_p", a=1 - smoothing, b=-smoothing)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true mean_log_p")
     return -(1 - smoothing) * statistics.log_p_true - smoothing * statistics.mean_log_p
@@ -109,8 +105,7 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
         >>> confide.losses.mbls([[2.0, 0.0], [0.0, 1.0]], [0, 0], margin=1.0)
         tensor([0.1769, 1.3133])
     """
-    whole = fused(logits, labels, "excess", b=alpha, margin=margin)
-    if whole is not None:
+    if (whole := fused(logits, labels, "excess", b=alpha, margin=margin)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true excess", margin=margin)
     return -statistics.log_p_true + alpha * statistics.excess

@@ -34,8 +34,7 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
         >>> confide.losses.entropy_regularization([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.0904, 1.2550])
     """
-    whole = fused(logits, labels, "entropy", b=-alpha)
-    if whole is not None:
+    if (whole := fused(logits, labels, "entropy", b=-alpha)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true entropy")
     return -statistics.log_p_true - alpha * statistics.entropy
@@ -65,8 +64,7 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "
             "make them with confide.difficulty.weights"
         )
-    whole = fused(logits, labels, "entropy", vector=weights, b=-alpha)
-    if whole is not None:
+    if (whole := fused(logits, labels, "entropy", vector=weights, b=-alpha)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true entropy")
     strength = alpha * weights.to(device=logits.device, dtype=statistics.entropy.dtype)
@@ -150,8 +148,7 @@ class AdaptiveDifficulty(LossModule):
         if self.focal is not None:
             statistics = simplex_statistics(logits, labels, "log_p_true entropy")
             return self.focal.from_log_p(statistics.log_p_true) - strength.to(statistics.entropy) * statistics.entropy
-        whole = fused(logits, labels, "entropy", vector=strength, b=-1.0)
-        if whole is not None:
+        if (whole := fused(logits, labels, "entropy", vector=strength, b=-1.0)) is not None:
             return whole
         statistics = simplex_statistics(logits, labels, "log_p_true entropy")
         strength = self.strengths(logits.shape[1]).to(statistics.entropy)[groups]

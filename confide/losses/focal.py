@@ -38,8 +38,7 @@ def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: 
         >>> confide.losses.focal([[2.0, 0.0], [0.0, 1.0]], [0, 0], gamma=2.0)
         tensor([0.0018, 0.7019])
     """
-    whole = fused(logits, labels, "focal", a=gamma, detach=detach_weight)
-    if whole is not None:
+    if (whole := fused(logits, labels, "focal", a=gamma, detach=detach_weight)) is not None:
         return whole
     log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     return focal_of(log_p, gamma, detach_weight)
@@ -62,8 +61,7 @@ def flsd53(logits: Logits, labels: Labels) -> LossValues:
         >>> confide.losses.flsd53([[2.0, 0.0], [0.0, 2.0]], [0, 0])
         tensor([2.1499e-04, 1.1275e+00])
     """
-    whole = fused(logits, labels, "flsd53")
-    if whole is not None:
+    if (whole := fused(logits, labels, "flsd53")) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true p_true")
     # The softmax itself: in float32 the exponential of its logarithm makes a fifth a little less than one.
@@ -123,8 +121,7 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
         >>> confide.losses.dual_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([9.7756e-05, 8.7753e+00])
     """
-    whole = fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)
-    if whole is not None:
+    if (whole := fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)) is not None:
         return whole
     rival = "p_other" if form == "paper" else "p_below"
     statistics = simplex_statistics(logits, labels, ("log_p_true", rival))
@@ -225,8 +222,7 @@ class CalFocal(LossModule):
         self.register_buffer("confidence", torch.full((int(bins),), torch.nan, dtype=torch.float64))
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
-        whole = self._fused(logits, labels)
-        if whole is not None:
+        if (whole := self._fused(logits, labels)) is not None:
             return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         place = bin_of_samples(log_p.detach().exp(), self.edges)

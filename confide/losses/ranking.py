@@ -180,8 +180,7 @@ class SelectiveAU(LossModule):
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         if not len(logits):
             return -simplex_statistics(logits, labels, "log_p_true").log_p_true
-        whole = self._fused(logits, labels)
-        if whole is not None:
+        if (whole := self._fused(logits, labels)) is not None:
             return whole
         if self.form == "released":
             log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
