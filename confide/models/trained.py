@@ -148,12 +148,7 @@ def trained_file(path: str | Path) -> Path:
 
 
 def build_model(
-    word: str,
-    options: Mapping[str, Any],
-    preparation: Preparation,
-    num_classes: int,
-    *,
-    load_pretrained: bool = True,
+    word: str, options: Mapping[str, Any], preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
 ) -> Classifier:
     """The model of a word for prepared inputs; its output width is checked."""
     known, options = method(word)[0].options, dict(options)

@@ -114,12 +114,7 @@ def start_run(
 
 
 def _initial_state(
-    settings: Settings,
-    preparation: Preparation,
-    num_classes: int,
-    objective: Objective,
-    device: Device,
-    world: World,
+    settings: Settings, preparation: Preparation, num_classes: int, objective: Objective, device: Device, world: World
 ) -> State:
     model = device.place(build_model(settings.model, settings.model_options, preparation, num_classes))
     model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
