@@ -19,7 +19,7 @@ from torch import Tensor
 
 from confide.simplex.gradient import GradientLayout, packed, row_terms, second_order
 from confide.simplex.launch import POINTED, ROW_NAMES, Formula, backward, forward, launch_over_samples, layout_of
-from confide.simplex.reference import Request, accumulator, refuse_second_derivative
+from confide.simplex.reference import FusedLoss, Request, accumulator, refuse_second_derivative
 from confide.simplex.row_sums import log1p
 
 # The statistics of `simplex`, and losses fused with them, on a GPU.
@@ -72,12 +72,6 @@ def pull_of(grad: Tensor | None, of_mean: Tensor | None, n: int) -> tuple[Tensor
     return grad + of_mean / n, False
 
 
-def with_mean(values: Tensor, mean: Tensor) -> Tensor:
-    """Values that know their mean: one node of autograd and three small kernels less for who asks `simplex.mean_of`."""
-    values.batch_mean = mean  # type: ignore[attr-defined]
-    return values
-
-
 def fused(
     logits: Tensor,
     labels: Tensor,
@@ -91,30 +85,15 @@ def fused(
     margin: float = 0.0,
     detach: bool = False,
     bins: int = 0,
-) -> Tensor:
-    """One value per sample by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
+) -> FusedLoss:
+    """One value per sample and their mean, by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
     if torch.compiler.is_compiling():
-        return _compiled(logits, labels, name, vector, table, float(a), float(b), order, float(margin), detach, bins)
+        numbers = (float(a), float(b), order, float(margin), detach, bins)
+        values: Tensor = fused_op(logits, labels, vector, table, name, *numbers)[0]
+        return FusedLoss(values, values.mean())
     apply: Callable[..., tuple[Tensor, Tensor]] = _Fused.apply
     formula = Formula(name, order, detach, bins)
-    return with_mean(*apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table))
-
-
-def _compiled(
-    logits: Tensor,
-    labels: Tensor,
-    name: str,
-    vector: Tensor | None,
-    table: Tensor | None,
-    a: float,
-    b: float,
-    order: int,
-    margin: float,
-    detach: bool,
-    bins: int,
-) -> Tensor:
-    values: Tensor = fused_op(logits, labels, vector, table, name, a, b, order, margin, detach, bins)[0]
-    return values
+    return FusedLoss(*apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table))
 
 
 @torch.library.custom_op("confide::fused", mutates_args=())
@@ -439,7 +418,7 @@ class _Weighted(torch.autograd.Function):
         return backward(z, labels, pull, rows, index, layout, 0.0, shared), None, None, None, None
 
 
-def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> Tensor:
+def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> FusedLoss:
     """-w_r log p_y, r the ascending rank of the sample's confidence: w = weights_of(n), float64, is constant."""
 
     def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
@@ -457,10 +436,10 @@ def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int
         launch_over_samples(rank_kernel, triton.cdiv(n, 256), tensors, n, (), {"BLOCK": 256}, 2)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
-    return with_mean(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
+    return FusedLoss(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
 
 
-def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> Tensor | None:
+def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> FusedLoss | None:
     """-b log p_y with b = -ln(1 - G(min(s, t))), s the largest probability; None for bins or a dtype it has not."""
     if accumulator(logits.dtype) != torch.float32 or bins > LARGEST_BINS or bins & (bins - 1) or bins < 2:
         return None
@@ -485,4 +464,4 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
         launch_over_samples(distribution_kernel, triton.cdiv(n, 128), tensors, n, numbers, constants, 8)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
-    return with_mean(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))
+    return FusedLoss(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))

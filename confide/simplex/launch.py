@@ -112,8 +112,7 @@ def launch_over_samples(
     """A kernel over vectors of n samples; its arguments are tensors, n, numbers that change no code, constants."""
     pointers = [tensor.data_ptr() for tensor in tensors]
     first = tensors[0]
-    # Kernels live as long as their module, so the identity of one is never another's.
-    key = (id(function), n, *constants.values(), first.dtype, first.device, aligned(pointers))
+    key = (function, n, *constants.values(), first.dtype, first.device, aligned(pointers))
     kept = COMPILED.get(key)
     if kept is None:
         compile_and_launch(key, function, (*tensors, n, *numbers), (blocks, 1, 1), constants, warps)

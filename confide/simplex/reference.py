@@ -6,9 +6,12 @@ Also the device flags: on an accelerator a bad row must not make the host wait, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+
+from confide.types import PerSample, Scalar
 
 STATISTICS = (
     "log_p_true",
@@ -36,6 +39,19 @@ class Request:
     names: tuple[str, ...]
     order: float = 2.0
     margin: float = 0.0
+
+
+class FusedLoss(NamedTuple):
+    """A loss that kernels made whole: its values and their mean from one node of autograd, as the mean of the values
+    would be one more, and three small kernels.
+    """
+
+    values: PerSample
+    mean: Scalar
+
+
+LossValues: TypeAlias = PerSample | FusedLoss
+"""What a loss gives for a batch: the values alone, or from kernels with their mean."""
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

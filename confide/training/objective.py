@@ -13,8 +13,8 @@ from torch import Tensor
 
 from confide import difficulty, losses
 from confide.checks import InputError, check_options
+from confide.losses.base import BatchLoss
 from confide.records import Scores, Split
-from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
 
 
@@ -57,11 +57,11 @@ class Objective:
     def __call__(self, logits: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(the scalar to minimise, the batch mean for the log)."""
         extra = {need: table if need == "class_counts" else table[rows] for need, table in self.tables.items()}
-        values: Tensor = self.loss(logits, labels, **extra)
+        batch = self.loss.batch(logits, labels, **extra)
         if self.weights is not None:
-            values = values * self.weights[rows]
-        mean = mean_of(values)
-        return (mean if self.reduction == "mean" else values.sum()), mean.detach()
+            batch = BatchLoss(batch.values * self.weights[rows])
+        mean = batch.mean()
+        return (mean if self.reduction == "mean" else batch.values.sum()), mean.detach()
 
     def update(self, val_logits: Tensor, val_labels: Tensor) -> None:
         """Let the loss adapt to validation predictions, in place: a captured graph keeps reading the same memory."""
