@@ -14,19 +14,8 @@ from torch import Tensor
 from confide.types import PerSample, Scalar
 
 STATISTICS = (
-    "log_p_true",
-    "p_true",
-    "entropy",
-    "p_max",
-    "prediction",
-    "p_second",
-    "p_other",
-    "p_below",
-    "sum_squares",
-    "mean_log_p",
-    "log_sum_exp",
-    "norm",
-    "excess",
+    *("log_p_true", "p_true", "entropy", "p_max", "prediction", "p_second", "p_other", "p_below"),
+    *("sum_squares", "mean_log_p", "log_sum_exp", "norm", "excess"),
 )
 BAD_LABEL, BAD_LOGITS, BAD_NUMBER = 1, 2, 3
 _FLAGS: dict[torch.device, Tensor] = {}

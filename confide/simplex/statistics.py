@@ -136,11 +136,6 @@ def _cuda() -> Any:
     return gpu
 
 
-def log1mexp(log_p: Tensor) -> Tensor:
-    """log(1 - exp(log_p)), finite at log_p = 0: 1 - p is clamped at the smallest normal number."""
-    return one_minus_p(log_p).log()
-
-
 def one_minus_p(log_p: PerSample) -> PerSample:
     """1 - exp(log_p), clamped at the smallest normal number: x^gamma has an infinite slope at 0 for gamma < 1."""
     return (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
