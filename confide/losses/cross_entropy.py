@@ -3,12 +3,13 @@ smoothing, logit norm.
 """
 
 from confide.losses.base import loss
+from confide.simplex.reference import LossValues
 from confide.simplex.statistics import fused, simplex_statistics
-from confide.types import Labels, Logits, PerSample
+from confide.types import Labels, Logits
 
 
 @loss("cross_entropy", paper="Good, 1952, Rational Decisions", soft=True)
-def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
+def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
     """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k.
 
     Example:
@@ -21,7 +22,7 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
 
 
 @loss("brier", paper="Brier, 1950, Verification of Forecasts Expressed in Terms of Probability", soft=True)
-def brier(logits: Logits, labels: Labels) -> PerSample:
+def brier(logits: Logits, labels: Labels) -> LossValues:
     """Brier, sum_k (p_k - 1[k = y])^2; with soft labels sum_k (p_k - q_k)^2.
 
     Example:
@@ -42,7 +43,7 @@ def brier(logits: Logits, labels: Labels) -> PerSample:
     ranges={"epsilon": (-1.0, 1e6)},
     soft=True,
 )
-def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
+def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> LossValues:
     """Poly-1, -log p_y + epsilon (1 - p_y); soft labels enter p_y too, p_t = sum_k q_k p_k.
 
     Args:
@@ -69,7 +70,7 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
     ranges={"smoothing": (0.0, 1.0)},
     soft=True,
 )
-def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) -> PerSample:
+def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) -> LossValues:
     """Cross-entropy against (1 - e) onehot + e / c, that is -(1 - e) log p_y - e mean_k log p_k.
 
     Args:
@@ -93,7 +94,7 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
     ranges={"alpha": (0.0, 1e6), "margin": (0.0, 1e6)},
     soft=True,
 )
-def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 10.0) -> PerSample:
+def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 10.0) -> LossValues:
     """Margin-based label smoothing, -log p_y + alpha mean_k max(0, max_j z_j - z_k - margin).
 
     Args:
@@ -117,7 +118,7 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
     ranges={"alpha": (0.0, 1e6), "p": (1.0, 100.0)},
     soft=True,
 )
-def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float = 1.0) -> PerSample:
+def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float = 1.0) -> LossValues:
     """Cross-entropy plus alpha times the norm of the logits, -log p_y + alpha ||z||_p, summed over classes, no power.
 
     Args:

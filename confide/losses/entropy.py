@@ -12,8 +12,9 @@ from torch import Tensor
 from confide.checks import InputError, as_tensor
 from confide.losses.base import LossModule, as_function, check_groups, check_validation, loss, stateful_loss
 from confide.losses.focal import AdaFocal
+from confide.simplex.reference import LossValues
 from confide.simplex.statistics import fused, simplex_statistics
-from confide.types import Labels, Logits, PerSample
+from confide.types import Labels, Logits
 
 
 @loss(
@@ -23,7 +24,7 @@ from confide.types import Labels, Logits, PerSample
     ranges={"alpha": (0.0, 1e6)},
     soft=True,
 )
-def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1) -> PerSample:
+def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1) -> LossValues:
     """Cross-entropy less alpha times the entropy of the prediction, -log p_y - alpha H(p), natural logarithm.
 
     Args:
@@ -46,7 +47,7 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
     ranges={"alpha": (0.0, 1e6)},
     soft=True,
 )
-def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, weights: Tensor) -> PerSample:
+def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, weights: Tensor) -> LossValues:
     """Cross-entropy less alpha times the difficulty weight times the entropy, -log p_y - alpha s H(p).
 
     Args:
@@ -141,7 +142,7 @@ class AdaptiveDifficulty(LossModule):
         alpha = 1 / ((1 - doubt) * torch.log((num_classes - 1) * (1 - doubt) / doubt))
         return torch.where(self.doubts > SMALLEST_DOUBT, alpha, torch.zeros_like(alpha))
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         groups = check_groups(needs["groups"].to(logits.device), len(self.doubts))
         strength = self.strengths(logits.shape[1]).to(logits.device, torch.float32)[groups]
         if self.focal is not None:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from confide.checks import InputError, tensor_with_graph
 from confide.losses.base import LossModule, as_function, check_groups, loss, stateful_loss
-from confide.simplex.reference import accumulator
+from confide.simplex.reference import LossValues, accumulator
 from confide.simplex.statistics import fused, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -30,7 +30,7 @@ from confide.types import Labels, Logits, PerSample
 )
 def class_balanced(
     logits: Logits, labels: Labels, *, beta: float = 0.9999, form: str = "paper", gamma: float = 2.0, class_counts: Any
-) -> PerSample:
+) -> LossValues:
     """Class-balanced cross-entropy, -w_y log p_y with w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c.
 
     The mean divides by the number of samples, not by the sum of weights.
