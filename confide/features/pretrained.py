@@ -262,9 +262,9 @@ def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
             embedded: Tensor = network.encode_text(library.get_tokenizer(name)(texts).to(device))
             return embedded.float().cpu()
 
-    encode_image = network.eval().encode_image
+    encode = network.eval().encode_image
     return Extractor(
-        f"open_clip:{name}", "image", lambda item: transform(as_rgb(item)), encode_image, torch.stack, network, encode_text
+        f"open_clip:{name}", "image", lambda item: transform(as_rgb(item)), encode, torch.stack, network, encode_text
     )
 
 

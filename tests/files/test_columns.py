@@ -128,8 +128,8 @@ def test_arrays_of_their_own_and_pickled_words_say_what_to_write(tmp_path):
 
 def test_shards_whose_words_alone_would_number_the_classes_otherwise_are_refused(tmp_path):
     for name, words in (("a", ["cat", "dog"]), ("b", ["bird", "dog"])):
-        columns = {"id": [f"{name}{k}" for k in range(2)], "label": words, "pred_label": words, "confidence": [0.9, 0.8]}
-        write(tmp_path / f"{name}.csv", columns)
+        top = {"label": words, "pred_label": words, "confidence": [0.9, 0.8]}
+        write(tmp_path / f"{name}.csv", {"id": [f"{name}0", f"{name}1"], **top})
     with pytest.raises(InputError, match=r"name the same classes in one order, got \('bird', 'dog'\) in shard 1"):
         evaluate(tmp_path, ["accuracy"], False)
 
