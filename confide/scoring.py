@@ -26,15 +26,7 @@ from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
 from confide.results import Sample
 
-__all__ = [
-    "ScoredData",
-    "ScoringRequest",
-    "Suspect",
-    "fitted_extractor",
-    "is_features",
-    "load_split",
-    "score_data",
-]
+__all__ = ["ScoredData", "ScoringRequest", "Suspect", "fitted_extractor", "is_features", "load_split", "score_data"]
 
 SHOWN_TEXT = 280
 
@@ -396,8 +388,6 @@ class _Samples:
             return features.extract(word, self.dataset, split, augment=augment)
         if word == "pixels":
             self._note_pooling(split)
-        if word.startswith("model:"):
-            from confide import training  # noqa: F401  (reads checkpoints)
         shards = f"{split}-{role}" if augment is not None else split
         return features.extract(
             word,

@@ -1,7 +1,9 @@
-"""Names of tensor shapes. Dimensions: n samples, c classes, d features, b bins."""
+"""Names of tensor and array shapes. Dimensions: n samples, c classes, d features, b bins."""
 
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 Logits: TypeAlias = Tensor
@@ -16,3 +18,5 @@ Scalar: TypeAlias = Tensor
 """A tensor without dimensions."""
 FeatureRows: TypeAlias = Tensor
 """n d, floating."""
+Float64: TypeAlias = NDArray[np.float64]
+"""An array in double precision, of any shape."""

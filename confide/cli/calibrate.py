@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from confide.cli.shared import load_predictions, p_value, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
-    from confide.predictions import Predictions
-    from confide.results import Comparison, Evaluation
+    from confide.pipeline import CalibrationEffect
+    from confide.results import Comparison
 
 
 EXAMPLE = (
@@ -23,38 +23,22 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'"
-    )
-    parser.add_argument("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
-    parser.add_argument(
-        "--methods", nargs="+", default=None, help="words to choose from (see: confide list calibrators); one is taken"
-    )
-    parser.add_argument("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
-    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
-    parser.add_argument(
-        "--by", default=None, metavar="COLUMN", help="a fit per value of this column, shrunk to the whole"
-    )
-    parser.add_argument(
-        "--bands", type=int, default=None, metavar="N", help="cut the numbers of --by into N bands first"
-    )
-    parser.add_argument("--save", default=None, metavar="FILE", help="write the calibrator, .json or .safetensors")
-    parser.add_argument("--out", default=None, metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
-    parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
+    add = parser.add_argument
+    add("--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'")
+    add("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    add("--methods", nargs="+", help="words to choose from (see: confide list calibrators); one is taken")
+    add("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
+    add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
+    add("--by", metavar="COLUMN", help="a fit per value of this column, shrunk to the whole")
+    add("--bands", type=int, metavar="N", help="cut the numbers of --by into N bands first")
+    add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
+    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
+    add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
-@dataclass(frozen=True)
-class CalibrationEffect:
-    """What the choice did to the predictions it was applied to."""
-
-    before: Evaluation
-    after: Evaluation | None
-    comparisons: tuple[Comparison, ...]
-    warnings: tuple[str, ...]
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
+    from confide.pipeline import calibration_effect
 
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
@@ -69,20 +53,18 @@ def run(args: argparse.Namespace) -> int:
         bands=args.bands,
         may_decline=len(words) > 1,
     )
-    after = choice.calibrator(applied_to) if choice.calibrator else None
-    verdict = calibration_effect(choice, fitted_on, applied_to, after, args.seed)
+    effect = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
     written = []
     if args.save and choice.calibrator:
         choice.calibrator.save(args.save)
         written.append(args.save)
     if args.out:
-        (after or applied_to).save(args.out)
+        effect.predictions.save(args.out)
         written.append(args.out)
     if args.json:
-        print_json(as_json(choice, verdict, written))
+        print_json(as_json(choice, effect, written))
     else:
-        show(choice, verdict, written)
-    return 0
+        show(choice, effect, written)
 
 
 def _check_paths(args: argparse.Namespace) -> None:
@@ -95,48 +77,7 @@ def _check_paths(args: argparse.Namespace) -> None:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 
 
-def calibration_effect(
-    choice: Choice, fitted_on: Predictions, applied_to: Predictions, after: Predictions | None, seed: int
-) -> CalibrationEffect:
-    """Before and after on the applied predictions, with intervals, the paired test and warnings."""
-    from confide.evaluation.compare import compare
-    from confide.evaluation.evaluate import evaluate
-    from confide.metrics import table_words
-
-    words = table_words("calibrated")
-    warnings = [*choice.warnings, *shared_samples(fitted_on, applied_to)]
-    before = evaluate(applied_to, words, seed=seed)
-    if after is None:
-        return CalibrationEffect(before, None, (), tuple(warnings))
-    found = compare(applied_to, after, names=("raw", choice.word), metrics=words, seed=seed)
-    test = next(c for c in found if c.metric == choice.score)
-    if test.better != "b":
-        outcome = "makes it worse" if test.better == "a" else "does not help for certain"
-        warnings.append(
-            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
-            f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
-        )
-    changed = int((after.facts.prediction != applied_to.facts.prediction).sum())
-    if changed:
-        gain = float(after.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
-        warnings.append(
-            f"the predicted class changes on {changed} of {len(after)} applied samples, accuracy by {gain:+.4f}"
-        )
-    return CalibrationEffect(before, evaluate(after, words, stage=choice.word, seed=seed), found, tuple(warnings))
-
-
-def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
-    """A warning where rows that were fitted on are judged on."""
-    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
-        return []
-    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
-    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
-    if not shared:
-        return []
-    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
-
-
-def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None:
+def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
     """Tables for a person."""
     rows = [
         [
@@ -154,27 +95,26 @@ def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None
     print(f"cross-validated on the {choice.n:,} fitted predictions\n\n{text_table(header, rows)}")
     for word, reason in choice.failed.items():
         print(f"  {word}: {reason}")
-    print(
-        f"\non the {verdict.before.measurements[0].n:,} applied predictions\n\n{before_and_after(choice.word, verdict)}"
-    )
-    for warning in verdict.warnings:
+    n, table = effect.before.measurements[0].n, before_and_after(choice.word, effect)
+    print(f"\non the {n:,} applied predictions\n\n{table}")
+    for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
         print(f"wrote {path}")
 
 
-def before_and_after(word: str, verdict: CalibrationEffect) -> str:
+def before_and_after(word: str, effect: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
-    for before in (m for m in verdict.before.measurements if m.group is None and m.score in (None, "msp")):
+    for before in (m for m in effect.before.measurements if m.group is None and m.score in (None, "msp")):
         row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
-        if verdict.after is not None:
-            after = next(m for m in verdict.after.measurements if m.metric == before.metric and m.group is None)
-            test = next((c for c in verdict.comparisons if c.metric == before.metric), None)
+        if effect.after is not None:
+            after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)
+            test = next((c for c in effect.comparisons if c.metric == before.metric), None)
             row.append(f"{after.value:.4f} ({after.low:.4f} to {after.high:.4f})")
             row += ["", "", ""] if test is None else _test_cells(test, word)
         rows.append(row)
-    header = ["metric", "before"] + ([] if verdict.after is None else ["after", "difference", "p (Holm)", "better"])
+    header = ["metric", "before"] + ([] if effect.after is None else ["after", "difference", "p (Holm)", "better"])
     return text_table(header, rows)
 
 
@@ -183,18 +123,17 @@ def _test_cells(test: Comparison, word: str) -> list[str]:
     return [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})", p_value(test.p_holm), better]
 
 
-def as_json(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> dict[str, Any]:
+def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> dict[str, Any]:
     """Everything for a machine."""
-    calibrator = choice.calibrator
     return {
         "score": choice.score,
         "chosen": choice.word,
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
-        "calibrator": None if calibrator is None else calibrator.state().record,
-        "before": [m.as_row() for m in verdict.before.measurements if m.group is None],
-        "after": [] if verdict.after is None else [m.as_row() for m in verdict.after.measurements if m.group is None],
-        "comparisons": [asdict(c) for c in verdict.comparisons],
-        "warnings": list(verdict.warnings),
+        "calibrator": None if choice.calibrator is None else choice.calibrator.state().record,
+        "before": [m.as_row() for m in effect.before.measurements if m.group is None],
+        "after": [] if effect.after is None else [m.as_row() for m in effect.after.measurements if m.group is None],
+        "comparisons": [asdict(c) for c in effect.comparisons],
+        "warnings": list(effect.warnings),
         "files": written,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -72,14 +73,14 @@ def _run_verb(verb: str, words: list[str]) -> int:
     return guarded(module.run, args)
 
 
-def guarded(run: object, args: argparse.Namespace) -> int:
+def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a verb; bad input becomes one line and status 1."""
     from confide.checks import InputError, MissingExtra, OptionError
     from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
     try:
-        return int(run(args))  # type: ignore[operator]
+        return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:
         print(f"confide: {error}", file=sys.stderr)
     except OSError as error:

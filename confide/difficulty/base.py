@@ -24,6 +24,7 @@ from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import MethodSpec, Registry
 from confide.results import DifficultyInfo
+from confide.types import Float64
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -75,7 +76,6 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 
 # What a method is, and what it says of itself.
 
-Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 

@@ -25,8 +25,8 @@ from confide.numerics.gaussians import (
     own_distances,
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
+from confide.types import Float64
 
-Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 

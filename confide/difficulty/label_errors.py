@@ -19,10 +19,10 @@ from confide.numerics.gaussians import Gaussians, class_shares, distance_tables,
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Ids, Scores
+from confide.types import Float64
 
 # Does the label fit? Every sample judged by the Gaussians of all the others: posterior, suspicion, better label.
 
-Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 CALIBRATION_ROWS = 20_000
 

@@ -19,12 +19,12 @@ from confide.files import formats
 from confide.files.shards import read_shard, write_shard
 from confide.predictions import Predictions
 from confide.records import Ids, default_ids, rows_of
+from confide.types import Float64
 
 # Training logs that difficulty is read from: probabilities of a fixed evaluation set, per member and epoch.
 #
 # `ProbabilityLog` keeps all of them (arrays or memory-mapped shards); `RunningLog` keeps only running statistics.
 
-Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Selection = str | int | Iterable[int]
 """Epochs or members: "all", "last", one number or several."""

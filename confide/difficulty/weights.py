@@ -12,6 +12,7 @@ from scipy import stats
 
 from confide.checks import InputError, check_choice, check_range
 from confide.records import Scores
+from confide.types import Float64
 
 # Training weights s(x, y) in [0, 1] from difficulty scores, s = exp((v - max v) / T) / (1 + c).
 
@@ -130,8 +131,6 @@ def agreement(scores: Sequence[Scores]) -> tuple[Agreement, ...]:
 
 
 # Errors by difficulty: equal parts from easy to hard with intervals, their correlation, and groups for training.
-
-Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from confide.checks import InputError
+from confide.types import Float64
 
 # ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
@@ -69,7 +70,6 @@ def as_rgb(item: Any) -> Image.Image:
 # Pillow weighs the pixels under a kernel, along rows and then along columns, with weights of 22 bits and a rounding to
 # levels after each. In float64 such sums are exact, so the levels do not depend on the order or the device.
 
-Float64 = NDArray[np.float64]
 BITS = 22
 """Bits of a weight behind the point."""
 

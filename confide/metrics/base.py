@@ -284,7 +284,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
         >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [0, 1, 1])
         >>> measured = confide.metrics.measure_many(predictions, ["accuracy", "aurc:entropy"])
         >>> {word: round(value, 3) for word, value in measured.items()}
-        {'accuracy': 0.667, 'aurc:entropy': 0.194}
+        {'accuracy': 0.667, 'aurc:entropy': 0.278}
     """
     view = View(metric_samples(predictions))
     values = {}

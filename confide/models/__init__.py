@@ -21,33 +21,3 @@ from confide.models.networks import (
 )
 from confide.models.pretrained import hf, timm
 from confide.models.trained import TrainedNetwork, load_network
-
-__all__ = [
-    "MODELS",
-    "Classifier",
-    "Device",
-    "TrainedNetwork",
-    "check_output_width",
-    "create",
-    "densenet121",
-    "hf",
-    "load_network",
-    "method",
-    "mlp",
-    "names",
-    "parameter_count",
-    "preresnet56",
-    "resnet18",
-    "resnet18_imagenet",
-    "resnet34",
-    "resnet34_imagenet",
-    "resnet50",
-    "resnet50_imagenet",
-    "resnet110",
-    "small_cnn",
-    "text_cnn",
-    "timm",
-    "vit_small",
-    "wide_resnet26_10",
-    "wide_resnet28_10",
-]

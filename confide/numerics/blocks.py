@@ -16,6 +16,7 @@ from scipy import linalg
 from torch import Tensor
 
 from confide.checks import InputError
+from confide.types import Float64
 
 # Rows of features in blocks: one way to walk over arrays, tensors, memory maps and shards with bounded memory.
 
@@ -82,7 +83,6 @@ def check_block(block: Tensor, start: int, n: int) -> None:
 
 # Factors of d x d matrices in float64, where the rows were: a host can take longer for one than a GPU for all rows.
 
-Float64 = NDArray[np.float64]
 HOST = "cpu"
 
 

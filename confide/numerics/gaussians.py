@@ -31,13 +31,13 @@ from confide.numerics.blocks import (
     solve_lower,
     working_block,
 )
+from confide.types import Float64
 
 # Streamed, mergeable first and second moments by class: what every Gaussian fit needs, at any size.
 #
 # Products are taken in the dtype of the rows after centring by pilot class means (those of a small sample), and added
 # up in float64: neither an offset nor well separated classes cost digits.
 
-Float64 = NDArray[np.float64]
 Labels = NDArray[np.int64]
 PRODUCT_ROWS = 2048
 """Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
 from confide.numerics.blocks import blocks, cache_rows, check_block, matrix_product
+from confide.types import Float64
 
 # Chunked nearest neighbours: exact Euclidean, by matrix products in bounded memory.
 #
@@ -120,8 +121,6 @@ def pair_distances(rows: Rows, points: Rows, indices: Indices) -> Rows:
 
 
 # Distances to a few centres by blocks: one matrix product per block, bounded memory.
-
-Float64 = NDArray[np.float64]
 
 
 class UnitRows:

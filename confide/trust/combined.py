@@ -27,11 +27,10 @@ from confide.trust.distances import (
     restore_trust_score,
 )
 from confide.trust.oracles import energy_of, logit_of_confidence, restore_oracle
-from confide.types import FeatureRows, PerSample
+from confide.types import FeatureRows, Float64, PerSample
 
 # Regularised logistic regression of being right on a few signals, by Newton's method.
 
-Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 

@@ -58,6 +58,9 @@ def test_a_recipe_brings_loss_averages_and_calibrator(
     assert main(["train", images, *PIXELS, "--out", run, *SMALL]) == 0
     assert f"--calibrator {run}/calibrator.json --out" in capsys.readouterr().out
     trained, plan = Trained.load(run), load_config("confide")
+    names = ("scores/predicted_class.parquet", "difficulty.safetensors", "calibrator.json")
+    assert all((Path(run) / name).exists() for name in names)
+    assert (Path(run) / "calibrators" / "confide-temperature_by_difficulty.json").exists()
     assert (trained.settings.loss, trained.settings.mirror) == (plan.losses[0].word, True)
     assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
     plain, calibrated = predict(trained, confide.load_dataset(images)), Predictions.load(out)
@@ -352,7 +355,7 @@ def test_the_help_tells_the_values_of_the_settings() -> None:
     from confide.training.settings import preset
 
     usual = preset("quick")
-    for field, kind, meaning in FLAGS.values():
+    for field, (kind, meaning) in FLAGS.items():
         told = re.findall(r"\((auto|[^():]+)[^()]*\)$", meaning)
         assert told, meaning
         assert kind(told[0]) == getattr(usual, field), meaning

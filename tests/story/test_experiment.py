@@ -38,7 +38,7 @@ def outcome(data, tmp_path_factory):
     return confide.run({**SMALL, "data": data}, tmp_path_factory.mktemp("run"))
 
 
-def test_the_river_flows_from_data_to_report(outcome):
+def test_a_run_goes_from_data_to_report(outcome):
     names = {p.name for p in outcome.folder.iterdir()}
     assert {"data.json", "manifest.json", "evaluation.json", "report.html"} <= names
     page = outcome.report.read_text(encoding="utf-8")
@@ -131,3 +131,23 @@ def test_words_and_options_are_checked_before_any_work(data, tmp_path):
     with pytest.raises((InputError, OptionError), match="epoch"):
         confide.run({**SMALL, "data": data, "training": {"epoch": 3}}, out)
     assert not out.exists()
+
+
+def test_difficulty_and_config_are_made_once_and_calibrators_read_once(data, tmp_path, monkeypatch):
+    calls = []
+
+    def counted(place, name):
+        function = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *a, **k: calls.append(name) or function(*a, **k))
+
+    counted(confide.difficulty, "fit")
+    counted(confide.calibrators, "load")
+    counted(confide.config, "from_dict")
+    banded = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
+    changes = {"losses": ["adaptive_difficulty"], "trust": [], "calibrators": ["temperature", banded]}
+    outcome = confide.run({**SMALL, "data": data, **changes}, tmp_path / "run")
+    assert [calls.count(name) for name in ("fit", "load", "from_dict")] == [1, 2, 1]
+    fitted = confide.difficulty.load(outcome.folder / "difficulty.safetensors")
+    rows = confide.Features.load(outcome.folder / "features" / "test.npz")
+    scores = confide.Scores.load(outcome.folder / "scores" / "test.parquet")
+    np.testing.assert_array_equal(fitted.score(rows).values, scores.values)
