@@ -48,11 +48,9 @@ class TrainedNetwork:
         where = Device.for_prediction(device, self.precision, deterministic=self.deterministic)
         feed = Feed(split, self.preparation, where.device)
         network = where.place(self.model).eval()
-        parts = []
-        with torch.no_grad():
-            for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
-                with where.autocast():
-                    parts.append(self.model.features(inputs).float().cpu())
+        batches = feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch))
+        with torch.no_grad(), where.autocast():
+            parts = [self.model.features(inputs).float().cpu() for inputs, _ in batches]
         network.to("cpu")
         return torch.cat(parts).numpy()
 
