@@ -21,7 +21,7 @@ from confide.config import Config, MethodChoice, load_config
 from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
-from confide.results import About, Curve, Evaluation, ModelPoint
+from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
 from confide.training.distributed import is_lead_process
@@ -30,6 +30,7 @@ from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 __all__ = [
     "add_trust",
     "apply_calibrator",
+    "calibration_effect",
     "conclude",
     "evaluate_model",
     "extract",
@@ -360,6 +361,77 @@ def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Sc
     except (InputError, MissingExtra) as error:
         raise InputError(f"{needs}, but the features for it cannot be had: {error}; or {other}") from None
     return fitted.score(rows, "predicted")
+
+
+@dataclass(frozen=True)
+class CalibrationEffect:
+    """What a chosen calibrator did to the predictions it was applied to; nothing where none was chosen."""
+
+    predictions: Predictions
+    before: Evaluation
+    after: Evaluation | None
+    comparisons: tuple[Comparison, ...]
+    warnings: tuple[str, ...]
+
+
+def calibration_effect(
+    choice: calibrators.Choice, fitted_on: Predictions, applied_to: Predictions, *, seed: int = 0
+) -> CalibrationEffect:
+    """Before and after a chosen calibrator, with intervals, the paired test and warnings.
+
+    Args:
+        choice: of `calibrators.choose`.
+        fitted_on: the predictions that it was chosen and fitted on.
+        applied_to: other predictions, to calibrate and to judge on.
+        seed: of the resampling.
+
+    Returns:
+        The calibrated predictions, both evaluations, and the paired tests between them.
+
+    Example:
+        >>> import torch
+        >>> from confide import Predictions, calibrators, pipeline
+        >>> logits = 4 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+        >>> labels = torch.arange(200) % 3
+        >>> val, test = (Predictions(logits[k::2], labels[k::2], split=name) for k, name in enumerate(("val", "test")))
+        >>> choice = calibrators.choose(val, ["temperature"], may_decline=False)
+        >>> effect = pipeline.calibration_effect(choice, val, test)
+        >>> effect.after.value("nll") < effect.before.value("nll")
+        True
+    """
+    words = table_words("calibrated")
+    warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
+    before = evaluation.evaluate(applied_to, words, seed=seed)
+    if choice.calibrator is None:
+        return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
+    calibrated = choice.calibrator(applied_to)
+    comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
+    test = next(c for c in comparisons if c.metric == choice.score)
+    if test.better != "b":
+        outcome = "makes it worse" if test.better == "a" else "does not help for certain"
+        warnings.append(
+            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
+            f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
+        )
+    changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
+    if changed:
+        gain = float(calibrated.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
+        warnings.append(
+            f"the predicted class changes on {changed} of {len(calibrated)} applied samples, accuracy by {gain:+.4f}"
+        )
+    after = evaluation.evaluate(calibrated, words, stage=choice.word, seed=seed)
+    return CalibrationEffect(calibrated, before, after, comparisons, tuple(warnings))
+
+
+def _shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
+    """A warning where rows that were fitted on are judged on."""
+    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
+        return []
+    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
+    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
+    if not shared:
+        return []
+    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
 
 
 # Trust.

@@ -20,14 +20,7 @@ from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_ids, check_labels, check_logits, check_probs
 from confide.files import formats
-from confide.files.columns import (
-    CORRECT_COLUMN,
-    ColumnRoles,
-    are_words,
-    class_indices_of,
-    class_names_of,
-    column_roles,
-)
+from confide.files.columns import CORRECT_COLUMN, ColumnRoles, are_words, class_indices_of, class_names_of, column_roles
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.records import Ids, default_ids, rows_of
 from confide.types import Labels, Logits, PerSample, Probs

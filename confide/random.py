@@ -169,14 +169,7 @@ def class_shares(counts: NDArray[np.int64], fraction: float) -> NDArray[np.int64
 
 
 def noisy_labels(
-    labels: Any,
-    rate: float,
-    *,
-    num_classes: int,
-    ids: Any,
-    seed: int = 0,
-    confusion: Any = None,
-    draw: str = "shares",
+    labels: Any, rate: float, *, num_classes: int, ids: Any, seed: int = 0, confusion: Any = None, draw: str = "shares"
 ) -> NDArray[np.int64]:
     """Labels of which a share is replaced, drawn by seed and sample id; a higher rate keeps what a lower one changed.
 

@@ -195,17 +195,12 @@ def _result(work: _RunningJob) -> tuple[str, Any]:
 # Ray: jobs as tasks of a cluster, and one training over several of its workers.
 
 
-def _import_ray() -> Any:
+def connect_ray(workers: int) -> Any:
+    """Ray, joined to the cluster of RAY_ADDRESS, or started here with room for the workers."""
     try:
         import ray
     except ImportError:
         raise MissingExtra("ray", "ray", "engine 'ray'") from None
-    return ray
-
-
-def connect_ray(workers: int) -> Any:
-    """Ray, joined to the cluster of RAY_ADDRESS, or started here with room for the workers."""
-    ray = _import_ray()
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")
         # One more than the workers: Ray Train keeps a processor for itself.
@@ -289,43 +284,15 @@ def train_workers(job: Job[Any, Any], workers: int, *, storage: str | Path, gpu:
     try:
         trainer.fit()
     except Exception as error:  # Ray wraps what a worker raised in errors of its own, many lines long
-        raise InputError(f"job '{job.name}': {_last_line(error)}") from None
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise InputError(f"job '{job.name}': {lines[-1] if lines else type(error).__name__}") from None
     if not note.exists():
         raise InputError(f"job '{job.name}' left no answer in {note.parent}; all workers must see that folder")
     return formats.read_json(note)
 
 
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-# One function over many items: one after the other here, or as a Ray Data job on any number of machines.
-
-
-def map_items(
-    function: Callable[[Any], None], items: Sequence[Any], *, engine: str, workers: int, what: str, gpu: bool = False
-) -> None:
-    """Call `function` on every item; it writes its own result, so a stopped job goes on with what is missing.
-
-    Args:
-        engine: "local", or "ray" for a Ray Data job (the cluster of RAY_ADDRESS, or one started here).
-        workers: tasks at a time on Ray.
-        gpu: each task takes a GPU of the cluster, where it has any.
-    """
-    check_choice(engine, ENGINES, "engine")
-    if not items:
-        return
-    if engine == "local":
-        with Progress(what, len(items)) as progress:
-            for item in items:
-                function(item)
-                progress.step()
-        return
-    _map_items_ray(function, items, workers, what, gpu)
-
-
-def _map_items_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, what: str, gpu: bool) -> None:
+def _map_on_ray(function: Callable[[Any], None], items: Sequence[Any], workers: int, what: str, gpu: bool) -> None:
+    """A Ray Data job (on the cluster of RAY_ADDRESS, or one started here) that calls a function on every item."""
     ray = connect_ray(workers)
     from ray import data as ray_data
 
@@ -390,6 +357,21 @@ class FolderScoring:
     engine: str = "ray"
     labels: str = "given"
 
+    def map(self, function: Callable[[Any], None], items: Sequence[Any], what: str, *, gpu: bool = False) -> None:
+        """Call `function` on every item; it writes its own result, so a stopped job goes on with what is missing.
+
+        Args:
+            gpu: each task takes a GPU of the cluster, where it has any.
+        """
+        check_choice(self.engine, ENGINES, "engine")
+        if items and self.engine == "ray":
+            _map_on_ray(function, items, self.workers, what, gpu)
+        elif items:
+            with Progress(what, len(items)) as progress:
+                for item in items:
+                    function(item)
+                    progress.step()
+
     def key(self, name: str) -> str:
         """A short name for what these options make."""
         facts: list[Any] = [str(self.source.resolve()), self.features, sorted(self.feature_options.items())]
@@ -451,13 +433,7 @@ def score_folder(job: FolderScoring) -> FolderScores:
     model = _fit_gaussians(job, rows, num_classes)
     parts = job.out / f"scores-{job.key('scores')}-{_names_key(rows)}"
     todo = [path for path in rows if not (parts / path.name).exists()]
-    map_items(
-        lambda path: _score_file(path, parts / path.name, model, job),
-        todo,
-        engine=job.engine,
-        workers=job.workers,
-        what="scores",
-    )
+    job.map(lambda path: _score_file(path, parts / path.name, model, job), todo, "scores")
     n = sum(pq.read_metadata(parts / path.name).num_rows for path in rows)
     return FolderScores(parts, n, len(rows), len(todo), tuple(model.notes))
 
@@ -467,14 +443,7 @@ def _feature_files(job: FolderScoring, sources: list[Path]) -> list[Path]:
         return sources
     folder = job.out / f"features-{job.key('features')}"
     todo = [path for path in sources if not _is_newer(folder / path.name, path)]
-    map_items(
-        lambda path: _extract_file(path, folder / path.name, job),
-        todo,
-        engine=job.engine,
-        workers=job.workers,
-        what="features",
-        gpu=True,
-    )
+    job.map(lambda path: _extract_file(path, folder / path.name, job), todo, "features", gpu=True)
     return [folder / path.name for path in sources]
 
 
@@ -546,20 +515,12 @@ def _moments_of_groups(job: FolderScoring, groups: list[list[Path]], num_classes
             part = moments_of(values, labels, num_classes)
             total = part if total is None else total.merge(part)
         assert total is not None
-        names = ("pilots", "counts", "sums", "scatter")
-        formats.write_table(
-            targets[i], {**{k: getattr(total, k) for k in names}, "precision": np.array(total.precision)}
-        )
+        sums = {k: getattr(total, k) for k in ("pilots", "counts", "sums", "scatter")}
+        formats.write_table(targets[i], {**sums, "precision": np.array(total.precision)})
 
-    map_items(make, todo, engine=job.engine, workers=job.workers, what="moments")
-    return [_read_moments(target) for target in targets]
-
-
-def _read_moments(path: Path) -> Moments:
-    columns, _ = formats.read_table(path)
-    return Moments(
-        columns["pilots"], columns["counts"], columns["sums"], columns["scatter"], float(columns["precision"])
-    )
+    job.map(make, todo, "moments")
+    tables = (formats.read_table(target)[0] for target in targets)
+    return [Moments(t["pilots"], t["counts"], t["sums"], t["scatter"], float(t["precision"])) for t in tables]
 
 
 def _names_key(group: list[Path]) -> str:
@@ -587,7 +548,7 @@ def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArra
         formats.write_json(targets[i], {"total": total, "n": n})
 
     todo = [i for i, target in enumerate(targets) if not target.exists()]
-    map_items(make, todo, engine=job.engine, workers=job.workers, what="fourth moments")
+    job.map(make, todo, "fourth moments")
     parts = [formats.read_json(target) for target in targets]
     return float(sum(part["total"] for part in parts) / sum(part["n"] for part in parts))
 
@@ -595,11 +556,6 @@ def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArra
 def _score_file(path: Path, target: Path, model: GaussianDifficulty, job: FolderScoring) -> None:
     values, labels, ids = _read_rows(path)
     scored = model.values_of(values, labels if job.labels == "given" else job.labels)
-    about = {
-        "confide": formats.SCORES.tag,
-        "method": job.method,
-        "options": json.dumps(formats.plain(dict(job.options))),
-    }
-    formats.write_table(
-        target, {"id": ids, "label": labels, "score": scored}, {**about, "notes": json.dumps(model.notes)}
-    )
+    options, notes = json.dumps(formats.plain(dict(job.options))), json.dumps(model.notes)
+    about = {"confide": formats.SCORES.tag, "method": job.method, "options": options, "notes": notes}
+    formats.write_table(target, {"id": ids, "label": labels, "score": scored}, about)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from confide.cli.shared import load_predictions, p_value, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
-    from confide.predictions import Predictions
-    from confide.results import Comparison, Evaluation
+    from confide.pipeline import CalibrationEffect
+    from confide.results import Comparison
 
 
 EXAMPLE = (
@@ -43,18 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
-@dataclass(frozen=True)
-class CalibrationEffect:
-    """What the choice did to the predictions it was applied to."""
-
-    before: Evaluation
-    after: Evaluation | None
-    comparisons: tuple[Comparison, ...]
-    warnings: tuple[str, ...]
-
-
 def run(args: argparse.Namespace) -> int:
     from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
+    from confide.pipeline import calibration_effect
 
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
@@ -69,14 +60,13 @@ def run(args: argparse.Namespace) -> int:
         bands=args.bands,
         may_decline=len(words) > 1,
     )
-    after = choice.calibrator(applied_to) if choice.calibrator else None
-    verdict = calibration_effect(choice, fitted_on, applied_to, after, args.seed)
+    verdict = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
     written = []
     if args.save and choice.calibrator:
         choice.calibrator.save(args.save)
         written.append(args.save)
     if args.out:
-        (after or applied_to).save(args.out)
+        verdict.predictions.save(args.out)
         written.append(args.out)
     if args.json:
         print_json(as_json(choice, verdict, written))
@@ -93,47 +83,6 @@ def _check_paths(args: argparse.Namespace) -> None:
     for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, (".parquet", ".npz", ".csv"))):
         if path and Path(path).suffix not in suffixes:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
-
-
-def calibration_effect(
-    choice: Choice, fitted_on: Predictions, applied_to: Predictions, after: Predictions | None, seed: int
-) -> CalibrationEffect:
-    """Before and after on the applied predictions, with intervals, the paired test and warnings."""
-    from confide.evaluation.compare import compare
-    from confide.evaluation.evaluate import evaluate
-    from confide.metrics import table_words
-
-    words = table_words("calibrated")
-    warnings = [*choice.warnings, *shared_samples(fitted_on, applied_to)]
-    before = evaluate(applied_to, words, seed=seed)
-    if after is None:
-        return CalibrationEffect(before, None, (), tuple(warnings))
-    found = compare(applied_to, after, names=("raw", choice.word), metrics=words, seed=seed)
-    test = next(c for c in found if c.metric == choice.score)
-    if test.better != "b":
-        outcome = "makes it worse" if test.better == "a" else "does not help for certain"
-        warnings.append(
-            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
-            f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
-        )
-    changed = int((after.facts.prediction != applied_to.facts.prediction).sum())
-    if changed:
-        gain = float(after.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
-        warnings.append(
-            f"the predicted class changes on {changed} of {len(after)} applied samples, accuracy by {gain:+.4f}"
-        )
-    return CalibrationEffect(before, evaluate(after, words, stage=choice.word, seed=seed), found, tuple(warnings))
-
-
-def shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
-    """A warning where rows that were fitted on are judged on."""
-    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
-        return []
-    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
-    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
-    if not shared:
-        return []
-    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
 
 
 def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None:

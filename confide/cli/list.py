@@ -31,7 +31,7 @@ FAMILIES = {
 
 
 def registry_of(family: str) -> Registry[MethodSpec]:
-    """The registry of a family, filled by importing its room."""
+    """The registry of a family, filled by importing its module."""
     from confide.checks import InputError, did_you_mean
     from confide.registry import Registry
 

@@ -92,7 +92,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     from confide.pipeline import loss_settings
     from confide.training import Settings, preset
     from confide.training.jobs import TrainingJob
-    from confide.training.settings import checked_schedule_options, override_settings
+    from confide.training.settings import override_settings
 
     if not args.recipe:
         refuse_flags({"--features": args.features}, "training without --recipe reads no features")
@@ -108,7 +108,6 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     jobs = []
     for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
         settings = Settings.from_dict(change_fields(base, parse_options(combination)))
-        checked_schedule_options(settings)
         losses.LOSSES.get(settings.loss).check_options(settings.loss_options)
         models.method(settings.model)[0].check_options(settings.model_options)
         name = "_".join(_folder_name(text) for text in combination)

@@ -3,13 +3,4 @@
 The functions here are public: reading and writing as the library itself does it.
 """
 
-from confide.files.formats import (
-    atomic,
-    plain,
-    read_json,
-    read_table,
-    read_yaml,
-    write_json,
-    write_table,
-    write_text,
-)
+from confide.files.formats import atomic, plain, read_json, read_table, read_yaml, write_json, write_table, write_text

@@ -61,13 +61,32 @@ def loss_callback(
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             every = _loss_of(module, loss).update_every
             if every and (batch_idx + 1) % every == 0:
-                _update(trainer, module, loss, batch_to, loader, needs or {})
+                self.update(trainer, module)
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
             if not _loss_of(module, loss).update_every:
-                _update(trainer, module, loss, batch_to, loader, needs or {})
+                self.update(trainer, module)
             _loss_of(module, loss).end_epoch()
             check()
+
+        def update(self, trainer: Any, module: Any) -> None:
+            held, known = _loss_of(module, loss), needs or {}
+            if held.update is None:
+                return
+            # Lightning drops the validation loader of a module without a validation_step.
+            batches = loader if loader is not None else trainer.val_dataloaders
+            if batches is None:
+                raise InputError(
+                    f"loss '{held.word}' learns from validation predictions, but the trainer has none; give it a "
+                    "loader and the module a validation_step, or pass loader= to loss_callback"
+                )
+            for need in held.validation_needs():
+                if need not in known:
+                    raise InputError(
+                        f"loss '{held.word}' needs {need} of the validation samples; "
+                        f"pass needs={{'{need}': ...}} to loss_callback"
+                    )
+            held.update(*predictions_of(module, batches, batch_to), **known)
 
     return LossCallback()
 
@@ -80,33 +99,6 @@ def _loss_of(module: Any, name: str) -> LossModule:
             "name the attribute with loss_callback(loss=...)"
         )
     return loss
-
-
-def _update(
-    trainer: Any,
-    module: Any,
-    name: str,
-    batch_to: Callable[[Any], tuple[Any, Tensor]] | None,
-    loader: Any,
-    needs: Mapping[str, Any],
-) -> None:
-    loss = _loss_of(module, name)
-    if loss.update is None:
-        return
-    # Lightning drops the validation loader of a module without a validation_step.
-    batches = loader if loader is not None else trainer.val_dataloaders
-    if batches is None:
-        raise InputError(
-            f"loss '{loss.word}' learns from validation predictions, but the trainer has none; give it a loader "
-            "and the module a validation_step, or pass loader= to loss_callback"
-        )
-    for need in loss.validation_needs():
-        if need not in needs:
-            raise InputError(
-                f"loss '{loss.word}' needs {need} of the validation samples; "
-                f"pass needs={{'{need}': ...}} to loss_callback"
-            )
-    loss.update(*predictions_of(module, batches, batch_to), **needs)
 
 
 @torch.no_grad()

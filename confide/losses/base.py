@@ -16,7 +16,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,8 @@ from confide.checks import (
     tensor_with_graph,
 )
 from confide.registry import Method, OptionSpec, Registry
-from confide.simplex.reference import BAD_NUMBER, set_flag
-from confide.simplex.statistics import mean_of
-from confide.types import Labels, Logits, PerSample
+from confide.simplex.reference import BAD_NUMBER, FusedLoss, LossValues, set_flag
+from confide.types import Labels, Logits, PerSample, Scalar
 
 # The registry: word -> loss.
 
@@ -55,53 +54,33 @@ L = TypeVar("L", bound="LossModule")
 
 
 def loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    soft: bool = False,
-    batch: bool = False,
-) -> Callable[[LossFunction], LossFunction]:
+    word: str, *, paper: str, soft: bool = False, batch: bool = False, **facts: Any
+) -> Callable[[Callable[..., LossValues]], LossFunction]:
     """Register a loss without state and put the family's checks before it.
 
     Args:
         paper: author, year and identifier.
-        corners: option values at their limits; conformance tests run them all.
-        ranges: option -> smallest and largest allowed value.
-        choices: option -> allowed words.
         soft: whether the formula takes soft labels.
         batch: whether a sample's value depends on the other samples.
+        facts: `corners`, option values at their limits, all run by conformance tests; `ranges`, option -> smallest and
+            largest allowed value; `choices`, option -> allowed words; `aliases`, other spelling of an option -> the
+            option.
     """
+    facts = {"ranges": {}, "choices": {}, **facts}
 
-    def register(function: LossFunction) -> LossFunction:
-        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": soft, "batch": batch}
-        LOSSES.add(word, paper=paper, corners=corners, **spec)(function)
+    def register(function: Callable[..., LossValues]) -> LossFunction:
+        LOSSES.add(word, paper=paper, soft=soft, batch=batch, **facts)(function)
         return _with_checks(LOSSES.get(word))
 
     return register
 
 
-def stateful_loss(
-    word: str,
-    *,
-    paper: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-    batch: bool = False,
-    aliases: Mapping[str, str] | None = None,
-) -> Callable[[type[L]], type[L]]:
-    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options.
-
-    Args:
-        aliases: other spelling of an option -> the option.
-    """
+def stateful_loss(word: str, *, paper: str, batch: bool = False, **facts: Any) -> Callable[[type[L]], type[L]]:
+    """Register a loss with state: a LossModule whose keyword-only constructor arguments are the options."""
+    facts = {"ranges": {}, "choices": {}, **facts}
 
     def register(module: type[L]) -> type[L]:
-        spec = {"ranges": ranges or {}, "choices": choices or {}, "soft": False, "batch": batch, "stateful": True}
-        LOSSES.add(word, paper=paper, corners=corners, aliases=aliases or {}, **spec)(module)
+        LOSSES.add(word, paper=paper, soft=False, batch=batch, stateful=True, **facts)(module)
         module.word = word
         return module
 
@@ -122,12 +101,7 @@ def names() -> tuple[str, ...]:
 
 
 def create(
-    word: str,
-    *,
-    reduction: str = "mean",
-    class_weights: Any = None,
-    ignore_index: int | None = None,
-    **options: Any,
+    word: str, *, reduction: str = "mean", class_weights: Any = None, ignore_index: int | None = None, **options: Any
 ) -> LossModule:
     """The loss of that word as nn.Module: forward(logits, labels, **needs) gives the batch's mean of one value each.
 
@@ -188,15 +162,18 @@ class LossModule(nn.Module, ABC):
         self.register_buffer("class_weights", None)
 
     @abstractmethod
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         """One value per sample; logits and labels have been checked."""
 
     def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
+        return self.batch(logits, labels, **needs).reduced(self.reduction)
+
+    def batch(self, logits: Logits, labels: Labels, **needs: Any) -> BatchLoss:
+        """The batch before its reduction."""
         method = LOSSES.get(self.word)
         needs = {**self.bound_needs(), **needs}
         check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
-        values, mass = evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
-        return reduce_values(values, mass, self.reduction)
+        return evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
 
     def bound_needs(self) -> dict[str, Any]:
         """Needs that were given once, at creation."""
@@ -241,8 +218,8 @@ class FunctionLoss(LossModule):
         self.bound = {k: v for k, v in options.items() if k not in method.options}
         self.needs = tuple(name for name in method.needs if name not in self.bound)
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        values: Tensor = self.method.function(logits, labels, **self.options, **needs)
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
+        values: LossValues = self.method.function(logits, labels, **self.options, **needs)
         return values
 
     def bound_needs(self) -> dict[str, Any]:
@@ -277,7 +254,7 @@ def _with_checks(method: Method[LossSpec]) -> LossFunction:
         check_needs(method.word, method.needs, needs)
         weights = None if class_weights is None else _as_weights(class_weights)
         bound = functools.partial(function, **options)
-        return evaluate_batch(method, bound, logits, labels, needs, weights, ignore_index)[0]
+        return evaluate_batch(method, bound, logits, labels, needs, weights, ignore_index).values
 
     _describe(checked, method, inspect.getdoc(function) or "", list(inspect.signature(function).parameters.values()))
     return checked
@@ -343,36 +320,66 @@ PER_SAMPLE_NEEDS = ("ids", "weights", "groups")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
+class BatchLoss(NamedTuple):
+    """One value per sample, with what a mean of them takes."""
+
+    values: PerSample
+    mass: Tensor | None = None
+    """Sum of weights that a mean divides by; None: the number of samples."""
+    fused_mean: Scalar | None = None
+    """The plain mean of the values, where the kernels that made them gave it."""
+
+    def mean(self) -> Scalar:
+        """The plain mean of the values."""
+        return self.values.mean() if self.fused_mean is None else self.fused_mean
+
+    def reduced(self, reduction: str) -> Tensor:
+        """Mean, sum or the values themselves; the mean of nothing is 0."""
+        if reduction == "none":
+            return self.values
+        if reduction == "mean" and self.mass is None and self.values.shape[0]:
+            return self.mean()
+        total = self.values.sum()
+        if reduction == "sum" or self.mass is None:
+            return total
+        return total / torch.where(self.mass > 0, self.mass, torch.ones_like(self.mass))
+
+
 def evaluate_batch(
     method: Method[LossSpec],
-    values_of: Callable[..., Tensor],
+    values_of: Callable[..., LossValues],
     logits: Any,
     labels: Any,
     needs: Mapping[str, Any],
     class_weights: Tensor | None,
     ignore_index: int | None,
-) -> tuple[Tensor, Tensor | None]:
-    """One value per sample, and the sum of weights that a mean divides by (None: the number of samples)."""
+) -> BatchLoss:
+    """The values of a batch after all checks, with class weights and without ignored samples."""
     logits, labels = check_batch(method, logits, labels, method.spec.soft)
     if needs:
         needs = {name: check_need(name, value, logits.shape[0]) for name, value in needs.items()}
     if ignore_index is None or labels.ndim == 2:
-        values, keep = values_of(logits, labels, **needs), None
+        values, mean = _unpacked(values_of(logits, labels, **needs))
+        keep = None
         if labels.ndim == 2 and values.device.type == "cpu" and not bool(torch.isfinite(values).all()):
             row = int((~torch.isfinite(values)).nonzero()[0])
             raise InputError(f"logits and soft labels must be finite, they are not at sample {row} of {len(values)}")
     else:
         keep = labels != ignore_index
-        values = _values_without_ignored(method, values_of, logits, labels, needs, keep)
+        values, mean = _values_without_ignored(method, values_of, logits, labels, needs, keep), None
     if class_weights is None:
-        return values, None if keep is None else keep.sum().to(values.dtype)
+        return BatchLoss(values, None if keep is None else keep.sum().to(values.dtype), mean)
     weights = weights_of_samples(class_weights.to(values), labels, logits.shape[1], keep)
-    return values * weights, weights.sum()
+    return BatchLoss(values * weights, weights.sum())
+
+
+def _unpacked(values: LossValues) -> tuple[PerSample, Scalar | None]:
+    return values if isinstance(values, FusedLoss) else (values, None)
 
 
 def _values_without_ignored(
     method: Method[LossSpec],
-    values_of: Callable[..., Tensor],
+    values_of: Callable[..., LossValues],
     logits: Tensor,
     labels: Tensor,
     needs: Mapping[str, Any],
@@ -380,11 +387,11 @@ def _values_without_ignored(
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
     if not method.spec.batch:
-        values = values_of(logits, torch.where(keep, labels, 0), **needs)
+        values, _ = _unpacked(values_of(logits, torch.where(keep, labels, 0), **needs))
         return torch.where(keep, values, torch.zeros_like(values))
     rows = keep.nonzero().squeeze(1)
     needs = {k: v[rows] if k in PER_SAMPLE_NEEDS else v for k, v in needs.items()}
-    values = values_of(logits[rows], labels[rows], **needs)
+    values, _ = _unpacked(values_of(logits[rows], labels[rows], **needs))
     return values.new_zeros(len(logits)).index_put((rows,), values)
 
 
@@ -396,18 +403,6 @@ def weights_of_samples(class_weights: Tensor, labels: Tensor, num_classes: int, 
         return (labels.to(class_weights.dtype) * class_weights).sum(dim=1)
     weights = class_weights[labels.clamp(0, num_classes - 1)]
     return weights if keep is None else torch.where(keep, weights, torch.zeros_like(weights))
-
-
-def reduce_values(values: Tensor, mass: Tensor | None, reduction: str) -> Tensor:
-    """Mean, sum or the values themselves; the mean of nothing is 0."""
-    if reduction == "none":
-        return values
-    if reduction == "mean" and mass is None and values.shape[0]:
-        return mean_of(values)
-    total = values.sum()
-    if reduction == "sum" or mass is None:
-        return total
-    return total / torch.where(mass > 0, mass, torch.ones_like(mass))
 
 
 def check_needs(word: str, required: tuple[str, ...], needs: Mapping[str, Any]) -> None:

@@ -3,34 +3,33 @@ smoothing, logit norm.
 """
 
 from confide.losses.base import loss
+from confide.simplex.reference import LossValues
 from confide.simplex.statistics import fused, simplex_statistics
-from confide.types import Labels, Logits, PerSample
+from confide.types import Labels, Logits
 
 
 @loss("cross_entropy", paper="Good, 1952, Rational Decisions", soft=True)
-def cross_entropy(logits: Logits, labels: Labels) -> PerSample:
+def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
     """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k.
 
     Example:
         >>> confide.losses.cross_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.1269, 1.3133])
     """
-    whole = fused(logits, labels, "cross_entropy")
-    if whole is not None:
+    if (whole := fused(logits, labels, "cross_entropy")) is not None:
         return whole
     return -simplex_statistics(logits, labels, "log_p_true").log_p_true
 
 
 @loss("brier", paper="Brier, 1950, Verification of Forecasts Expressed in Terms of Probability", soft=True)
-def brier(logits: Logits, labels: Labels) -> PerSample:
+def brier(logits: Logits, labels: Labels) -> LossValues:
     """Brier, sum_k (p_k - 1[k = y])^2; with soft labels sum_k (p_k - q_k)^2.
 
     Example:
         >>> confide.losses.brier([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.0284, 1.0689])
     """
-    whole = fused(logits, labels, "brier")
-    if whole is not None:
+    if (whole := fused(logits, labels, "brier")) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "p_true sum_squares")
     square_of_labels = labels.to(statistics.p_true.dtype).square().sum(dim=1) if labels.ndim == 2 else 1.0
@@ -44,7 +43,7 @@ def brier(logits: Logits, labels: Labels) -> PerSample:
     ranges={"epsilon": (-1.0, 1e6)},
     soft=True,
 )
-def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
+def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> LossValues:
     """Poly-1, -log p_y + epsilon (1 - p_y); soft labels enter p_y too, p_t = sum_k q_k p_k.
 
     Args:
@@ -55,8 +54,7 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
         >>> confide.losses.poly1([[2.0, 0.0], [0.0, 1.0]], [0, 0], epsilon=2.0)
         tensor([0.3653, 2.7754])
     """
-    whole = fused(logits, labels, "poly", b=epsilon)
-    if whole is not None:
+    if (whole := fused(logits, labels, "poly", b=epsilon)) is not None:
         return whole
     if labels.ndim == 2:
         statistics = simplex_statistics(logits, labels, "log_p_true p_true")
@@ -72,7 +70,7 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> PerSample:
     ranges={"smoothing": (0.0, 1.0)},
     soft=True,
 )
-def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) -> PerSample:
+def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) -> LossValues:
     """Cross-entropy against (1 - e) onehot + e / c, that is -(1 - e) log p_y - e mean_k log p_k.
 
     Args:
@@ -83,8 +81,7 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
         >>> confide.losses.label_smoothing([[2.0, 0.0], [0.0, 1.0]], [0, 0], smoothing=0.1)
         tensor([0.2269, 1.2633])
     """
-    whole = fused(logits, labels, "mean_log_p", a=1 - smoothing, b=-smoothing)
-    if whole is not None:
+    if (whole := fused(logits, labels, "mean_log_p", a=1 - smoothing, b=-smoothing)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true mean_log_p")
     return -(1 - smoothing) * statistics.log_p_true - smoothing * statistics.mean_log_p
@@ -97,7 +94,7 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
     ranges={"alpha": (0.0, 1e6), "margin": (0.0, 1e6)},
     soft=True,
 )
-def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 10.0) -> PerSample:
+def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 10.0) -> LossValues:
     """Margin-based label smoothing, -log p_y + alpha mean_k max(0, max_j z_j - z_k - margin).
 
     Args:
@@ -108,8 +105,7 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
         >>> confide.losses.mbls([[2.0, 0.0], [0.0, 1.0]], [0, 0], margin=1.0)
         tensor([0.1769, 1.3133])
     """
-    whole = fused(logits, labels, "excess", b=alpha, margin=margin)
-    if whole is not None:
+    if (whole := fused(logits, labels, "excess", b=alpha, margin=margin)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true excess", margin=margin)
     return -statistics.log_p_true + alpha * statistics.excess
@@ -122,7 +118,7 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
     ranges={"alpha": (0.0, 1e6), "p": (1.0, 100.0)},
     soft=True,
 )
-def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float = 1.0) -> PerSample:
+def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float = 1.0) -> LossValues:
     """Cross-entropy plus alpha times the norm of the logits, -log p_y + alpha ||z||_p, summed over classes, no power.
 
     Args:

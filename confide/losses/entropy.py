@@ -12,8 +12,9 @@ from torch import Tensor
 from confide.checks import InputError, as_tensor
 from confide.losses.base import LossModule, as_function, check_groups, check_validation, loss, stateful_loss
 from confide.losses.focal import AdaFocal
+from confide.simplex.reference import LossValues
 from confide.simplex.statistics import fused, simplex_statistics
-from confide.types import Labels, Logits, PerSample
+from confide.types import Labels, Logits
 
 
 @loss(
@@ -23,7 +24,7 @@ from confide.types import Labels, Logits, PerSample
     ranges={"alpha": (0.0, 1e6)},
     soft=True,
 )
-def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1) -> PerSample:
+def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1) -> LossValues:
     """Cross-entropy less alpha times the entropy of the prediction, -log p_y - alpha H(p), natural logarithm.
 
     Args:
@@ -33,8 +34,7 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
         >>> confide.losses.entropy_regularization([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.0904, 1.2550])
     """
-    whole = fused(logits, labels, "entropy", b=-alpha)
-    if whole is not None:
+    if (whole := fused(logits, labels, "entropy", b=-alpha)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true entropy")
     return -statistics.log_p_true - alpha * statistics.entropy
@@ -47,7 +47,7 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
     ranges={"alpha": (0.0, 1e6)},
     soft=True,
 )
-def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, weights: Tensor) -> PerSample:
+def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, weights: Tensor) -> LossValues:
     """Cross-entropy less alpha times the difficulty weight times the entropy, -log p_y - alpha s H(p).
 
     Args:
@@ -64,8 +64,7 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "
             "make them with confide.difficulty.weights"
         )
-    whole = fused(logits, labels, "entropy", vector=weights, b=-alpha)
-    if whole is not None:
+    if (whole := fused(logits, labels, "entropy", vector=weights, b=-alpha)) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true entropy")
     strength = alpha * weights.to(device=logits.device, dtype=statistics.entropy.dtype)
@@ -143,14 +142,13 @@ class AdaptiveDifficulty(LossModule):
         alpha = 1 / ((1 - doubt) * torch.log((num_classes - 1) * (1 - doubt) / doubt))
         return torch.where(self.doubts > SMALLEST_DOUBT, alpha, torch.zeros_like(alpha))
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         groups = check_groups(needs["groups"].to(logits.device), len(self.doubts))
         strength = self.strengths(logits.shape[1]).to(logits.device, torch.float32)[groups]
         if self.focal is not None:
             statistics = simplex_statistics(logits, labels, "log_p_true entropy")
             return self.focal.from_log_p(statistics.log_p_true) - strength.to(statistics.entropy) * statistics.entropy
-        whole = fused(logits, labels, "entropy", vector=strength, b=-1.0)
-        if whole is not None:
+        if (whole := fused(logits, labels, "entropy", vector=strength, b=-1.0)) is not None:
             return whole
         statistics = simplex_statistics(logits, labels, "log_p_true entropy")
         strength = self.strengths(logits.shape[1]).to(statistics.entropy)[groups]

@@ -14,6 +14,7 @@ from torch import Tensor
 from confide.checks import InputError
 from confide.losses.base import LossModule, as_function, check_validation, loss, stateful_loss
 from confide.numerics.binning import BinSums, bin_of, interpolated_edges, width_edges
+from confide.simplex.reference import FusedLoss, LossValues
 from confide.simplex.statistics import fused, one_minus_p, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -26,7 +27,7 @@ from confide.types import Labels, Logits, PerSample
     corners=({"gamma": 0.0}, {"gamma": 0.5}, {"gamma": 5.0}, {"detach_weight": True}),
     ranges={"gamma": (0.0, 100.0)},
 )
-def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: bool = False) -> PerSample:
+def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: bool = False) -> LossValues:
     """Focal loss, -(1 - p_y)^gamma log p_y.
 
     Args:
@@ -37,8 +38,7 @@ def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: 
         >>> confide.losses.focal([[2.0, 0.0], [0.0, 1.0]], [0, 0], gamma=2.0)
         tensor([0.0018, 0.7019])
     """
-    whole = fused(logits, labels, "focal", a=gamma, detach=detach_weight)
-    if whole is not None:
+    if (whole := fused(logits, labels, "focal", a=gamma, detach=detach_weight)) is not None:
         return whole
     log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
     return focal_of(log_p, gamma, detach_weight)
@@ -54,15 +54,14 @@ THRESHOLD, GAMMA_BELOW, GAMMA_ABOVE = 0.2, 5.0, 3.0
 
 
 @loss("flsd53", paper="Mukhoti et al., 2020, arXiv:2002.09437")
-def flsd53(logits: Logits, labels: Labels) -> PerSample:
+def flsd53(logits: Logits, labels: Labels) -> LossValues:
     """Focal loss with gamma 5 where p_y < 0.2 and 3 elsewhere; the choice of gamma has no gradient.
 
     Example:
         >>> confide.losses.flsd53([[2.0, 0.0], [0.0, 2.0]], [0, 0])
         tensor([2.1499e-04, 1.1275e+00])
     """
-    whole = fused(logits, labels, "flsd53")
-    if whole is not None:
+    if (whole := fused(logits, labels, "flsd53")) is not None:
         return whole
     statistics = simplex_statistics(logits, labels, "log_p_true p_true")
     # The softmax itself: in float32 the exponential of its logarithm makes a fifth a little less than one.
@@ -80,7 +79,7 @@ RELEASED_CLAMP = 1e-9
     ranges={"gamma": (0.0, 100.0)},
     choices={"form": ("paper", "released")},
 )
-def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: str = "paper") -> PerSample:
+def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: str = "paper") -> LossValues:
     """Inverse focal, -(1 + p_y)^gamma log p_y: sure samples count more.
 
     Above gamma 3.59 the loss rises with p_y near 0.28, so that learning can turn round there.
@@ -110,7 +109,7 @@ def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: s
     ranges={"gamma": (0.0, 100.0)},
     choices={"form": ("paper", "released")},
 )
-def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str = "paper") -> PerSample:
+def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str = "paper") -> LossValues:
     """Dual focal, -(1 - p_y + p_j)^gamma log p_y with p_j the largest probability of another class.
 
     Args:
@@ -122,8 +121,7 @@ def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str 
         >>> confide.losses.dual_focal([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([9.7756e-05, 8.7753e+00])
     """
-    whole = fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)
-    if whole is not None:
+    if (whole := fused(logits, labels, "dual" if form == "paper" else "dual_released", a=gamma)) is not None:
         return whole
     rival = "p_other" if form == "paper" else "p_below"
     statistics = simplex_statistics(logits, labels, ("log_p_true", rival))
@@ -223,9 +221,8 @@ class CalFocal(LossModule):
         self.register_buffer("accuracy", torch.full((int(bins),), torch.nan, dtype=torch.float64))
         self.register_buffer("confidence", torch.full((int(bins),), torch.nan, dtype=torch.float64))
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
-        whole = self._fused(logits, labels)
-        if whole is not None:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
+        if (whole := self._fused(logits, labels)) is not None:
             return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         place = bin_of_samples(log_p.detach().exp(), self.edges)
@@ -236,7 +233,7 @@ class CalFocal(LossModule):
         gap = torch.where(accuracy.isnan(), torch.zeros_like(p_true), p_true - accuracy.nan_to_num(0.0))
         return focal_of(log_p, torch.exp((self.rate * gap).clamp_max(LARGEST_EXPONENT)))
 
-    def _fused(self, logits: Logits, labels: Labels) -> PerSample | None:
+    def _fused(self, logits: Logits, labels: Labels) -> FusedLoss | None:
         bins = len(self.gammas)
         if bins > FUSED_BINS or (self.case == 1 and not self.detach_gamma):
             return None
@@ -323,7 +320,7 @@ class AdaFocal(LossModule):
         self.register_buffer("gammas", torch.ones(int(bins), dtype=torch.float64))
         self.register_buffer("edges", equal_width_edges(int(bins)))
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         if len(self.gammas) <= FUSED_BINS:
             whole = fused(logits, labels, "gammas", self.gammas, self.edges, bins=len(self.gammas))
             if whole is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from confide.checks import InputError
 from confide.losses.base import LossModule, as_function, loss, stateful_loss
-from confide.simplex.reference import BAD_NUMBER, accumulator, set_flag
+from confide.simplex.reference import BAD_NUMBER, FusedLoss, LossValues, accumulator, set_flag
 from confide.simplex.statistics import Statistics, simplex_statistics, weighted_by_distribution, weighted_by_rank
 from confide.types import Labels, Logits, PerSample
 
@@ -29,7 +29,7 @@ SCORES = ("msp", "margin", "entropy")
 )
 def aurc(
     logits: Logits, labels: Labels, *, score: str = "msp", weights_form: str = "harmonic", form: str = "paper"
-) -> PerSample:
+) -> LossValues:
     """AURC loss, -a_r log p_y with a_r = H_n - H_(n-r), r the ascending rank of confidence in the batch (detached).
 
     The most confident sample weighs H_n, the least 1/n. Differs from the released code: the weights are those of the
@@ -177,11 +177,10 @@ class SelectiveAU(LossModule):
         self.coverage, self.smoothing, self.batch_size = float(coverage), float(smoothing), batch_size
         self.register_buffer("histogram", torch.zeros(int(bins), dtype=torch.float64))
 
-    def values(self, logits: Logits, labels: Labels, **needs: Any) -> PerSample:
+    def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         if not len(logits):
             return -simplex_statistics(logits, labels, "log_p_true").log_p_true
-        whole = self._fused(logits, labels)
-        if whole is not None:
+        if (whole := self._fused(logits, labels)) is not None:
             return whole
         if self.form == "released":
             log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
@@ -193,7 +192,7 @@ class SelectiveAU(LossModule):
         weights = self._weights(scores)
         return -(weights.detach() if self.detach_weight else weights) * log_p
 
-    def _fused(self, logits: Tensor, labels: Tensor) -> Tensor | None:
+    def _fused(self, logits: Tensor, labels: Tensor) -> FusedLoss | None:
         """The whole loss by GPU kernels over vectors, for the options they have."""
         if self.form == "released" or self.score != "msp" or self.include_c or self.accumulate or self.detach_weight:
             return None

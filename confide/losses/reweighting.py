@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from confide.checks import InputError, tensor_with_graph
 from confide.losses.base import LossModule, as_function, check_groups, loss, stateful_loss
-from confide.simplex.reference import accumulator
+from confide.simplex.reference import LossValues, accumulator
 from confide.simplex.statistics import fused, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -29,14 +29,8 @@ from confide.types import Labels, Logits, PerSample
     choices={"form": ("paper", "softmax_bce", "focal")},
 )
 def class_balanced(
-    logits: Logits,
-    labels: Labels,
-    *,
-    beta: float = 0.9999,
-    form: str = "paper",
-    gamma: float = 2.0,
-    class_counts: Any,
-) -> PerSample:
+    logits: Logits, labels: Labels, *, beta: float = 0.9999, form: str = "paper", gamma: float = 2.0, class_counts: Any
+) -> LossValues:
     """Class-balanced cross-entropy, -w_y log p_y with w_k = (1 - beta) / (1 - beta^n_k), rescaled to sum to c.
 
     The mean divides by the number of samples, not by the sum of weights.
@@ -54,8 +48,7 @@ def class_balanced(
     """
     weight = _cached_class_weights(logits, class_counts, beta)
     if form == "paper":
-        whole = fused(logits, labels, "cross_entropy", table=weight)
-        if whole is not None:
+        if (whole := fused(logits, labels, "cross_entropy", table=weight)) is not None:
             return whole
         log_p = simplex_statistics(logits, labels, "log_p_true").log_p_true
         return -weight[labels.clamp(0, logits.shape[1] - 1)] * log_p

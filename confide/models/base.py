@@ -192,11 +192,7 @@ def check_output_width(model: nn.Module, inputs: Tensor, num_classes: int) -> No
         >>> from confide import models
         >>> models.check_output_width(torch.nn.Linear(4, 3), torch.zeros(2, 4), 3)
     """
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        logits = model(inputs)
-    model.train(was_training)
+    logits = _outputs(model, inputs)
     if logits.ndim != 2 or logits.shape[1] != num_classes:
         raise InputError(
             f"the model must give one logit per class ({num_classes}), got outputs of shape {tuple(logits.shape)}; "
@@ -204,12 +200,17 @@ def check_output_width(model: nn.Module, inputs: Tensor, num_classes: int) -> No
         )
 
 
+def _outputs(model: nn.Module, inputs: Tensor) -> Tensor:
+    was_training = model.training
+    with torch.no_grad():
+        outputs: Tensor = model.eval()(inputs)
+    model.train(was_training)
+    return outputs
+
+
 def feature_width(body: nn.Module, inputs: Tensor) -> int:
     """Width of a body's features, by asking it; its mode is put back."""
-    was_training = body.training
-    with torch.no_grad():
-        features = body.eval()(inputs)
-    body.train(was_training)
+    features = _outputs(body, inputs)
     if features.ndim != 2:
         raise InputError(f"the body must give features n x d, got shape {tuple(features.shape)}; choose another model")
     return int(features.shape[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -104,32 +105,31 @@ class MeanPool(nn.Module):
         return inputs.mean(dim=(2, 3))
 
 
-def initialise_convolutions(model: nn.Module) -> None:
-    """He initialisation of convolutions, fan out (He et al., 2015)."""
-    for module in model.modules():
+def stages(
+    block: Callable[[int, int, int], nn.Module], channels: int, widths: Sequence[int], depths: Sequence[int]
+) -> list[nn.Module]:
+    """Stages of blocks, each half as large as the one before; `channels` enter the first block."""
+    layers = []
+    for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+        for number in range(depth):
+            layers.append(block(channels, width, 2 if stage and number == 0 else 1))
+            channels = width * getattr(block, "expansion", 1)
+    return layers
+
+
+def pooled(layers: Sequence[nn.Module], channels: int, num_classes: int, dropout: float) -> Classifier:
+    """A classifier on the mean over all places of what the layers give; convolutions as He et al., 2015, fan out."""
+    body = nn.Sequential(*layers, MeanPool())
+    for module in body.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return Classifier(body, nn.Linear(channels, num_classes), dropout)
 
 
 # ---- Residual networks (He et al., 2016): for CIFAR-sized images, and in the form for ImageNet ----
 
 RESNET_PAPER = "He et al., 2016, arXiv:1512.03385"
 DROPOUT: tuple[dict[str, float], ...] = ({"dropout": 0.2},)
-
-
-def residual(
-    stem: nn.Module, channels: int, block: type[BasicBlock] | type[Bottleneck], depths: Sequence[int], width: int
-) -> tuple[nn.Sequential, int]:
-    """Stages of blocks, each twice as wide and half as large as the one before; returns (body, features)."""
-    layers = [stem]
-    for stage, depth in enumerate(depths):
-        for number in range(depth):
-            stride = 2 if stage and number == 0 else 1
-            layers.append(block(channels, width << stage, stride))
-            channels = (width << stage) * block.expansion
-    body = nn.Sequential(*layers, MeanPool())
-    initialise_convolutions(body)
-    return body, channels
 
 
 def _resnet(
@@ -160,8 +160,8 @@ def _resnet(
         stem = nn.Sequential(first, nn.BatchNorm2d(64), nn.ReLU(inplace=True))
         if large:
             stem.append(nn.MaxPool2d(3, 2, padding=1))
-        body, features = residual(stem, 64, block, depths, 64)
-        return Classifier(body, nn.Linear(features, num_classes), dropout)
+        blocks = stages(block, 64, (64, 128, 256, 512), depths)
+        return pooled([stem, *blocks], 512 * block.expansion, num_classes, dropout)
 
     build.__name__ = build.__qualname__ = word
     build.__doc__ = (build.__doc__ or "").format(title=title, word=word, width=512 * block.expansion)
@@ -188,15 +188,9 @@ def plain_residual(
     shortcut: Shortcut = projection,
 ) -> Classifier:
     """Three stages of basic blocks on a stem of 16 channels with norm and ReLU."""
-    layers: list[nn.Module] = [conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    channels = 16
-    for stage, width in enumerate(widths):
-        for number in range(depth):
-            layers.append(BasicBlock(channels, width, 2 if stage and number == 0 else 1, shortcut))
-            channels = width
-    body = nn.Sequential(*layers, MeanPool())
-    initialise_convolutions(body)
-    return Classifier(body, nn.Linear(channels, num_classes), dropout)
+    stem = (conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
+    blocks = stages(partial(BasicBlock, shortcut=shortcut), 16, widths, (depth,) * 3)
+    return pooled([*stem, *blocks], widths[-1], num_classes, dropout)
 
 
 @MODELS.add("resnet110", paper=RESNET_PAPER, corners=DROPOUT)
@@ -224,15 +218,10 @@ def preactivated(
     shape: tuple[int, ...], num_classes: int, depth: int, widths: Sequence[int], dropout: float, inner: float = 0.0
 ) -> Classifier:
     """Three stages of pre-activation blocks on a stem of 16 channels, with a last norm and ReLU."""
-    layers: list[nn.Module] = [conv(shape[0], 16, 3)]
-    channels = 16
-    for stage, width in enumerate(widths):
-        for number in range(depth):
-            layers.append(PreActivationBlock(channels, width, 2 if stage and number == 0 else 1, inner))
-            channels = width
-    body = nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.ReLU(inplace=True), MeanPool())
-    initialise_convolutions(body)
-    return Classifier(body, nn.Linear(channels, num_classes), dropout)
+    stem = conv(shape[0], 16, 3)
+    blocks = stages(partial(PreActivationBlock, dropout=inner), 16, widths, (depth,) * 3)
+    last = (nn.BatchNorm2d(widths[-1]), nn.ReLU(inplace=True))
+    return pooled([stem, *blocks, *last], widths[-1], num_classes, dropout)
 
 
 @MODELS.add("preresnet56", paper="He et al., 2016, arXiv:1603.05027", corners=DROPOUT)
@@ -361,9 +350,8 @@ def densenet121(
             layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), conv(channels, channels // 2, 1)]
             layers.append(nn.AvgPool2d(2))
             channels //= 2
-    body = nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.ReLU(inplace=True), MeanPool())
-    initialise_convolutions(body)
-    return Classifier(body, nn.Linear(channels, num_classes), dropout)
+    layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+    return pooled(layers, channels, num_classes, dropout)
 
 
 # ---- A small CNN ----

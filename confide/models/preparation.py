@@ -186,7 +186,8 @@ class Feed:
         self.resident = self._bytes() <= budget
         self.inputs = self._to_device(self._read(np.arange(len(self)))) if self.resident else None
         if self.image and augment != "none":
-            self._make_draw_buffers()
+            for name in ("down", "across", "mirror"):
+                setattr(self, name, torch.zeros(len(self), dtype=torch.int64, device=device))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -212,10 +213,6 @@ class Feed:
         values = values.permute(0, 2, 3, 1).contiguous()
         border = self.padding
         return torch.nn.functional.pad(values, (0, 0, border, border, border, border)) if border else values
-
-    def _make_draw_buffers(self) -> None:
-        for name in ("down", "across", "mirror"):
-            setattr(self, name, torch.zeros(len(self), dtype=torch.int64, device=self.device))
 
     def start_epoch(self, epoch: int) -> None:
         """Draw this epoch's crop and flip of every sample, keyed by seed, epoch and id."""

@@ -48,11 +48,9 @@ class TrainedNetwork:
         where = Device.for_prediction(device, self.precision, deterministic=self.deterministic)
         feed = Feed(split, self.preparation, where.device)
         network = where.place(self.model).eval()
-        parts = []
-        with torch.no_grad():
-            for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
-                with where.autocast():
-                    parts.append(self.model.features(inputs).float().cpu())
+        batches = feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch))
+        with torch.no_grad(), where.autocast():
+            parts = [self.model.features(inputs).float().cpu() for inputs, _ in batches]
         network.to("cpu")
         return torch.cat(parts).numpy()
 
@@ -148,12 +146,7 @@ def trained_file(path: str | Path) -> Path:
 
 
 def build_model(
-    word: str,
-    options: Mapping[str, Any],
-    preparation: Preparation,
-    num_classes: int,
-    *,
-    load_pretrained: bool = True,
+    word: str, options: Mapping[str, Any], preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
 ) -> Classifier:
     """The model of a word for prepared inputs; its output width is checked."""
     known, options = method(word)[0].options, dict(options)

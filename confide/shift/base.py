@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class ShiftSpec(MethodSpec):
 
 
 SHIFTS = Registry("shift", ShiftSpec)
+corruption = partial(SHIFTS.add, paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261", kind="benchmark")
+"""Registers a corruption of the benchmark, or with another `kind` one that its authors added."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 FORMS = ("32", "224")

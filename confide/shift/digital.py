@@ -12,16 +12,10 @@ from torch import Tensor
 
 from confide.checks import InputError
 from confide.random import Draws
-from confide.shift.base import SHIFTS, box_matrix, check_images, filter_sides, gaussian_filter
+from confide.shift.base import SHIFTS, box_matrix, check_images, corruption, filter_sides, gaussian_filter
 
 
-@SHIFTS.add(
-    "brightness",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(0.05, 0.1, 0.15, 0.2, 0.3),
-    large=(0.1, 0.2, 0.3, 0.4, 0.5),
-)
+@corruption("brightness", small=(0.05, 0.1, 0.15, 0.2, 0.3), large=(0.1, 0.2, 0.3, 0.4, 0.5))
 def brightness(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """More light, V + c in hue, saturation, value."""
     value = images.amax(dim=1, keepdim=True)
@@ -30,13 +24,7 @@ def brightness(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> T
     return torch.where(value > 0, images * (raised / value.clamp_min(1e-12)), raised)
 
 
-@SHIFTS.add(
-    "contrast",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(0.75, 0.5, 0.4, 0.3, 0.15),
-    large=(0.4, 0.3, 0.2, 0.1, 0.05),
-)
+@corruption("contrast", small=(0.75, 0.5, 0.4, 0.3, 0.15), large=(0.4, 0.3, 0.2, 0.1, 0.05))
 def contrast(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Less contrast, (x - mean of the channel) c + mean of the channel."""
     # Summed in float64: the mean of an image must not depend on how a batch is cut.
@@ -44,9 +32,8 @@ def contrast(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Ten
     return (images - means) * parameters[0] + means
 
 
-@SHIFTS.add(
+@corruption(
     "saturate",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
     kind="extra",
     colour=True,
     small=((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
@@ -126,13 +113,8 @@ def _sample(images: Tensor, rows: Tensor, columns: Tensor, *, edge_twice: bool) 
     )
 
 
-@SHIFTS.add(
-    "pixelate",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(0.95, 0.9, 0.85, 0.75, 0.65),
-    large=(0.6, 0.5, 0.4, 0.3, 0.25),
-    smallest=lambda parameters: 8,
+@corruption(
+    "pixelate", small=(0.95, 0.9, 0.85, 0.75, 0.65), large=(0.6, 0.5, 0.4, 0.3, 0.25), smallest=lambda parameters: 8
 )
 def pixelate(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Large pixels, scaled to the share c by boxes and back."""

@@ -10,16 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.random import Draws
-from confide.shift.base import SHIFTS, filter_sides, gaussian_filter, line_blur, zoom_matrix
+from confide.shift.base import corruption, filter_sides, gaussian_filter, line_blur, zoom_matrix
 
 
-@SHIFTS.add(
-    "gaussian_noise",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(0.04, 0.06, 0.08, 0.09, 0.10),
-    large=(0.08, 0.12, 0.18, 0.26, 0.38),
-)
+@corruption("gaussian_noise", small=(0.04, 0.06, 0.08, 0.09, 0.10), large=(0.08, 0.12, 0.18, 0.26, 0.38))
 def gaussian_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Gaussian noise on every value, x + N(0, c)."""
     return images + draws.normal("noise", *images.shape[1:]).mul_(parameters[0])
@@ -30,13 +24,7 @@ def gaussian_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) 
 GREY_LEVELS = 255
 
 
-@SHIFTS.add(
-    "shot_noise",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(500.0, 250.0, 100.0, 75.0, 50.0),
-    large=(60.0, 25.0, 12.0, 5.0, 3.0),
-)
+@corruption("shot_noise", small=(500.0, 250.0, 100.0, 75.0, 50.0), large=(60.0, 25.0, 12.0, 5.0, 3.0))
 def shot_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Counts of light, Poisson(x c) / c.
 
@@ -92,13 +80,7 @@ def _poisson_term_by_term(rate: Tensor, drawn: Tensor) -> Tensor:
     return counts
 
 
-@SHIFTS.add(
-    "impulse_noise",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
-    small=(0.01, 0.02, 0.03, 0.05, 0.07),
-    large=(0.03, 0.06, 0.09, 0.17, 0.27),
-)
+@corruption("impulse_noise", small=(0.01, 0.02, 0.03, 0.05, 0.07), large=(0.03, 0.06, 0.09, 0.17, 0.27))
 def impulse_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Salt and pepper, a share c of the values (each channel on its own) set to 0 or 1, half each."""
     share = parameters[0]
@@ -107,21 +89,14 @@ def impulse_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -
     return torch.where(drawn < 0.5 * share, 0.0, salted)
 
 
-@SHIFTS.add(
-    "speckle_noise",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="extra",
-    small=(0.06, 0.1, 0.12, 0.16, 0.2),
-    large=(0.15, 0.2, 0.35, 0.45, 0.6),
-)
+@corruption("speckle_noise", kind="extra", small=(0.06, 0.1, 0.12, 0.16, 0.2), large=(0.15, 0.2, 0.35, 0.45, 0.6))
 def speckle_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Noise that grows with the value, x + x N(0, c)."""
     return images + images * draws.normal("noise", *images.shape[1:]).mul_(parameters[0])
 
 
-@SHIFTS.add(
+@corruption(
     "gaussian_blur",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
     kind="extra",
     small=(0.4, 0.6, 0.7, 0.8, 1.0),
     large=(1.0, 2.0, 3.0, 4.0, 6.0),
@@ -156,10 +131,8 @@ def disk_kernel(radius: float, sigma: float) -> NDArray[np.float64]:
     return np.ascontiguousarray(wide[middle - used : middle + used + 1, middle - used : middle + used + 1])
 
 
-@SHIFTS.add(
+@corruption(
     "defocus_blur",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
     large=((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
     smallest=lambda parameters: len(disk_kernel(*parameters)) // 2 + 1,
@@ -185,10 +158,8 @@ def defocus_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) ->
 # Seen through frosted glass.
 
 
-@SHIFTS.add(
+@corruption(
     "glass_blur",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
     large=((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
     smallest=lambda parameters: 2 * int(parameters[1]) + 2,
@@ -231,10 +202,8 @@ def wave_fronts(height: int, width: int, reach: int) -> list[Tensor]:
     return list(torch.tensor_split(pixels[order], ends))
 
 
-@SHIFTS.add(
+@corruption(
     "motion_blur",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
     large=((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
     smallest=lambda parameters: 2 * int(parameters[0]),
@@ -248,10 +217,8 @@ def motion_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> 
 # A camera that nears.
 
 
-@SHIFTS.add(
+@corruption(
     "zoom_blur",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
     large=((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
     smallest=lambda parameters: 8,

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from confide.random import Draws
-from confide.shift.base import SHIFTS, filter_sides, gaussian_filter, line_blur, luminance, zoom_matrix
+from confide.shift.base import corruption, filter_sides, gaussian_filter, line_blur, luminance, zoom_matrix
 
 # Fog, thicker here and thinner there.
 
 
-@SHIFTS.add(
+@corruption(
     "fog",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
     large=((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)),
 )
@@ -60,10 +58,8 @@ FROST_NEEDLES = 6
 FROST_TINT = (0.82, 0.93, 1.0)
 
 
-@SHIFTS.add(
+@corruption(
     "frost",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
     large=((1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
 )
@@ -109,10 +105,8 @@ def smooth_noise(draws: Draws, name: str, side: int, cells: tuple[int, ...]) -> 
     return total / total.amax(dim=(1, 2), keepdim=True).clamp_min(1e-6)
 
 
-@SHIFTS.add(
+@corruption(
     "snow",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
-    kind="benchmark",
     small=(
         (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
         (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
@@ -153,9 +147,8 @@ EMBOSS = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))
 FARTHEST = 20
 
 
-@SHIFTS.add(
+@corruption(
     "spatter",
-    paper="Hendrycks and Dietterich, 2019, arXiv:1903.12261",
     kind="extra",
     colour=True,
     small=(

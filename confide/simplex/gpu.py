@@ -19,13 +19,8 @@ from torch import Tensor
 
 from confide.simplex.gradient import GradientLayout, packed, row_terms, second_order
 from confide.simplex.launch import POINTED, ROW_NAMES, Formula, backward, forward, launch_over_samples, layout_of
-from confide.simplex.reference import Request, accumulator, refuse_second_derivative
+from confide.simplex.reference import FusedLoss, Request, accumulator, refuse_second_derivative
 from confide.simplex.row_sums import log1p
-
-# The statistics of `simplex`, and losses fused with them, on a GPU.
-#
-# Nothing here waits for the device. A row with a bad label or NaN becomes NaN and sets the device's flag.
-# Statistics go through `statistics`, whole losses through `fused`: one kernel forward, one backward.
 
 INDEX_NAMES = ("p_max", "p_second", "p_other", "p_below")
 Numbers = tuple[float, float, float]
@@ -72,12 +67,6 @@ def pull_of(grad: Tensor | None, of_mean: Tensor | None, n: int) -> tuple[Tensor
     return grad + of_mean / n, False
 
 
-def with_mean(values: Tensor, mean: Tensor) -> Tensor:
-    """Values that know their mean: one node of autograd and three small kernels less for who asks `simplex.mean_of`."""
-    values.batch_mean = mean  # type: ignore[attr-defined]
-    return values
-
-
 def fused(
     logits: Tensor,
     labels: Tensor,
@@ -91,30 +80,15 @@ def fused(
     margin: float = 0.0,
     detach: bool = False,
     bins: int = 0,
-) -> Tensor:
-    """One value per sample by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
+) -> FusedLoss:
+    """One value per sample and their mean, by one kernel; FORMULAS has the names. It cannot be differentiated twice."""
     if torch.compiler.is_compiling():
-        return _compiled(logits, labels, name, vector, table, float(a), float(b), order, float(margin), detach, bins)
+        numbers = (float(a), float(b), order, float(margin), detach, bins)
+        values: Tensor = fused_op(logits, labels, vector, table, name, *numbers)[0]
+        return FusedLoss(values, values.mean())
     apply: Callable[..., tuple[Tensor, Tensor]] = _Fused.apply
     formula = Formula(name, order, detach, bins)
-    return with_mean(*apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table))
-
-
-def _compiled(
-    logits: Tensor,
-    labels: Tensor,
-    name: str,
-    vector: Tensor | None,
-    table: Tensor | None,
-    a: float,
-    b: float,
-    order: int,
-    margin: float,
-    detach: bool,
-    bins: int,
-) -> Tensor:
-    values: Tensor = fused_op(logits, labels, vector, table, name, a, b, order, margin, detach, bins)[0]
-    return values
+    return FusedLoss(*apply(logits, labels, formula, (float(a), float(b), float(margin)), vector, table))
 
 
 @torch.library.custom_op("confide::fused", mutates_args=())
@@ -138,17 +112,7 @@ def fused_op(
 
 @fused_op.register_fake
 def _fused_shapes(
-    logits: Tensor,
-    labels: Tensor,
-    vector: Tensor | None,
-    table: Tensor | None,
-    name: str,
-    a: float,
-    b: float,
-    order: int,
-    margin: float,
-    detach: bool,
-    bins: int,
+    logits: Tensor, labels: Tensor, vector: Tensor | None, table: Tensor | None, name: str, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     n, acc = logits.shape[0], accumulator(logits.dtype)
     index = labels.new_empty((int(name in POINTED), n))
@@ -164,9 +128,7 @@ def fused_backward_op(
 
 
 @fused_backward_op.register_fake
-def _fused_backward_shapes(
-    logits: Tensor, labels: Tensor, grad: Tensor, rows: Tensor, index: Tensor, name: str, order: int, margin: float
-) -> Tensor:
+def _fused_backward_shapes(logits: Tensor, *_: Any) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
@@ -225,12 +187,6 @@ def statistics(logits: Tensor, labels: Tensor | None, request: Request) -> tuple
     apply: Callable[..., tuple[Tensor, ...]] = _Statistics.apply
     return apply(logits, labels, request)
 
-
-# Triton kernels of losses that weigh -log p_y by where a sample's confidence stands in the batch.
-#
-# They go over vectors of length n between the forward and the backward kernel of `simplex`, and leave the loss and the
-# terms of its gradient as a fused loss does: row 2 of `rows` the scale, 3 the gradient at the label, 4 the pull at the
-# largest class.
 
 DIGITS = 3
 
@@ -398,11 +354,6 @@ def distribution_kernel(  # type: ignore[no-untyped-def]
     tl.store(rows_ptr + 4 * n + sample, push, mask=alive)
 
 
-# Losses on a GPU that weigh -log p_y by where a sample's confidence stands in the batch; see `simplex.weighted`.
-#
-# The forward kernel gives the statistics, kernels over vectors of length n the loss and the terms of its gradient, and
-# the backward kernel the gradient: nothing of n x anything is made beside it.
-
 LOG_P_ROW, ENTROPY_ROW, P_MAX_ROW, P_SECOND_ROW = 0, 2, 3, 4
 SCORE_STATISTICS = {"msp": (), "margin": ("p_second",), "entropy": ("entropy",)}
 LARGEST_BINS = 256
@@ -419,7 +370,7 @@ class _Weighted(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, names: tuple[str, ...], weigh: Any, points: int
     ) -> tuple[Tensor, Tensor]:
-        z = logits if logits.stride(1) == 1 else logits.contiguous()
+        z = _rows_of(logits)
         found, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
         values = torch.empty_like(found[LOG_P_ROW])
         if len(values):
@@ -439,7 +390,7 @@ class _Weighted(torch.autograd.Function):
         return backward(z, labels, pull, rows, index, layout, 0.0, shared), None, None, None, None
 
 
-def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> Tensor:
+def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> FusedLoss:
     """-w_r log p_y, r the ascending rank of the sample's confidence: w = weights_of(n), float64, is constant."""
 
     def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
@@ -449,18 +400,16 @@ def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int
             ranking = found[P_MAX_ROW] - found[P_SECOND_ROW] if score == "margin" else -found[ENTROPY_ROW]
         if n <= LARGEST_COUNTED:
             tensors = (found[LOG_P_ROW], ranking, weights_of(n), values, rows)
-            launch_over_samples(
-                counted_rank_kernel, triton.cdiv(n, 32), tensors, n, (), {"BLOCK": 32, "OTHERS": 128}, 4
-            )
+            launch_over_samples(counted_rank_kernel, tensors, n, (), {"BLOCK": 32, "OTHERS": 128}, 4)
             return
         tensors = (found[LOG_P_ROW], ranking.argsort(stable=True), weights_of(n), values, rows)
-        launch_over_samples(rank_kernel, triton.cdiv(n, 256), tensors, n, (), {"BLOCK": 256}, 2)
+        launch_over_samples(rank_kernel, tensors, n, (), {"BLOCK": 256}, 2)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
-    return with_mean(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
+    return FusedLoss(*apply(logits, labels, ("log_p_true", *SCORE_STATISTICS[score]), weigh, 0))
 
 
-def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> Tensor | None:
+def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bins: int, size: int) -> FusedLoss | None:
     """-b log p_y with b = -ln(1 - G(min(s, t))), s the largest probability; None for bins or a dtype it has not."""
     if accumulator(logits.dtype) != torch.float32 or bins > LARGEST_BINS or bins & (bins - 1) or bins < 2:
         return None
@@ -476,13 +425,11 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
             counts = torch.zeros(512 * DIGITS + bins, dtype=torch.int32, device=values.device)
             for level in range(DIGITS):
                 constants = {"LEVEL": level, "BINS": bins, "BLOCK": 512}
-                launch_over_samples(
-                    digit_kernel, triton.cdiv(n, 512), (scores, counts), n, (below, above), constants, 4
-                )
+                launch_over_samples(digit_kernel, (scores, counts), n, (below, above), constants, 4)
         numbers = (below, above, position - below, smoothing, 1 / (size + 1), size / (size + 1))
         constants = {"BINS": bins, "BLOCK": 128, "SIZE": counted}
         tensors = (scores, found[LOG_P_ROW], counts, values, rows)
-        launch_over_samples(distribution_kernel, triton.cdiv(n, 128), tensors, n, numbers, constants, 8)
+        launch_over_samples(distribution_kernel, tensors, n, numbers, constants, 8)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
-    return with_mean(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))
+    return FusedLoss(*apply(logits, labels, ("log_p_true", "p_max"), weigh, 1))

@@ -39,17 +39,6 @@ from confide.simplex.row_sums import (
     sums_of_tile,
 )
 
-# The forward Triton kernel of `simplex`: every statistic, or a whole loss, from one reading of the logits.
-#
-# A row that fits one tile is kept in registers: its largest logit first, then sums relative to it. A longer row is
-# walked with a running maximum and running sums in every lane, and the lanes meet once, at its end
-# (`simplex_survey`). A row ends in one of two ways: its statistics are stored, or a loss's formula is applied at once
-# and the loss is stored with the terms of its gradient, which are all that the backward kernel knows (see
-# `simplex_backward`).
-#
-# With GROUP > 1 a program surveys that many rows one after another, the next ones' logits on their way meanwhile, and
-# ends them all at once, a row in each thread: the end of a row costs as many instructions as its 1,000 logits.
-
 
 @triton.jit  # type: ignore[untyped-decorator]
 def forward_kernel(  # type: ignore[no-untyped-def]
@@ -313,12 +302,6 @@ def forward_kernel(  # type: ignore[no-untyped-def]
         tl.store(rows_ptr + 3 * n + rows, own_slope, mask=alive)
 
 
-# The backward Triton kernel of `simplex`: the gradient of anything, from a few numbers per row.
-#
-# Rows that do not begin at a multiple of 16 bytes (ALIGN > 1) are entered at the multiple before, as in `simplex_walk`;
-# chunks that lie in the row are written at once, the parts of chunks at its two ends one by one.
-
-
 @triton.jit  # type: ignore[untyped-decorator]
 def backward_kernel(  # type: ignore[no-untyped-def]
     z_ptr,
@@ -338,8 +321,8 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     SQUARE: tl.constexpr,
     CONSTANT: tl.constexpr,
     ABSOLUTE: tl.constexpr,
-    LINEAR_TERM: tl.constexpr,
-    EXCESS_TERM: tl.constexpr,
+    LINEAR: tl.constexpr,
+    EXCESS: tl.constexpr,
     POINTS: tl.constexpr,
     FIRST_POINT: tl.constexpr,
     ACC: tl.constexpr,
@@ -351,7 +334,7 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     num_classes: tl.constexpr,
     stride: tl.constexpr,
 ):
-    # Each term names its row in `rows`, 0 where it is absent (see simplex_backward); rows 0 and 1 are the largest logit
+    # Each term names its row in `rows`, 0 where it is absent (see `gradient`); rows 0 and 1 are the largest logit
     # and the logarithm of the sum relative to it. `LABEL` is the whole gradient at the label.
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     alive = rows < n
@@ -387,11 +370,11 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     if ABSOLUTE > 0:
         sign = tl.where(z > 0, 1.0, tl.where(z < 0, -1.0, 0.0))
         out += sign * tl.load(rows_ptr + ABSOLUTE * n + rows, mask=alive, other=0.0)[:, None]
-    if LINEAR_TERM > 0:
-        out += z * tl.load(rows_ptr + LINEAR_TERM * n + rows, mask=alive, other=0.0)[:, None]
-    if EXCESS_TERM > 0:
+    if LINEAR > 0:
+        out += z * tl.load(rows_ptr + LINEAR * n + rows, mask=alive, other=0.0)[:, None]
+    if EXCESS > 0:
         free = tl.full((ROWS,), margin, dtype=ACC)[:, None]
-        share = tl.load(rows_ptr + EXCESS_TERM * n + rows, mask=alive, other=0.0)[:, None] / num_classes
+        share = tl.load(rows_ptr + EXCESS * n + rows, mask=alive, other=0.0)[:, None] / num_classes
         out -= tl.where(z < top - free, share, 0.0)
     if LABEL > 0:
         label = tl.load(y_ptr + rows, mask=alive, other=0).to(tl.int32)[:, None]

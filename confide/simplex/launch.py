@@ -21,9 +21,7 @@ from torch import Tensor
 from confide.simplex import row_sums as parts
 from confide.simplex.gradient import GradientLayout
 from confide.simplex.kernels import backward_kernel, forward_kernel
-from confide.simplex.reference import accumulator, device_flag
-
-# How the Triton kernels of `simplex` cut up the logits, as measured on an H200.
+from confide.simplex.reference import STATISTICS, accumulator, device_flag
 
 IN_TURN = {2: (4, 3), 4: (1, 1)}
 """Rows in turn and stages of their loading, by bytes of a logit: rows of 4-byte logits keep the memory busy anyway."""
@@ -72,12 +70,6 @@ def alignment(logits: Tensor, block: int) -> tuple[int, int, bool]:
     return chunk, chunk, ((n - 1) * stride + num_classes) % chunk != 0
 
 
-# Compiled Triton kernels, kept under the few things that decide which one it is.
-#
-# Triton's own launch binds and hashes some forty arguments on every call, which takes longer than the kernels
-# themselves at small sizes. A kept kernel is given addresses, not tensors: for those the launcher would ask the
-# driver about each.
-
 COMPILED: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 MOST_COMPILED = 4096
 
@@ -102,7 +94,6 @@ def compile_and_launch(
 
 def launch_over_samples(
     function: Any,
-    blocks: int,
     tensors: tuple[Tensor, ...],
     n: int,
     numbers: tuple[float, ...],
@@ -112,32 +103,17 @@ def launch_over_samples(
     """A kernel over vectors of n samples; its arguments are tensors, n, numbers that change no code, constants."""
     pointers = [tensor.data_ptr() for tensor in tensors]
     first = tensors[0]
-    # Kernels live as long as their module, so the identity of one is never another's.
-    key = (id(function), n, *constants.values(), first.dtype, first.device, aligned(pointers))
+    key = (function, n, *constants.values(), first.dtype, first.device, aligned(pointers))
     kept = COMPILED.get(key)
     if kept is None:
-        compile_and_launch(key, function, (*tensors, n, *numbers), (blocks, 1, 1), constants, warps)
+        grid = (triton.cdiv(n, constants["BLOCK"]), 1, 1)
+        compile_and_launch(key, function, (*tensors, n, *numbers), grid, constants, warps)
     else:
         kept[0](*pointers, n, *numbers, *kept[1])
 
 
-# Launches of the Triton kernels of `simplex`: what to ask of them, and their tiles.
-
-ROW_NAMES = (
-    "log_p_true",
-    "p_true",
-    "entropy",
-    "p_max",
-    "p_second",
-    "p_other",
-    "p_below",
-    "sum_squares",
-    "mean_log_p",
-    "log_sum_exp",
-    "norm",
-    "excess",
-    "count",
-)
+ROW_NAMES = (*(name for name in STATISTICS if name != "prediction"), "count")
+"""What the forward kernel stores, in the order of its rows."""
 FORMULAS = {
     "cross_entropy": (parts.LINEAR, parts.NO_TERM, 0),
     "entropy": (parts.LINEAR, parts.ENTROPY, 0),
@@ -337,16 +313,7 @@ def _backward_constants(
     constants = {
         "HAS_GRAD": has_grad,
         "SHARED": shared,
-        "SCALE": layout.scale,
-        "LABEL": layout.label,
-        "SLOPE": layout.slope,
-        "SQUARE": layout.square,
-        "CONSTANT": layout.constant,
-        "ABSOLUTE": layout.absolute,
-        "LINEAR_TERM": layout.linear,
-        "EXCESS_TERM": layout.excess,
-        "POINTS": layout.points,
-        "FIRST_POINT": layout.first_point,
+        **{name.upper(): row for name, row in layout._asdict().items()},
         "ACC": tl.float64 if acc == torch.float64 else tl.float32,
         "ROWS": tile_rows,
         "BLOCK": block,

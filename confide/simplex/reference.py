@@ -6,24 +6,16 @@ Also the device flags: on an accelerator a bad row must not make the host wait, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from confide.types import PerSample, Scalar
+
 STATISTICS = (
-    "log_p_true",
-    "p_true",
-    "entropy",
-    "p_max",
-    "prediction",
-    "p_second",
-    "p_other",
-    "p_below",
-    "sum_squares",
-    "mean_log_p",
-    "log_sum_exp",
-    "norm",
-    "excess",
+    *("log_p_true", "p_true", "entropy", "p_max", "prediction", "p_second", "p_other", "p_below"),
+    *("sum_squares", "mean_log_p", "log_sum_exp", "norm", "excess"),
 )
 BAD_LABEL, BAD_LOGITS, BAD_NUMBER = 1, 2, 3
 _FLAGS: dict[torch.device, Tensor] = {}
@@ -36,6 +28,19 @@ class Request:
     names: tuple[str, ...]
     order: float = 2.0
     margin: float = 0.0
+
+
+class FusedLoss(NamedTuple):
+    """A loss that kernels made whole: its values and their mean from one node of autograd, as the mean of the values
+    would be one more, and three small kernels.
+    """
+
+    values: PerSample
+    mean: Scalar
+
+
+LossValues: TypeAlias = PerSample | FusedLoss
+"""What a loss gives for a batch: the values alone, or from kernels with their mean."""
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

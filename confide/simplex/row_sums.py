@@ -1,9 +1,8 @@
 """What the forward Triton kernel adds up along a row: logits in, a few raw sums per row out.
 
 A row is read in tiles of `LANES` chunks of `CHUNK` logits, 16 bytes where the memory allows it, so that a thread reads
-a
-chunk by one instruction and adds it up by itself. Where rows do not begin at a multiple of 16 bytes (ALIGN > 1) reading
-begins at the multiple before the row, `shift` logits early, and what is not of the row counts as absent.
+a chunk by one instruction and adds it up by itself. Where rows do not begin at a multiple of 16 bytes (ALIGN > 1)
+reading begins at the multiple before the row, `shift` logits early, and what is not of the row counts as absent.
 
 The chunk that holds the label is left out of the sums and joins last without the label, so that 1 - p_y is a sum of
 the others and keeps all its digits. All give the tuple (top, others, leaning, squares, drift, size, other, other_at,
@@ -16,8 +15,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-# Names and small functions that the Triton kernels of `simplex` share.
 
 STATISTICS, LINEAR, POWER, TABLE = 0, 1, 2, 3
 NO_TERM, ENTROPY, MEAN, POLY, BRIER, NORM, EXCESS = 0, 1, 2, 3, 4, 5, 6
@@ -47,17 +44,6 @@ def quick_exp(x):  # type: ignore[no-untyped-def]
 def first_place(values, largest, columns):  # type: ignore[no-untyped-def]
     """The lowest column whose value is the largest; cheaper than a maximum that carries its index."""
     return tl.min(tl.where(values == largest[:, None], columns, NOWHERE), axis=1)
-
-
-# How the forward Triton kernel of `simplex` walks along its rows: logits in, a few raw sums per row out.
-#
-# A row is walked in tiles of `LANES` chunks of `CHUNK` logits, 16 bytes where the memory allows it, so that a thread
-# reads a chunk by one instruction and adds it up by itself. Where rows do not begin at a multiple of 16 bytes (ALIGN
-# > 1) the walk begins at the multiple before the row, `shift` logits early, and what is not of the row counts as
-# absent.
-#
-# The chunk that holds the label is left out of the sums and joins last without the label, so that 1 - p_y is a sum of
-# the others and keeps all its digits.
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -242,14 +228,6 @@ def best_of(  # type: ignore[no-untyped-def]
         value = tl.maximum(value, z)
     best = tl.max(value, axis=1)
     return best, tl.minimum(first_place(value, best, at), num_classes - 1)
-
-
-# Raw sums of rows for the forward Triton kernel of `simplex`: of rows kept in registers, and of longer ones.
-#
-# Both give the tuple (top, others, leaning, squares, drift, size, other, other_at, gaps, times) of vectors over ROWS,
-# relative to the row's largest logit `top` and without the label's chunk: the sums of e^(z - top), e^(z - top) (z -
-# top), e^(2 (z - top)) and z - top, and the largest logit with its chunk; and with it: the sum of |z| or z^2, how far
-# the logits lie below top - margin together, and how many do. `finish` joins the chunk of the label.
 
 
 @triton.jit  # type: ignore[untyped-decorator]

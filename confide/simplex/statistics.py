@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -27,26 +28,8 @@ from torch import Tensor
 from confide.checks import InputError, did_you_mean
 from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
 from confide.simplex.gradient import BLOCK_ELEMENTS
-from confide.simplex.reference import STATISTICS, Request, accumulator, plain_statistics, read_flags
-from confide.types import Labels, Logits, PerSample, Scalar
-
-# THE primitive: one fused pass over logits -> per-sample statistics of the softmax, with its own one-pass backward.
-#
-# Every loss and many metrics are formulas over a few numbers per sample. `simplex_statistics` computes the wanted ones
-# while the logits are read once, and takes the gradients of all of them back to the logits in one pass:
-#
-#     d log p_y / dz_k = 1[k=y] - p_k          d H / dz_k = -p_k (log p_k + H)
-#     d p_j     / dz_k = p_j (1[k=j] - p_k)    d sum p^2 / dz_k = 2 p_k (p_k - sum p^2)
-#
-# Logits on a CPU go through row blocks that stay in cache (`simplex_cpu`), on a GPU through Triton kernels
-# (`simplex_cuda`), anywhere else through plain torch (`simplex_plain`). All three can be differentiated twice: the
-# second derivative always goes through plain torch.
-#
-# A bad row (NaN, infinity, label out of range) is an error at once on the CPU. On a GPU nothing may wait for the
-# device, so the row becomes NaN and sets a flag on the device; `check()` reads the flags and raises the same clear
-# line.
-
-__all__ = ["STATISTICS", "Statistics", "check", "fused", "log1mexp", "mean_of", "one_minus_p", "simplex_statistics"]
+from confide.simplex.reference import STATISTICS, FusedLoss, Request, accumulator, plain_statistics, read_flags
+from confide.types import Labels, Logits, PerSample
 
 
 @dataclass(frozen=True)
@@ -106,13 +89,8 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
 
 
 def fused(
-    logits: Logits,
-    labels: Labels,
-    name: str,
-    vector: Tensor | None = None,
-    table: Tensor | None = None,
-    **numbers: Any,
-) -> PerSample | None:
+    logits: Logits, labels: Labels, name: str, vector: Tensor | None = None, table: Tensor | None = None, **numbers: Any
+) -> FusedLoss | None:
     """A whole loss as one GPU kernel each way, or None where there is none: not on a GPU, no Triton, soft labels.
 
     On a GPU the vectors of length n and the formula over them cost as much in launches as the logits cost in reading;
@@ -124,15 +102,9 @@ def fused(
     return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
 
 
-def mean_of(values: PerSample) -> Scalar:
-    """The mean of a batch's values; a fused loss has made it on its way."""
-    ready: Tensor | None = getattr(values, "batch_mean", None)
-    return values.mean() if ready is None else ready
-
-
 def weighted_by_rank(
     logits: Logits, labels: Labels, score: str, weights_of: Callable[[int], Tensor]
-) -> PerSample | None:
+) -> FusedLoss | None:
     """-w_r log p_y on a GPU, r the ascending rank of confidence by `score`, w = weights_of(n); None elsewhere."""
     kernels = _weighted(logits)
     return None if kernels is None else kernels.ranked(logits, labels, score, weights_of)
@@ -140,39 +112,28 @@ def weighted_by_rank(
 
 def weighted_by_distribution(
     logits: Logits, labels: Labels, coverage: float, smoothing: float, bins: int, size: int
-) -> PerSample | None:
+) -> FusedLoss | None:
     """Selective AU on a GPU by the largest probability, G within [1, size] / (size + 1); None elsewhere."""
     kernels = _weighted(logits)
     return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
 
 
 def _weighted(logits: Tensor) -> Any:
-    if logits.device.type != "cuda" or _cuda() is None or torch.compiler.is_compiling():
+    return None if logits.device.type != "cuda" or torch.compiler.is_compiling() else _cuda()
+
+
+# A constant, not a cached function that tries the import: torch.compile ignores functools.cache, warns, and traces the
+# import again, which ends the graph where Triton is missing.
+HAS_TRITON = find_spec("triton") is not None
+
+
+def _cuda() -> Any:
+    """The Triton kernels, imported when a GPU first asks for them, or None where Triton is not installed."""
+    if not HAS_TRITON:
         return None
     from confide.simplex import gpu
 
     return gpu
-
-
-# A list, not functools.cache: the compiler traces through a plain global, but breaks the graph at a cached function.
-_KERNELS: list[Any] = []
-
-
-def _cuda() -> Any:
-    """The Triton kernels, or None where Triton is not installed; looked for once."""
-    if not _KERNELS:
-        try:
-            from confide.simplex import gpu
-
-            _KERNELS.append(gpu)
-        except ImportError:
-            _KERNELS.append(None)
-    return _KERNELS[0]
-
-
-def log1mexp(log_p: Tensor) -> Tensor:
-    """log(1 - exp(log_p)), finite at log_p = 0: 1 - p is clamped at the smallest normal number."""
-    return one_minus_p(log_p).log()
 
 
 def one_minus_p(log_p: PerSample) -> PerSample:
@@ -193,9 +154,6 @@ def check() -> None:
     """
     for problem in read_flags():
         raise InputError(problem)
-
-
-# Mean probability of every class in a batch together with log p_y, by one pass on a CPU: what MDCA is made of.
 
 
 def log_p_and_class_means(logits: Logits, labels: Labels) -> tuple[PerSample, Tensor]:

@@ -8,21 +8,3 @@ from confide.training.oracle import Oracle, OracleSettings, cross_fit, fit_oracl
 from confide.training.prediction import penultimate, predict
 from confide.training.settings import PRESETS, Settings, preset
 from confide.training.trackers import SampleHistory
-
-__all__ = [
-    "PRESETS",
-    "Oracle",
-    "OracleSettings",
-    "Settings",
-    "Trained",
-    "cross_fit",
-    "fit",
-    "fit_members",
-    "fit_oracle",
-    "group_scores_kind",
-    "member_folders",
-    "penultimate",
-    "predict",
-    "predict_members",
-    "preset",
-]

@@ -91,9 +91,11 @@ def fit_members(
         raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
     try_stack = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
     if try_stack and members > 1 and begins_as_stack(folders):
-        trained = _fit_stacked_or_none(dataset, settings, members, scores, folders, recorder, on_epoch, if_other)
-        if trained is not None:
-            return trained
+        with suppress(torch.OutOfMemoryError):
+            trained = fit_stacked(dataset, settings, members, scores, folders, recorder, on_epoch, if_other)
+            if trained is not None:
+                return trained
+        torch.cuda.empty_cache()
         if stack:
             raise InputError("members cannot be stacked: together they do not fit into memory; leave out stack=True")
     return tuple(
@@ -110,14 +112,6 @@ def fit_members(
         )
         for number, member_folder in enumerate(folders)
     )
-
-
-def _fit_stacked_or_none(*arguments: Any) -> tuple[Trained, ...] | None:
-    """Members as one stack, or None where they do not fit into memory together."""
-    with suppress(torch.OutOfMemoryError):
-        return fit_stacked(*arguments)
-    torch.cuda.empty_cache()
-    return None
 
 
 def member_folders(folder: str | Path) -> list[Path]:
@@ -269,8 +263,7 @@ class Stack:
 
     def weights(self, number: int) -> dict[str, Tensor]:
         """The weights of one member."""
-        joined = {**self.parameters, **self.buffers}
-        return {k: v[number].detach().cpu().clone() for k, v in joined.items()}
+        return {k: v[number].detach().cpu().clone() for k, v in {**self.parameters, **self.buffers}.items()}
 
 
 @contextmanager
@@ -299,22 +292,23 @@ def fit_stacked(
     scores: Scores | None,
     folders: Sequence[Path | None],
     recorder: PredictionRecorder | None,
-    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
-    if_other: str = "refuse",
+    on_epoch: Callable[[int, dict[str, float]], None] | None,
+    if_other: str,
 ) -> tuple[Trained, ...] | None:
     """Train all members at once; None where their data do not fit into memory together."""
     device = Device.of(settings.device, settings.precision, deterministic=settings.deterministic)
-    runs = [
-        _start_member(dataset, settings.changed(seed=settings.seed + k), scores, folders[k], device)
-        for k in range(members)
-    ]
+    runs = []
+    for number in range(members):
+        own = settings.changed(seed=settings.seed + number)
+        with device.seeded(own.seed, own.deterministic):
+            runs.append(start_run(dataset, own, scores, folders[number], device, World(), math.inf))
     finished = [finished_before(run, if_other) for run in runs]
     if all(finished):
         return tuple(trained for trained in finished if trained is not None)
     if not all(run.feed.resident for run in runs):
         return None
     stack = Stack(runs)
-    optimizer = _stack_optimizer(stack, settings, device)
+    optimizer = make_optimizer(nn.ParameterList(stack.parameters.values()), settings, device)
     steps = runs[0].order.steps
     rates, momenta = learning_rates(settings, steps), cycled_momenta(settings, steps)
     with device.seeded(settings.seed, settings.deterministic), Progress("train members", settings.epochs) as progress:
@@ -336,17 +330,6 @@ def fit_stacked(
                 add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
             progress.step(1, f"{members} members, loss {runs[0].state.log['train_loss'][-1]:.3f}")
     return tuple(_finished_member(stack, number, dataset) for number in range(members))
-
-
-def _start_member(
-    dataset: Dataset, settings: Settings, scores: Scores | None, folder: Path | None, device: Device
-) -> Run:
-    with device.seeded(settings.seed, settings.deterministic):
-        return start_run(dataset, settings, scores, folder, device, World(), math.inf)
-
-
-def _stack_optimizer(stack: Stack, settings: Settings, device: Device) -> torch.optim.Optimizer:
-    return make_optimizer(nn.ParameterList(list(stack.parameters.values())), settings, device)
 
 
 def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], step: int) -> None:
@@ -380,7 +363,7 @@ def _end_stack_epoch(stack: Stack, dataset: Dataset, recorder: PredictionRecorde
         if run.state.objective.learns_from_validation:
             run.state.objective.update(logits, feed.labels)
         add_row(run.state.log, log_row(run, logits))
-        run.state.objective.end_epoch()
+        run.state.objective.loss.end_epoch()
     if recorder is not None:
         name = first.settings.record
         if name != "val":
@@ -391,10 +374,9 @@ def _end_stack_epoch(stack: Stack, dataset: Dataset, recorder: PredictionRecorde
 
 @torch.no_grad()
 def _stack_logits(stack: Stack, feed: Feed) -> Tensor:
-    parts = []
-    for inputs, _ in feed.batches(rows_in_batches(len(feed), stack.device.forward_batch)):
-        parts.append(stack.forward(inputs.expand(len(stack.runs), *inputs.shape), training=False))
-    return torch.cat(parts, dim=1)
+    batches = feed.batches(rows_in_batches(len(feed), stack.device.forward_batch))
+    copies = (inputs.expand(len(stack.runs), *inputs.shape) for inputs, _ in batches)
+    return torch.cat([stack.forward(inputs, training=False) for inputs in copies], dim=1)
 
 
 def _finished_member(stack: Stack, number: int, dataset: Dataset) -> Trained:

@@ -151,10 +151,9 @@ def train_epoch(run: Run, progress: Progress) -> None:
         for rows, (inputs, _) in zip(batches[state.step :], run.feed.batches(own), strict=True):
             eager_step(run, inputs, torch.from_numpy(rows).to(state.device.device))
             after_step(run, progress)
-    run.timings.setdefault("epoch", []).append(state.epoch)
     if state.device.on_gpu:
         torch.cuda.synchronize(state.device.device)
-    run.timings.setdefault("train_seconds", []).append(time.monotonic() - began)
+    add_row(run.timings, {"epoch": state.epoch, "train_seconds": time.monotonic() - began})
 
 
 def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
@@ -191,7 +190,7 @@ def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
 
 def after_step(run: Run, progress: Progress) -> None:
     """Count the step; let the loss adapt and write a checkpoint where they are due."""
-    state, every = run.state, run.state.objective.update_every
+    state, every = run.state, run.state.objective.loss.update_every
     state.step += 1
     inside = state.step < run.order.steps
     if inside and every and state.step % every == 0 and run.val_feed is not None:
@@ -227,9 +226,9 @@ def end_epoch(
     recompute_average_statistics(state, run.feed)
     val_logits = None
     if run.val_feed is not None:
-        val_logits = learn_from_validation(state, run.val_feed, adapt=not state.objective.update_every)
+        val_logits = learn_from_validation(state, run.val_feed, adapt=not state.objective.loss.update_every)
     row = log_row(run, val_logits)
-    state.objective.end_epoch()
+    state.objective.loss.end_epoch()
     if recorder is not None and record_feed is not None:
         logits = val_logits if record_feed is run.val_feed else forward_all(state, record_feed)
         assert logits is not None
@@ -257,7 +256,7 @@ def log_row(run: Run, val_logits: Tensor | None) -> dict[str, float]:
     }
     if run.val_feed is not None and val_logits is not None:
         row |= {f"val_{k}": v for k, v in log_metrics(val_logits, run.val_feed.labels).items()}
-    return row | state.objective.log()
+    return row | state.objective.loss.log()
 
 
 def recompute_average_statistics(state: State, feed: Feed) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from confide import difficulty, losses
 from confide.checks import InputError, check_options
+from confide.losses.base import BatchLoss
 from confide.records import Scores, Split
-from confide.simplex.statistics import mean_of
 from confide.training.settings import Settings
 
 
@@ -35,10 +35,10 @@ class Objective:
         if "num_samples" in known.options or "num_samples" in known.needs:
             options.setdefault("num_samples", len(train))
         self.loss = losses.create(settings.loss, reduction="none", **options).to(device)
-        self.needs = self.loss.needs
         self.reduction = settings.reduction
         self.tables = {
-            need: torch.as_tensor(_table(need, settings, train, num_classes, scores)).to(device) for need in self.needs
+            need: torch.as_tensor(_table(need, settings, train, num_classes, scores)).to(device)
+            for need in self.loss.needs
         }
         self.val_tables = {
             need: torch.as_tensor(_val_table(need, settings, train, val, scores)).to(device)
@@ -54,19 +54,14 @@ class Objective:
         """Whether the loss adapts to validation predictions (AdaFocal, CalFocal)."""
         return self.loss.update is not None
 
-    @property
-    def update_every(self) -> int:
-        """Batches between the loss's updates from validation; 0 is once an epoch."""
-        return self.loss.update_every
-
     def __call__(self, logits: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(the scalar to minimise, the batch mean for the log)."""
         extra = {need: table if need == "class_counts" else table[rows] for need, table in self.tables.items()}
-        values: Tensor = self.loss(logits, labels, **extra)
+        batch = self.loss.batch(logits, labels, **extra)
         if self.weights is not None:
-            values = values * self.weights[rows]
-        mean = mean_of(values)
-        return (mean if self.reduction == "mean" else values.sum()), mean.detach()
+            batch = BatchLoss(batch.values * self.weights[rows])
+        mean = batch.mean()
+        return (mean if self.reduction == "mean" else batch.values.sum()), mean.detach()
 
     def update(self, val_logits: Tensor, val_labels: Tensor) -> None:
         """Let the loss adapt to validation predictions, in place: a captured graph keeps reading the same memory."""
@@ -79,14 +74,6 @@ class Objective:
                 captured.copy_(buffer)
                 owner, _, last = name.rpartition(".")
                 self.loss.get_submodule(owner)._buffers[last] = captured
-
-    def end_epoch(self) -> None:
-        """Tell a loss with a history that an epoch is over (CRL)."""
-        self.loss.end_epoch()
-
-    def log(self) -> dict[str, float]:
-        """Columns of the training log: AdaFocal's gamma per bin, adaptive difficulty's doubt per group."""
-        return self.loss.log()
 
 
 def _table(need: str, settings: Settings, train: Split, num_classes: int, scores: Scores | None) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from confide.records import Dataset, Split, rows_of
 from confide.training.batch_norm import exact_batch_norms
 from confide.training.checkpoint import Trained
 from confide.training.loop import fit
-from confide.training.prediction import predict
+from confide.training.prediction import logits_of, predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
 from confide.trust.oracles import HEADS, apply_head
@@ -142,16 +142,11 @@ class Oracle:
         """z of every sample of a split, high = safe."""
         samples = dataset.split(split) if isinstance(dataset, Dataset) else dataset
         self.preparation.check(samples, f"split '{split}'")
-        where = device_of(self.settings)
+        where = Device.of(self.settings.device, self.settings.precision)
         feed = Feed(samples, self.preparation, where.device)
-        network = where.place(self.network).eval()
-        parts = []
-        with torch.no_grad():
-            for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size)):
-                with where.autocast():
-                    parts.append(network(inputs).float().cpu())
+        trust = logits_of(where.place(self.network).eval(), feed, where, batch_size).cpu()
         self.network.to("cpu")
-        return torch.cat(parts)
+        return trust
 
     def add_to(self, predictions: Predictions, dataset: Dataset | Split, split: str = "test") -> Predictions:
         """The predictions with their column `trust`, matched by id."""
@@ -186,11 +181,6 @@ class Oracle:
         network.load_state_dict(state.tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
         return cls(network.eval(), settings, backbone, preparation, record["about"], log)
-
-
-def device_of(settings: OracleSettings) -> Device:
-    """Where the settings say to run."""
-    return Device.of(settings.device, settings.precision)
 
 
 # Training an oracle.
@@ -246,7 +236,7 @@ def fit_oracle(
     for trained in (classifier, source):
         trained.preparation.check(samples, f"split '{split}'")
     _check_classes(samples, classifier, split)
-    where = device_of(settings)
+    where = Device.of(settings.device, settings.precision)
     with where.seeded(settings.seed, deterministic=False):
         body = copy.deepcopy(source.model.body)
         dim = feature_width(body, source.preparation.blank(1).to(next(body.parameters()).device))
@@ -302,7 +292,7 @@ class _OracleData:
             self.fixed, self.right = target.to(where.device, torch.float32), facts.correct.to(where.device)
             self.errors = int((~facts.correct).sum())
         else:
-            self.errors = self._count_errors(samples, classifier.preparation)
+            self.errors = self._count_errors()
         if not 0 < self.errors < len(samples):
             raise InputError(
                 f"an oracle needs right and wrong predictions to learn from, got "
@@ -310,8 +300,8 @@ class _OracleData:
                 "fit it on held-out samples, or pass out-of-fold predictions as targets"
             )
 
-    def _count_errors(self, samples: Split, preparation: Preparation) -> int:
-        feed = Feed(samples, preparation, self.where.device, augment=self.settings.augment, seed=self.settings.seed)
+    def _count_errors(self) -> int:
+        feed = self.classifier_feed
         feed.start_epoch(0)
         batches = feed.batches(rows_in_batches(len(feed), 1000))
         return sum(int((self._classify(x).argmax(dim=1) != feed.labels[at]).sum()) for x, at in batches)

@@ -233,11 +233,10 @@ def _dropout_passes(
 def _with_dropout(
     network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int | None
 ) -> Tensor:
-    parts = []
     network.eval()
     for module in dropouts:
         module.train()
-    for inputs, _ in feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch)):
-        parts.append(batch_logits(network, inputs, feed, where))
+    batches = feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch))
+    logits = torch.cat([batch_logits(network, inputs, feed, where) for inputs, _ in batches])
     network.eval()
-    return torch.cat(parts)
+    return logits

@@ -134,10 +134,31 @@ class Settings:
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise InputError(f"{name} must be a number, got {value!r}")
             check_range(value, name, low, high, low_open=low_open, high_open=name != "label_noise")
+        self._check_schedule_options()
         if self.compile and self.deterministic:
             raise InputError("compile cannot be deterministic: its kernels are chosen by timing; leave one of them out")
         if self.nesterov and not self.momentum:
             raise InputError("nesterov needs a momentum above 0, got 0; set momentum")
+
+    def _check_schedule_options(self) -> None:
+        known = SCHEDULE_OPTIONS[self.schedule]
+        check_options(self.schedule, "schedule", self.schedule_options, known)
+        for name, value in self.schedule_options.items():
+            where = f"schedule option '{name}'"
+            if isinstance(known[name], bool):
+                check_choice(value, (True, False), where)
+            elif isinstance(known[name], tuple):
+                if not isinstance(value, Sequence) or isinstance(value, str):
+                    raise InputError(f"{where} must be a list of epochs, such as [60, 120], got {value!r}")
+                for epoch in value:
+                    check_number(epoch, where, 0.0, 0, math.inf)
+            else:
+                check_number(value, where, 0.0, 0, math.inf)
+
+    @property
+    def whole_schedule_options(self) -> dict[str, Any]:
+        """Options of the schedule, with the defaults of those that are not named."""
+        return {**SCHEDULE_OPTIONS[self.schedule], **self.schedule_options}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionary; `from_dict` reads it back."""
@@ -262,25 +283,6 @@ def override_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 # Learning rate as a pure function of the step, so that a resumed run needs no scheduler state.
 
 
-def checked_schedule_options(settings: Settings) -> dict[str, Any]:
-    """Options of the schedule with their defaults; an unknown one is an error."""
-    known = SCHEDULE_OPTIONS[settings.schedule]
-    check_options(settings.schedule, "schedule", settings.schedule_options, known)
-    options = {**known, **settings.schedule_options}
-    for name, value in options.items():
-        where = f"schedule option '{name}'"
-        if isinstance(known[name], bool):
-            check_choice(value, (True, False), where)
-        elif isinstance(known[name], tuple):
-            if not isinstance(value, Sequence) or isinstance(value, str):
-                raise InputError(f"{where} must be a list of epochs, such as [60, 120], got {value!r}")
-            for epoch in value:
-                check_number(epoch, where, 0.0, 0, math.inf)
-        else:
-            check_number(value, where, 0.0, 0, math.inf)
-    return options
-
-
 def warmup_steps(warmup: float, total: int) -> float:
     """Steps of warm-up: a share of all steps below 1, else their number."""
     return warmup * total if warmup < 1 else min(warmup, total - 1)
@@ -288,7 +290,7 @@ def warmup_steps(warmup: float, total: int) -> float:
 
 def learning_rates(settings: Settings, steps_per_epoch: int) -> NDArray[np.float64]:
     """The learning rate of every step of the whole training."""
-    options = checked_schedule_options(settings)
+    options = settings.whole_schedule_options
     total = settings.epochs * steps_per_epoch
     step = np.arange(total, dtype=np.float64)
     warm = warmup_steps(options["warmup"], total)
@@ -312,7 +314,7 @@ def learning_rates(settings: Settings, steps_per_epoch: int) -> NDArray[np.float
 
 def cycled_momenta(settings: Settings, steps_per_epoch: int) -> NDArray[np.float64] | None:
     """The momentum of every step where one_cycle cycles it (.95 down to .85 and back), else None."""
-    options = checked_schedule_options(settings)
+    options = settings.whole_schedule_options
     if not options.get("cycle_momentum"):
         return None
     total = settings.epochs * steps_per_epoch

@@ -227,14 +227,7 @@ def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torc
     fused = device.precision != "float16"
     if device.on_gpu and fused:
         rate = torch.tensor(rate, dtype=torch.float32, device=device.device)
+    options: dict[str, Any] = {"lr": rate, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=rate,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=settings.nesterov,
-            fused=fused,
-        )
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=rate, weight_decay=settings.weight_decay, fused=fused)
+        return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.nesterov, **options)
+    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **options)

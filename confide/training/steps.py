@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from confide.checks import InputError
 from confide.models.device import Device
-from confide.models.preparation import Feed, Preparation, fit_preparation
+from confide.models.preparation import Feed, fit_preparation
 from confide.models.trained import build_model
 from confide.records import Dataset, Scores
 from confide.training import checkpoint
@@ -93,7 +93,10 @@ def start_run(
     rates, momenta = learning_rates(settings, order.steps), cycled_momenta(settings, order.steps)
     objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device, samples.val)
     _check_validation(settings, objective, samples)
-    state = _initial_state(settings, preparation, dataset.num_classes, objective, device, world)
+    model = device.place(build_model(settings.model, settings.model_options, preparation, dataset.num_classes))
+    model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
+    scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
+    state = State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
     if settings.average:
         state.average = WeightAverage(unwrapped(state.model), settings.average * order.steps)
     feed = Feed(samples.train, preparation, device.device, augment=settings.augment, seed=settings.seed)
@@ -111,20 +114,6 @@ def start_run(
         else:
             state.compiled = CompiledForward(state.model, settings.batch_size, run.notes)
     return run
-
-
-def _initial_state(
-    settings: Settings,
-    preparation: Preparation,
-    num_classes: int,
-    objective: Objective,
-    device: Device,
-    world: World,
-) -> State:
-    model = device.place(build_model(settings.model, settings.model_options, preparation, num_classes))
-    model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
-    scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
-    return State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
 
 
 def _check_validation(settings: Settings, objective: Objective, samples: TrainingSamples) -> None:

@@ -38,7 +38,7 @@ def outcome(data, tmp_path_factory):
     return confide.run({**SMALL, "data": data}, tmp_path_factory.mktemp("run"))
 
 
-def test_the_river_flows_from_data_to_report(outcome):
+def test_a_run_goes_from_data_to_report(outcome):
     names = {p.name for p in outcome.folder.iterdir()}
     assert {"data.json", "manifest.json", "evaluation.json", "report.html"} <= names
     page = outcome.report.read_text(encoding="utf-8")

@@ -64,9 +64,9 @@ def test_presets_are_whole_and_unknown_ones_are_not() -> None:
     with pytest.raises(InputError, match="did you mean 'paper-cifar'"):
         preset("paper-cifr")
     with pytest.raises(OptionError, match="has no option 'floor'"):
-        learning_rates(Settings(schedule="step", schedule_options={"floor": 1}), 5)
+        Settings(schedule="step", schedule_options={"floor": 1})
     with pytest.raises(InputError, match="warmup"):
-        learning_rates(Settings(schedule_options={"warmup": -1}), 5)
+        Settings(schedule_options={"warmup": -1})
 
 
 def test_a_short_training_warms_up_for_a_third() -> None:
