@@ -222,7 +222,8 @@ def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
     def moments(scale: float, bend: bool) -> tuple[float, float, float]:
         def of(part: TemperedRows) -> NDArray[np.float64]:
             with np.errstate(invalid="ignore", over="ignore"):
-                return np.array(part.moments_of(criterion)(scale, bend)) * (part.n / rows.n)
+                weighted: NDArray[np.float64] = np.array(part.moments_of(criterion)(scale, bend)) * (part.n / rows.n)
+                return weighted
 
         value, slope, curvature = np.sum(list(pool.map(of, parts)), axis=0).tolist()
         return value, slope, curvature
@@ -468,7 +469,7 @@ def _squares_weights(gram: Vector, hits: Vector) -> Vector:
 def _likelihood_weights(rows: TemperedRows, scale: float) -> Vector:
     """Weights on the simplex with the largest likelihood: Newton in two unknowns, projected on the faces it hits."""
     parts = np.stack([rows.true_probs(scale), rows.true_probs(1.0), np.full(rows.n, 1 / rows.rows.shape[1])], axis=1)
-    candidates = [np.eye(3)[k] for k in range(3)]
+    candidates: list[Vector] = list(np.eye(3))
     for size in (2, 3):
         for face in combinations(range(3), size):
             weights = np.zeros(3)

@@ -86,8 +86,8 @@ def _judge(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.
     thresholds = sums / np.maximum(np.bincount(labels, minlength=len(sums)), 1)
     blocks = _posteriors(gaussians, values, labels, clean, temperature, model)
     parts = [_columns(log_posterior, distance, own, thresholds) for own, log_posterior, distance in blocks]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return LabelFit(*columns, temperature=temperature)
+    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return LabelFit(*[*columns, temperature])
 
 
 def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds: Float64) -> tuple[NDArray[Any], ...]:
@@ -109,7 +109,7 @@ def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds
 def _posteriors(
     gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], temperature: float, model: Any
 ) -> Iterator[tuple[Labels, Tensor, Tensor]]:
-    """Labels, log-posteriors and distances of every block: rows of the fit are left out of it, dropped ones were never in."""
+    """Labels, log-posteriors and distances of each block: rows of the fit are left out of it, dropped rows are not in."""
     prior = torch.log(torch.as_tensor(class_shares(gaussians)))
     plain = None if clean.all() else distance_tables(gaussians, values)
     for start, table, _ in distance_tables(gaussians, values, fitted_labels=labels):

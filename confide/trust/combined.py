@@ -287,7 +287,7 @@ def fact_signal(name: str, predictions: Predictions) -> Float64:
 
 def learned_signal(name: str, values: Tensor) -> Float64:
     """A learned score as a signal: TrustScore, a ratio, enters as its logarithm."""
-    column = values.to(torch.float64).cpu().numpy()
+    column: Float64 = values.to(torch.float64).cpu().numpy()
     if name.removeprefix(SECOND_PREFIX) != "trust_score":
         return column
     # Ratios beyond e^10 say no more than "on top of a training sample".
