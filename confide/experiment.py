@@ -245,11 +245,7 @@ class Stage:
 
 
 def calibrate(
-    folder: RunFolder,
-    config: Config,
-    loss: MethodChoice,
-    predictions: Mapping[str, Predictions],
-    scores: Scores | None,
+    folder: RunFolder, config: Config, loss: MethodChoice, predictions: Mapping[str, Predictions], scores: Scores | None
 ) -> list[Stage]:
     """Predictions raw, and after each calibrator fitted on val; `scores` are what these may go by."""
     known = dict(predictions)

@@ -24,6 +24,11 @@ TAILS = (LEVEL / 2, 1 - LEVEL / 2)
 Z = 1.959963984540054
 """The same ends of a standard normal, in standard deviations."""
 
+PLAIN_SCORES = (None, "msp")
+"""Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability."""
+OWN_CONFIDENCE = ("msp", "trust:mcp", "confidence")
+"""The maximum softmax probability under all its names: as a score, as a trust predictor, and in points made by hand."""
+
 Better = Literal["higher", "lower", "neither"]
 MetricKind = Literal["mean", "calibration", "ranking", "separation"]
 
@@ -180,7 +185,9 @@ class CurveKind:
     optional: str = ""
 
 
-BOX = "lower_quartile median upper_quartile"
+BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
+"""The columns of a box, from its lower whisker to its upper one."""
+BOXES = " ".join(BOX)
 CURVES = {
     "reliability_width": CurveKind(
         "confidence and accuracy in bins of equal width, a curve per number of bins; an empty bin counts 0",
@@ -210,11 +217,11 @@ CURVES = {
         "severity",
         "gap accuracy ece ...",
     ),
-    "shift_boxes": CurveKind("the gap over the corruptions", f"severity low {BOX} high"),
-    "shift_ece_boxes": CurveKind("ECE over the corruptions", f"severity low {BOX} high"),
-    "shift_trust_ece_boxes": CurveKind("ECE of the chances of the predictor `score`", f"severity low {BOX} high"),
-    "rmd_severity": CurveKind("RMD of the samples by severity", f"severity low {BOX} high", "mean"),
-    "rmd_label_noise": CurveKind("RMD of the samples by share of wrong labels", f"rate low {BOX} high", "mean"),
+    "shift_boxes": CurveKind("the gap over the corruptions", f"severity {BOXES}"),
+    "shift_ece_boxes": CurveKind("ECE over the corruptions", f"severity {BOXES}"),
+    "shift_trust_ece_boxes": CurveKind("ECE of the chances of the predictor `score`", f"severity {BOXES}"),
+    "rmd_severity": CurveKind("RMD of the samples by severity", f"severity {BOXES}", "mean"),
+    "rmd_label_noise": CurveKind("RMD of the samples by share of wrong labels", f"rate {BOXES}", "mean"),
     "ood_histogram": CurveKind('known samples and those of group="ood=digits" by `score`', "low high known unknown"),
     "ood_roc": CurveKind('known samples kept against those of group="ood=digits"', "false_positive true_positive"),
     "trust_outcomes": CurveKind(
@@ -239,12 +246,11 @@ class Curve:
     score: str | None = None
 
     def __post_init__(self) -> None:
-        known = CURVES.get(self.kind)
-        lacking = [name for name in known.columns.split() if name not in self.columns] if known else []
-        if lacking:
+        needed = CURVES[self.kind].columns if self.kind in CURVES else ""
+        if lacking := [name for name in needed.split() if name not in self.columns]:
             raise InputError(
-                f"a curve '{self.kind}' must have the columns {known.columns if known else ''}, but "
-                f"{', '.join(lacking)} is missing; give one value a row"
+                f"a curve '{self.kind}' must have the columns {needed}, but {', '.join(lacking)} is missing; "
+                "give one value a row"
             )
         if len({len(column) for column in self.columns.values()}) > 1:
             sizes = ", ".join(f"{name} {len(column)}" for name, column in self.columns.items())
@@ -498,9 +504,12 @@ class Evaluation:
         if not isinstance(about, About):
             raise InputError(f"about must be an About, got {type(about).__name__}; give About(title=...)")
         # By name at run time: the record stands below the families, and a report needs nothing but the record.
-        metrics = [word for word in self._metric_words() if word not in self.metrics]
-        if metrics:
-            known = import_module("confide.metrics").explain(metrics)
+        words = dict.fromkeys((*(m.metric for m in self.measurements), *(c.metric for c in self.comparisons)))
+        # A training log names the NLL of the validation samples `val_nll`.
+        logged = (name for c in self.curves if c.kind == "training" for name in c.columns)
+        words |= dict.fromkeys(name.removeprefix("train_").removeprefix("val_") for name in logged)
+        if unexplained := [word for word in words if word not in self.metrics]:
+            known = import_module("confide.metrics").explain(unexplained)
             object.__setattr__(self, "metrics", {**self.metrics, **known})
         stages = dict.fromkeys((*(m.stage for m in self.measurements), *(c.stage for c in self.curves)))
         if unnamed := [stage for stage in stages if stage != "raw" and stage not in self.stage_titles]:
@@ -509,16 +518,6 @@ class Evaluation:
         if self.difficulty is None and self.about.difficulty is not None:
             info = import_module("confide.difficulty").difficulty_info(self.about.difficulty)
             object.__setattr__(self, "difficulty", info)
-
-    def _metric_words(self) -> tuple[str, ...]:
-        """Words of the measurements and comparisons, and of what a training log names `val_nll`."""
-        logged = (name for c in self.curves if c.kind == "training" for name in c.columns)
-        words = (
-            *(m.metric for m in self.measurements),
-            *(c.metric for c in self.comparisons),
-            *(name.removeprefix("train_").removeprefix("val_") for name in logged),
-        )
-        return tuple(dict.fromkeys(words))
 
     def info(self, metric: str) -> MetricInfo:
         """What a reader is told about a metric; of an unknown word, the word.
@@ -739,17 +738,10 @@ def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurem
             # Older files name trust predictors by their word alone.
             measured |= {m.score.removeprefix("trust:"): row, "mcp": replace(row, score="msp")}
     sides = {name: measured.get(name) or ComparedRow.of(name) for c in rows for name in (c["a"], c["b"])}
+    numbers = ("difference", "low", "high", "p_value", "p_holm")
     return tuple(
         Comparison(
-            c["metric"],
-            sides[c["a"]],
-            sides[c["b"]],
-            _number(c["difference"]),
-            _number(c["low"]),
-            _number(c["high"]),
-            _number(c["p_value"]),
-            _number(c["p_holm"]),
-            c.get("better"),
+            c["metric"], sides[c["a"]], sides[c["b"]], better=c.get("better"), **{k: _number(c[k]) for k in numbers}
         )
         for c in rows
     )

@@ -126,11 +126,7 @@ def evaluate_shift(
         evaluations = [_evaluate_clean(name, model, test, request) for name, model in trained.items()]
     for name, split in foreign.items():
         evaluations += _evaluate_ood(ood_name(name), split, trained, dataset, test, request)
-    known = About(
-        title=f"{dataset.name} under shift",
-        unit=dataset.unit,
-        class_names=tuple(dataset.class_names),
-    )
+    known = About(title=f"{dataset.name} under shift", unit=dataset.unit, class_names=tuple(dataset.class_names))
     return join(evaluations, about=(about or About()).over(known))
 
 

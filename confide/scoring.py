@@ -26,15 +26,7 @@ from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
 from confide.results import Sample
 
-__all__ = [
-    "ScoredData",
-    "ScoringRequest",
-    "Suspect",
-    "fitted_extractor",
-    "is_features",
-    "load_split",
-    "score_data",
-]
+__all__ = ["ScoredData", "ScoringRequest", "Suspect", "fitted_extractor", "is_features", "load_split", "score_data"]
 
 SHOWN_TEXT = 280
 

@@ -25,16 +25,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.records import Dataset
 
-__all__ = [
-    "DataNote",
-    "Manifest",
-    "RunFolder",
-    "RunPaths",
-    "StageRecord",
-    "environment",
-    "lock_file",
-    "read_manifest",
-]
+__all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
 
 KEY_FORMAT = "run/1"
 """Part of every stage's key; older than the format, so that the stages of older run folders count as done."""

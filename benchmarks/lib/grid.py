@@ -202,10 +202,7 @@ METHODS = (
     Method("dual_focal", "dual_focal", {"gamma": 5.0}),
     Method("dual_focal_released", "dual_focal", {"gamma": 5.0, "form": "released"}),
     Method(
-        "selective_au_released",
-        "selective_au",
-        {"coverage": 0.88, "smoothing": 0.1, "form": "released"},
-        shifted=True,
+        "selective_au_released", "selective_au", {"coverage": 0.88, "smoothing": 0.1, "form": "released"}, shifted=True
     ),
     Method("aurc", "aurc"),
     Method("logit_norm", "logit_norm", {"alpha": 0.05}),

@@ -23,27 +23,20 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'"
-    )
-    parser.add_argument("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
-    parser.add_argument(
-        "--methods", nargs="+", default=None, help="words to choose from (see: confide list calibrators); one is taken"
-    )
-    parser.add_argument("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
-    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
-    parser.add_argument(
-        "--by", default=None, metavar="COLUMN", help="a fit per value of this column, shrunk to the whole"
-    )
-    parser.add_argument(
-        "--bands", type=int, default=None, metavar="N", help="cut the numbers of --by into N bands first"
-    )
-    parser.add_argument("--save", default=None, metavar="FILE", help="write the calibrator, .json or .safetensors")
-    parser.add_argument("--out", default=None, metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
-    parser.add_argument("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
+    add = parser.add_argument
+    add("--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'")
+    add("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    add("--methods", nargs="+", help="words to choose from (see: confide list calibrators); one is taken")
+    add("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
+    add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
+    add("--by", metavar="COLUMN", help="a fit per value of this column, shrunk to the whole")
+    add("--bands", type=int, metavar="N", help="cut the numbers of --by into N bands first")
+    add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
+    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
+    add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
     from confide.pipeline import calibration_effect
 
@@ -60,19 +53,18 @@ def run(args: argparse.Namespace) -> int:
         bands=args.bands,
         may_decline=len(words) > 1,
     )
-    verdict = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
+    effect = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
     written = []
     if args.save and choice.calibrator:
         choice.calibrator.save(args.save)
         written.append(args.save)
     if args.out:
-        verdict.predictions.save(args.out)
+        effect.predictions.save(args.out)
         written.append(args.out)
     if args.json:
-        print_json(as_json(choice, verdict, written))
+        print_json(as_json(choice, effect, written))
     else:
-        show(choice, verdict, written)
-    return 0
+        show(choice, effect, written)
 
 
 def _check_paths(args: argparse.Namespace) -> None:
@@ -85,7 +77,7 @@ def _check_paths(args: argparse.Namespace) -> None:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 
 
-def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None:
+def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
     """Tables for a person."""
     rows = [
         [
@@ -103,27 +95,26 @@ def show(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> None
     print(f"cross-validated on the {choice.n:,} fitted predictions\n\n{text_table(header, rows)}")
     for word, reason in choice.failed.items():
         print(f"  {word}: {reason}")
-    print(
-        f"\non the {verdict.before.measurements[0].n:,} applied predictions\n\n{before_and_after(choice.word, verdict)}"
-    )
-    for warning in verdict.warnings:
+    n, table = effect.before.measurements[0].n, before_and_after(choice.word, effect)
+    print(f"\non the {n:,} applied predictions\n\n{table}")
+    for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
         print(f"wrote {path}")
 
 
-def before_and_after(word: str, verdict: CalibrationEffect) -> str:
+def before_and_after(word: str, effect: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
-    for before in (m for m in verdict.before.measurements if m.group is None and m.score in (None, "msp")):
+    for before in (m for m in effect.before.measurements if m.group is None and m.score in (None, "msp")):
         row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
-        if verdict.after is not None:
-            after = next(m for m in verdict.after.measurements if m.metric == before.metric and m.group is None)
-            test = next((c for c in verdict.comparisons if c.metric == before.metric), None)
+        if effect.after is not None:
+            after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)
+            test = next((c for c in effect.comparisons if c.metric == before.metric), None)
             row.append(f"{after.value:.4f} ({after.low:.4f} to {after.high:.4f})")
             row += ["", "", ""] if test is None else _test_cells(test, word)
         rows.append(row)
-    header = ["metric", "before"] + ([] if verdict.after is None else ["after", "difference", "p (Holm)", "better"])
+    header = ["metric", "before"] + ([] if effect.after is None else ["after", "difference", "p (Holm)", "better"])
     return text_table(header, rows)
 
 
@@ -132,18 +123,17 @@ def _test_cells(test: Comparison, word: str) -> list[str]:
     return [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})", p_value(test.p_holm), better]
 
 
-def as_json(choice: Choice, verdict: CalibrationEffect, written: list[str]) -> dict[str, Any]:
+def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> dict[str, Any]:
     """Everything for a machine."""
-    calibrator = choice.calibrator
     return {
         "score": choice.score,
         "chosen": choice.word,
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
-        "calibrator": None if calibrator is None else calibrator.state().record,
-        "before": [m.as_row() for m in verdict.before.measurements if m.group is None],
-        "after": [] if verdict.after is None else [m.as_row() for m in verdict.after.measurements if m.group is None],
-        "comparisons": [asdict(c) for c in verdict.comparisons],
-        "warnings": list(verdict.warnings),
+        "calibrator": None if choice.calibrator is None else choice.calibrator.state().record,
+        "before": [m.as_row() for m in effect.before.measurements if m.group is None],
+        "after": [] if effect.after is None else [m.as_row() for m in effect.after.measurements if m.group is None],
+        "comparisons": [asdict(c) for c in effect.comparisons],
+        "warnings": list(effect.warnings),
         "files": written,
     }

@@ -15,19 +15,16 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
-    parser.add_argument("--names", nargs="+", default=None, help="names of the files in the table (default: their own)")
-    parser.add_argument(
-        "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
-    )
-    parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
-    parser.add_argument(
-        "--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
+    add("--names", nargs="+", help="names of the files in the table (default: their own)")
+    add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
+    add("--score", default="msp", help="what ranks the samples (default: msp)")
+    add("--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)")
+    add("--seed", type=int, default=0, help="of the resampling (default: 0)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.checks import InputError
     from confide.evaluation.compare import compare
     from confide.results import LEVEL
@@ -37,29 +34,20 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
     records = {name: load_predictions(path) for name, path in zip(names, args.files, strict=True)}
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
-    found = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
+    comparisons = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
-        print_json([c.as_row() for c in found])
-        return 0
-    for pair in dict.fromkeys((c.a, c.b) for c in found):
-        rows = [
-            [
-                c.metric,
-                f"{c.difference:+.4f}",
-                f"{c.low:+.4f} to {c.high:+.4f}",
-                f"{c.p_value:.4f}",
-                f"{c.p_holm:.4f}",
-                str(c.winner or "-"),
-            ]
-            for c in found
-            if (c.a, c.b) == pair
-        ]
-        print(
-            text_table([f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"], rows)
-        )
-        print()
+        print_json([c.as_row() for c in comparisons])
+        return
+    for pair in dict.fromkeys((c.a, c.b) for c in comparisons):
+        rows = []
+        for c in comparisons:
+            if (c.a, c.b) == pair:
+                between = f"{c.low:+.4f} to {c.high:+.4f}"
+                p_values = [f"{c.p_value:.4f}", f"{c.p_holm:.4f}"]
+                rows.append([c.metric, f"{c.difference:+.4f}", between, *p_values, str(c.winner or "-")])
+        header = [f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"]
+        print(text_table(header, rows) + "\n")
     print(f"{len(next(iter(records.values()))):,} samples; better only where the Holm-corrected p is below {LEVEL}")
-    return 0
 
 
 def unique_names(paths: list[str]) -> list[str]:

@@ -13,10 +13,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.cli.result_tables import show_outcome
     from confide.experiment import run as run_experiment
 
-    changes = {"training.epochs": args.epochs, "seed": args.seed}
-    show_outcome(run_experiment("demo", args.out, **changes), args.json)
-    return 0
+    outcome = run_experiment("demo", args.out, seed=args.seed, **{"training.epochs": args.epochs})
+    show_outcome(outcome, args.json)

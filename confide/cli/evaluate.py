@@ -22,39 +22,33 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "source",
         metavar="FILE",
         help=".parquet, .npz or .csv of predictions, or a folder of such shards; columns: label and logits, probs, "
         "logit_0 ..., p0 ..., logit_NAME ... or prob_NAME ...",
     )
-    parser.add_argument(
-        "--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)"
-    )
-    parser.add_argument("--by", nargs="+", default=None, help="full metrics per group: class, difficulty, or a column")
-    parser.add_argument(
-        "--score", nargs="+", default=None, help="what ranks the samples: msp entropy margin max_logit ..."
-    )
-    parser.add_argument("--scores", metavar="FILE", default=None, help="difficulty of the samples, joined by id")
-    parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
-    parser.add_argument(
-        "--out", metavar="DIR", default=None, help="where to write (default: FILE's name + -evaluation)"
-    )
-    parser.add_argument("--title", default=None, help="title of the report")
-    parser.add_argument("--split", default=None, help="name of the split, if the file does not say it")
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
-    parser.add_argument(
-        "--shift", metavar="KIND", default=None, help="FILE is a trained model: corruptions, domain, ..."
-    )
-    parser.add_argument("--data", default=None, help="with --shift: the dataset whose test split is shifted")
-    parser.add_argument("--beside", nargs="+", default=[], metavar="MODEL", help="with --shift: further models")
+    add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
+    add("--by", nargs="+", help="full metrics per group: class, difficulty, or a column")
+    add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
+    add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
+    add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
+    add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
+    add("--title", help="title of the report")
+    add("--split", help="name of the split, if the file does not say it")
+    add("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add("--shift", metavar="KIND", help="FILE is a trained model: corruptions, domain, ...")
+    add("--data", help="with --shift: the dataset whose test split is shifted")
+    add("--beside", nargs="+", default=[], metavar="MODEL", help="with --shift: further models")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.cli.shift import check_not_shifted, from_evaluate
 
     if args.shift:
-        return from_evaluate(args)
+        from_evaluate(args)
+        return
     check_not_shifted(args)
     from confide.evaluation.evaluate import evaluate
     from confide.evaluation.streaming import as_predictions, from_folder
@@ -89,14 +83,13 @@ def run(args: argparse.Namespace) -> int:
     write_report(evaluation, out / "report.html")
     if args.json:
         print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
-        return 0
+        return
     print(table_of(evaluation))
     for word, reason in evaluation.about.missing.items():
         print(f"{word}: {reason}")
     for warning in evaluation.warnings:
         print(f"warning: {warning}")
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    return 0
 
 
 def table_of(evaluation: Evaluation) -> str:

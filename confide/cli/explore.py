@@ -16,16 +16,16 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN_OR_SCORES", help="a run folder, or a file of scores or predictions")
-    parser.add_argument("--data", default=None, help="dataset to take pictures from (default: the one the run names)")
-    parser.add_argument("--features", default=None, help="features of a file alone, for neighbours and score parts")
-    parser.add_argument("--columns", default=None, metavar="FILE", help="table with 'id' and columns to filter by")
+    parser.add_argument("--data", help="dataset to take pictures from (default: the one the run names)")
+    parser.add_argument("--features", help="features of a file alone, for neighbours and score parts")
+    parser.add_argument("--columns", metavar="FILE", help="table with 'id' and columns to filter by")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; others than this one get a token")
     parser.add_argument("--port", type=int, default=8765, help="port (default: 8765; 0: any free one)")
     parser.add_argument("--browser", action="store_true", help="open a browser")
-    parser.add_argument("--export", default=None, metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
+    parser.add_argument("--export", metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import explorer
 
     layout = explorer.open_layout(args.source, data=args.data, features=args.features, columns=args.columns)
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             print_json(asdict(export))
         else:
             print(f"exported: {export.samples} tagged samples to {export.exported}")
-        return 0
+        return
 
     def say(line: str) -> None:
         if args.json and line.startswith("explorer: "):
@@ -44,4 +44,3 @@ def run(args: argparse.Namespace) -> int:
             print(line, flush=True)
 
     explorer.serve(layout, host=args.host, port=args.port, browser=args.browser, say=say)
-    return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stratify", action="store_true", help="the same share of every class")
     parser.add_argument(
         "--features",
-        default=None,
         help="leave near-duplicates out by these: a file, a folder or an extractor's word (default: those the data "
         "carries); none keeps them",
     )
     parser.add_argument("--similarity", type=float, default=0.99, help="cosine of a near-duplicate (default: 0.99)")
     parser.add_argument("--licence", default="", help="licence note for the card")
-    parser.add_argument("-o", "--out", default=None, help="folder, or .parquet file, for the hard samples")
-    parser.add_argument("--predictions", default=None, help="evaluate these on easy, medium and hard bands")
+    parser.add_argument("-o", "--out", help="folder, or .parquet file, for the hard samples")
+    parser.add_argument("--predictions", help="evaluate these on easy, medium and hard bands")
     parser.add_argument("--bands", type=int, default=3, help="equal parts from easy to hard (default: 3)")
-    parser.add_argument("--groups", default=None, help="write GroupDRO groups (id, group) to this file")
-    parser.add_argument("--threshold", type=float, default=None, help="two groups, cut at this score (paper: 5 bits)")
+    parser.add_argument("--groups", help="write GroupDRO groups (id, group) to this file")
+    parser.add_argument("--threshold", type=float, help="two groups, cut at this score (paper: 5 bits)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import difficulty
     from confide.checks import InputError
     from confide.files import formats
@@ -49,14 +49,13 @@ def run(args: argparse.Namespace) -> int:
     if args.predictions:
         summary["bands"] = _bands(args, scores)
     if args.groups:
-        found = difficulty.groups(scores, threshold=args.threshold, groups=max(2, args.bands))
-        formats.write_table(args.groups, {"id": scores.ids, "group": found})
-        summary["groups"] = {"file": args.groups, "counts": [int((found == g).sum()) for g in range(found.max() + 1)]}
+        groups = difficulty.groups(scores, threshold=args.threshold, groups=max(2, args.bands))
+        formats.write_table(args.groups, {"id": scores.ids, "group": groups})
+        summary["groups"] = {"file": args.groups, "counts": [int((groups == g).sum()) for g in range(groups.max() + 1)]}
     if args.json:
         print_json(summary)
     else:
         _show(summary)
-    return 0
 
 
 def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
@@ -94,36 +93,28 @@ def _features(args: argparse.Namespace, dataset: Any) -> Any:
 
 
 def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from confide import difficulty
 
     predictions = load_predictions(args.predictions)
-    values = scores.of(predictions.ids)
-    correct = predictions.facts.correct.cpu().numpy()
-    found = difficulty.error_by_difficulty(values, correct, bands=args.bands)
+    values, correct = scores.of(predictions.ids), predictions.facts.correct.cpu().numpy()
+    errors = difficulty.error_by_difficulty(values, correct, bands=args.bands)
     fine = difficulty.error_by_difficulty(values, correct, bands=min(10, len(values)))
-    return {"rows": [asdict(band) for band in found.bands], "pearson_of_tenths": fine.pearson}
+    return {"rows": [asdict(band) for band in errors.bands], "pearson_of_tenths": fine.pearson}
 
 
 def _show(summary: dict[str, Any]) -> None:
     if "bands" in summary:
-        rows = [
-            [
-                band["name"],
-                f"{band['low']:.4g} to {band['high']:.4g}",
-                f"{band['n']:,}",
-                f"{100 * band['error']:.1f}",
-                f"{100 * band['error_low']:.1f} to {100 * band['error_high']:.1f}",
-            ]
-            for band in summary["bands"]["rows"]
-        ]
+        rows = []
+        for band in summary["bands"]["rows"]:
+            span = f"{band['low']:.4g} to {band['high']:.4g}"
+            error, low, high = (f"{100 * band[name]:.1f}" for name in ("error", "error_low", "error_high"))
+            rows.append([band["name"], span, f"{band['n']:,}", error, f"{low} to {high}"])
         print(text_table(("band", summary["method"], "samples", "error %", "95 % interval"), rows))
         print(f"Pearson of score and error over tenths: {summary['bands']['pearson_of_tenths']:.3f}")
     if "groups" in summary:
         print(f"groups: {summary['groups']['file']} {summary['groups']['counts']}")
     if "benchmark" in summary:
-        made = summary["benchmark"]
-        left_out = made["near_duplicates_left_out"]
-        told = "not looked for, give --features" if left_out is None else f"{left_out} left out"
-        print(f"hard samples: {made['out']} ({made['samples']:,}; near-duplicates: {told})")
+        benchmark = summary["benchmark"]
+        left_out = benchmark["near_duplicates_left_out"]
+        duplicates = "not looked for, give --features" if left_out is None else f"{left_out} left out"
+        print(f"hard samples: {benchmark['out']} ({benchmark['samples']:,}; near-duplicates: {duplicates})")

@@ -47,12 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", nargs="?", help=f"one of {', '.join(FAMILIES)}; all when left out")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     families = [args.family] if args.family else list(FAMILIES)
     rows = {family: sorted(map(as_row, registry_of(family)), key=lambda row: str(row["word"])) for family in families}
     if args.json:
         print_json(rows)
-        return 0
+        return
     for family, methods in rows.items():
         print(f"\n{family}")
         for row in methods:
@@ -60,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
             needs = "".join(f", {need}=…" for need in row["needs"])
             print(f"  {row['word']}({(options + needs).strip(', ')})")
             print(f"      {row['summary']}  [{row['paper']}]")
-    return 0
 
 
 def as_row(method: Method[MethodSpec]) -> dict[str, Any]:

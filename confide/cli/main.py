@@ -73,14 +73,14 @@ def _run_verb(verb: str, words: list[str]) -> int:
     return guarded(module.run, args)
 
 
-def guarded(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a verb; bad input becomes one line and status 1."""
     from confide.checks import InputError, MissingExtra, OptionError
     from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
     try:
-        return run(args)
+        return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:
         print(f"confide: {error}", file=sys.stderr)
     except OSError as error:

@@ -22,19 +22,17 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="labelled predictions, not used to train or calibrate")
-    parser.add_argument("--risk", type=float, default=None, help="error rate allowed among accepted samples")
-    parser.add_argument("--coverage", type=float, default=None, help="instead: the share to accept")
+    parser.add_argument("--risk", type=float, help="error rate allowed among accepted samples")
+    parser.add_argument("--coverage", type=float, help="instead: the share to accept")
     parser.add_argument("--confidence", type=float, default=0.95, help="how sure the promise must be (default: 0.95)")
     parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
     parser.add_argument("--method", default="fixed_sequence", help="fixed_sequence, fallback or sgr")
     parser.add_argument("--per-class", action="store_true", help="one threshold per predicted class")
-    parser.add_argument("--apply", metavar="POINT", default=None, help="apply a saved point to FILE instead")
-    parser.add_argument(
-        "--out", default=None, help="write the point (.json), or with --apply what is accepted (.csv ...)"
-    )
+    parser.add_argument("--apply", metavar="POINT", help="apply a saved point to FILE instead")
+    parser.add_argument("--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide.checks import InputError
     from confide.evaluation.operating_points import operating_point
 
@@ -42,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
     predictions = load_predictions(args.file)
     if args.apply:
-        return apply(args, predictions)
+        apply(args, predictions)
+        return
     point = operating_point(
         predictions,
         args.risk,
@@ -60,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
         print(point_text(point))
         if args.out:
             print(f"saved: {args.out}")
-    return 0
 
 
 def point_text(point: OperatingPoint) -> str:
@@ -99,7 +97,7 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
     return names[int(key)] if names and int(key) < len(names) else key
 
 
-def apply(args: argparse.Namespace, predictions: Predictions) -> int:
+def apply(args: argparse.Namespace, predictions: Predictions) -> None:
     """What a saved point accepts of a file, and how it does there."""
     from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
     from confide.files import formats
@@ -111,8 +109,7 @@ def apply(args: argparse.Namespace, predictions: Predictions) -> int:
         formats.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
     if args.json:
         print_json({"observed": asdict(seen), "point": point.to_dict(), "out": args.out})
-        return 0
+        return
     print(f"accepted {seen.accepted:,} of {len(predictions):,} ({seen.coverage:.1%}), error rate {seen.risk:.4f}")
     if point.bound is not None:
         print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
-    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options
+from confide.cli.shared import parse_options, print_json
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -23,41 +23,32 @@ EXAMPLE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", help="folder of a training (confide train --out), or of an ensemble")
-    parser.add_argument("data", help="a dataset's word, or a path")
-    parser.add_argument("--split", default="test", help="split to predict (default: test)")
-    parser.add_argument("--out", default="predictions.parquet", help=".parquet, .npz or .csv")
-    parser.add_argument("--passes", type=int, default=0, help="passes of Monte-Carlo dropout")
-    parser.add_argument("--average", choices=("logits", "probs"), default="logits", help="of these passes")
-    parser.add_argument(
-        "--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)"
-    )
-    parser.add_argument("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
-    parser.add_argument("--foreign", action="store_true", help="data of other classes: their labels do not count")
-    parser.add_argument(
-        "--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet"
-    )
-    parser.add_argument(
-        "--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)"
-    )
-    parser.add_argument(
-        "--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("checkpoint", help="folder of a training (confide train --out), or of an ensemble")
+    add("data", help="a dataset's word, or a path")
+    add("--split", default="test", help="split to predict (default: test)")
+    add("--out", default="predictions.parquet", help=".parquet, .npz or .csv")
+    add("--passes", type=int, default=0, help="passes of Monte-Carlo dropout")
+    add("--average", choices=("logits", "probs"), default="logits", help="of these passes")
+    add("--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)")
+    add("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
+    add("--foreign", action="store_true", help="data of other classes: their labels do not count")
+    add("--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet")
+    add("--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)")
+    add("--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones")
+    add(
         "--second",
         metavar="FILE",
         help="second opinion for --trust: features, or a folder of shards; by default extracted by the same extractor",
     )
-    parser.add_argument("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
-    parser.add_argument(
-        "--scores", metavar="FILE", help="add the column `difficulty` of these samples (confide score, or --fitted)"
-    )
-    parser.add_argument("--batch-size", type=int, default=None, help="default: what suits the device")
-    parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
-    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    add("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
+    add("--scores", metavar="FILE", help="add the column `difficulty` of these samples (confide score, or --fitted)")
+    add("--batch-size", type=int, help="default: what suits the device")
+    add("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
+    add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
     from confide.data import load_dataset
@@ -101,12 +92,10 @@ def run(args: argparse.Namespace) -> int:
         predictions = pipeline.apply_calibrator(args.calibrator, predictions, extract_by)
     predictions.save(args.out)
     show(predictions, len(members) or 1, args)
-    return 0
 
 
 def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
     """How many, where, and how good they are where the classes are the model's own."""
-    from confide.cli.shared import print_json
     from confide.metrics import explain
     from confide.training.prediction import log_metrics
 

@@ -20,10 +20,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a run folder or an evaluation.json; several stand side by side",
     )
     parser.add_argument("-o", "--out", default="report.html", help="the HTML file to write (default: report.html)")
-    parser.add_argument("--figures", metavar="DIR", default=None, help="also write every chart as SVG and PNG into DIR")
+    parser.add_argument("--figures", metavar="DIR", help="also write every chart as SVG and PNG into DIR")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from confide import report
 
     evaluation = report.gather(args.sources)
@@ -31,11 +31,10 @@ def run(args: argparse.Namespace) -> int:
     page = report.write_report(evaluation, args.out)
     if args.json:
         print_json({"report": page, "bytes": page.stat().st_size, "figures": figures, "warnings": evaluation.warnings})
-        return 0
+        return
     print(report.verdict_sentence(evaluation))
     for warning in evaluation.warnings:
         print(f"note: {warning}")
     if figures:
         print(f"figures: {args.figures} ({len(figures)} files)")
     print(f"report: {page}")
-    return 0

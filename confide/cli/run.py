@@ -14,14 +14,14 @@ EXAMPLE = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", help="a YAML file, or the name of a built-in recipe such as 'demo'")
-    parser.add_argument("--recipe", default=None, help="the name of a built-in recipe: demo, confide")
-    parser.add_argument("--out", default=None, help="run folder (default: runs/<name of the config>)")
+    parser.add_argument("--recipe", help="the name of a built-in recipe: demo, confide")
+    parser.add_argument("--out", help="run folder (default: runs/<name of the config>)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change one field, such as training.epochs=3"
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from pathlib import Path
 
     from confide.checks import InputError
@@ -35,4 +35,3 @@ def run(args: argparse.Namespace) -> int:
     source = args.config or args.recipe
     changes = parse_options(args.set, "--set must be FIELD=VALUE")
     show_outcome(run_experiment(source, args.out or Path("runs") / Path(source).stem, **changes), args.json)
-    return 0

@@ -25,33 +25,34 @@ EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o sc
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="dataset word or path; or features: .npz, .parquet, shard folder")
     parser.add_argument("--method", action="append", help="difficulty word, several allowed (default: rmd)")
-    parser.add_argument("--features", default=None, help="extractor word (default: cached, else efficientnet_lite0)")
-    parser.add_argument("--split", default=None, help="split to score, or all of them (default: train)")
-    parser.add_argument("--fit-split", default=None, help="split to fit on (default: the one scored)")
+    parser.add_argument("--features", help="extractor word (default: cached, else efficientnet_lite0)")
+    parser.add_argument("--split", help="split to score, or all of them (default: train)")
+    parser.add_argument("--fit-split", help="split to fit on (default: the one scored)")
     parser.add_argument("--labels", default="given", choices=("given", "predicted", "min"), help="class to measure to")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the method")
     parser.add_argument("--feature-option", action="append", default=[], metavar="NAME=VALUE", help="of the extractor")
     parser.add_argument("--augment-runs", type=int, default=0, help="fit on so many augmentation runs (paper: 5)")
-    parser.add_argument("--save-fit", default=None, metavar="FILE", help="also write the fit, .safetensors")
-    parser.add_argument("--fitted", default=None, metavar="FILE", help="score by a fit that was saved, without fitting")
-    parser.add_argument("--log", default=None, help="recorder folder, for confusion, correctness, loss and entropy")
-    parser.add_argument("--predictions", default=None, help="predictions of these samples, out of fold for verdicts")
+    parser.add_argument("--save-fit", metavar="FILE", help="also write the fit, .safetensors")
+    parser.add_argument("--fitted", metavar="FILE", help="score by a fit that was saved, without fitting")
+    parser.add_argument("--log", help="recorder folder, for confusion, correctness, loss and entropy")
+    parser.add_argument("--predictions", help="predictions of these samples, out of fold for verdicts")
     parser.add_argument("-o", "--out", default="scores.parquet", help="scores file (default: scores.parquet)")
-    parser.add_argument("--gallery", default=None, help="HTML page (default: beside the scores); 'none' for no page")
-    parser.add_argument("--find-label-errors", default=None, metavar="FILE", help="export suspects, ranked")
+    parser.add_argument("--gallery", help="HTML page (default: beside the scores); 'none' for no page")
+    parser.add_argument("--find-label-errors", metavar="FILE", help="export suspects, ranked")
     parser.add_argument("--no-verdicts", action="store_true", help="scores only: no look at labels and quality")
-    parser.add_argument("--words", default=None, metavar="FILE", help="vocabulary: explain hard samples in words")
-    parser.add_argument("--cache", default=None, help="folder for feature shards (default: beside the scores)")
-    parser.add_argument("--write-features", default=None, metavar="FILE", help="also write them, .npz or .parquet")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: a GPU where there is one)")
+    parser.add_argument("--words", metavar="FILE", help="vocabulary: explain hard samples in words")
+    parser.add_argument("--cache", help="folder for feature shards (default: beside the scores)")
+    parser.add_argument("--write-features", metavar="FILE", help="also write them, .npz or .parquet")
+    parser.add_argument("--device", help="cpu or cuda (default: a GPU where there is one)")
     parser.add_argument("--batch-size", type=int, default=64, help="inputs per batch of the extractor (default: 64)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode inputs (default: 0)")
     parser.add_argument("--engine", default="local", choices=("local", "ray"), help="where the work runs")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if args.engine == "ray":
-        return _run_ray(args)
+        _run_ray(args)
+        return
     from confide.files import formats
     from confide.report.score_page import write_score_page
     from confide.scoring import score_data
@@ -74,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
         print_json(summary)
     else:
         _show(summary)
-    return 0
 
 
 def _request(args: argparse.Namespace) -> ScoringRequest:
@@ -110,23 +110,14 @@ def _check_flags(args: argparse.Namespace) -> None:
     from confide.checks import InputError
 
     if args.fitted:
-        flags = {
-            "--method": args.method,
-            "--option": args.option,
-            "--fit-split": args.fit_split,
-            "--augment-runs": args.augment_runs,
-            "--log": args.log,
-            "--save-fit": args.save_fit,
-        }
-        refuse_flags(flags, "--fitted scores by a fit that is made")
+        names = ("method", "option", "fit-split", "augment-runs", "log", "save-fit")
+        refuse_flags(args, names, "--fitted scores by a fit that is made")
         if args.feature_option and not args.features:
-            raise InputError(
-                "--feature-option with --fitted needs --features: the file names its extractor's own options"
-            )
+            why = "the file names its extractor's own options"
+            raise InputError(f"--feature-option with --fitted needs --features: {why}")
         if args.find_label_errors and args.labels != "given":
-            raise InputError(
-                f"--find-label-errors judges labels, but --labels is '{args.labels}'; leave one of them out"
-            )
+            why = f"--labels is '{args.labels}'"
+            raise InputError(f"--find-label-errors judges labels, but {why}; leave one of them out")
     if args.save_fit:
         words = list(dict.fromkeys(args.method or ["rmd"]))
         if len(words) > 1:
@@ -151,9 +142,8 @@ def _summary(args: argparse.Namespace, scored: ScoredData) -> dict[str, Any]:
             suspects = len(scored.verdicts.suspects())
             summary["label_errors"] = {"file": str(args.find_label_errors), "suspects": suspects}
     if scored.agreement:
-        summary["agreement"] = [
-            {"a": row.a, "b": row.b, "kendall": row.kendall, "spearman": row.spearman} for row in scored.agreement
-        ]
+        names = ("a", "b", "kendall", "spearman")
+        summary["agreement"] = [{name: getattr(row, name) for name in names} for row in scored.agreement]
     if args.words:
         summary["words"] = scored.explanation_rows()
     if args.gallery != "none":
@@ -170,7 +160,7 @@ def _spread(scores: Scores) -> dict[str, Any]:
     return {"method": scores.method, **numbers, "median": median, "75 %": three, "max": high}
 
 
-def _run_ray(args: argparse.Namespace) -> int:
+def _run_ray(args: argparse.Namespace) -> None:
     from confide.scale import FolderScoring, score_folder
 
     _check_for_ray(args)
@@ -192,31 +182,20 @@ def _run_ray(args: argparse.Namespace) -> int:
         summaries[method] = score_folder(job)
     if args.json:
         print_json({"methods": {method: summary.as_dict() for method, summary in summaries.items()}})
-        return 0
+        return
     for note in dict.fromkeys(note for summary in summaries.values() for note in summary.notes):
         print(f"note: {note}")
     for method, summary in summaries.items():
         print(f"{method}: {summary.scores} ({summary.n:,} samples in {summary.files} files)")
-    return 0
 
 
 def _check_for_ray(args: argparse.Namespace) -> None:
     """A cluster scores all files of a folder; what looks at single samples is done on one machine, afterwards."""
-    flags = {
-        "--split": args.split not in (None, "train"),
-        "--fit-split": args.fit_split,
-        "--augment-runs": args.augment_runs,
-        "--save-fit": args.save_fit,
-        "--fitted": args.fitted,
-        "--log": args.log,
-        "--predictions": args.predictions,
-        "--gallery": args.gallery not in (None, "none"),
-        "--find-label-errors": args.find_label_errors,
-        "--words": args.words,
-        "--cache": args.cache,
-        "--write-features": args.write_features,
-    }
-    refuse_flags(flags, "--engine ray scores every file of a folder")
+    split = () if args.split == "train" else ("split",)
+    gallery = () if args.gallery == "none" else ("gallery",)
+    of_fits = (*split, "fit-split", "augment-runs", "save-fit", "fitted", "log", "predictions")
+    of_samples = (*gallery, "find-label-errors", "words", "cache", "write-features")
+    refuse_flags(args, of_fits + of_samples, "--engine ray scores every file of a folder")
 
 
 def _show(summary: dict[str, Any]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,11 @@ def parse_method_options(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return options
 
 
-def refuse_flags(flags: Mapping[str, Any], why: str) -> None:
-    """One line for the flags that were given though they have no meaning there."""
+def refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """One line for the flags among these names that were set though they have no meaning there."""
     from confide.checks import InputError
 
-    if wrong := [flag for flag, is_given in flags.items() if is_given]:
+    if wrong := [f"--{name}" for name in names if getattr(args, name.replace("-", "_"))]:
         raise InputError(f"{why} and takes no {', '.join(wrong)}; leave it out")
 
 
@@ -130,11 +131,8 @@ def probability_doubt(predictions: Predictions, path: str | Path) -> str:
     if not predictions.outputs.all_classes or predictions.from_probabilities or not len(predictions):
         return ""
     logits = predictions.logits
-    if (
-        logits.shape[1] == 2
-        and bool((logits[:, 0] == 0).all())
-        and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all())
-    ):
+    single = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    if single and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all()):
         return f"all single logits in {path} lie in [0, 1], as probabilities do; if they are, call the column 'probs'"
     # A file of real logits is told by its first rows; only a doubtful one is read to its end.
     for rows in (logits[:FIRST_ROWS], logits):

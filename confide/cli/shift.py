@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, text_table
+from confide.cli.shared import parse_options, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.results import Evaluation
@@ -20,59 +20,56 @@ if TYPE_CHECKING:
 SEVERITY_GROUP = "shift=severity "
 
 
-def shift_tables(found: Evaluation) -> list[str]:
+def shift_tables(evaluation: Evaluation) -> list[str]:
     """One text per table."""
-    return [*_means_table(found), *_severity_table(found), *_ood_table(found)]
+    return [*_means_table(evaluation), *_severity_table(evaluation), *_ood_table(evaluation)]
 
 
-def _means_table(found: Evaluation) -> list[str]:
-    words = [info.word for info in found.columns("shift")]
+def _means_table(evaluation: Evaluation) -> list[str]:
+    words = [info.word for info in evaluation.columns("shift")]
     rows = []
-    for m in found.measurements:
+    for m in evaluation.measurements:
         if m.metric == "accuracy" and m.group in (None, "shift=mean"):
             where = {"model": m.model, "stage": m.stage, "group": m.group}
-            values = [_number(found, word, where) for word in words]
+            values = [_number(evaluation, word, where) for word in words]
             rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
     return [text_table(["model", "stage", "images", *words], rows)] if rows else []
 
 
-def _severity_table(found: Evaluation) -> list[str]:
+def _severity_table(evaluation: Evaluation) -> list[str]:
     """Accuracy once a model; ECE of the model at every stage, and of trust predictors that claim a chance."""
-    groups = list(dict.fromkeys(m.group for m in found.measurements if (m.group or "").startswith(SEVERITY_GROUP)))
+    groups = list(dict.fromkeys(m.group for m in evaluation.measurements if (m.group or "").startswith(SEVERITY_GROUP)))
     shown: dict[tuple[str, str, str], dict[str, float]] = {}
-    for m in found.measurements:
+    for m in evaluation.measurements:
         # Calibrators that leave the order of the classes alone leave the accuracy: once is enough.
-        wanted = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
-        if wanted and m.group in groups:
+        is_shown = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
+        if is_shown and m.group in groups:
             what = m.stage if m.score in (None, "msp") else str(m.score)
             shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = m.value
     rows = [
         [model, f"{metric} {what}".strip(), *(f"{values[g]:.4f}" if g in values else "-" for g in groups)]
         for (model, metric, what), values in shown.items()
     ]
-    names = [str(group)[len(SEVERITY_GROUP) :] for group in groups]
+    names = [str(group).removeprefix(SEVERITY_GROUP) for group in groups]
     heads = ["clean" if name == "0" else f"severity {name}" for name in names]
     return ["\n" + text_table(["model", "mean over the cells", *heads], rows)] if rows else []
 
 
-def _ood_table(found: Evaluation) -> list[str]:
-    groups = [m for m in found.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
-    words = [info.word for info in found.columns("ood")]
-    rows = [
-        [m.model, str(m.group)[4:], str(m.score)]
-        + [_number(found, word, {"model": m.model, "group": m.group, "score": m.score}) for word in words]
-        for m in groups
-    ]
+def _ood_table(evaluation: Evaluation) -> list[str]:
+    words = [info.word for info in evaluation.columns("ood")]
+    rows = []
+    for m in evaluation.measurements:
+        if m.metric == "auroc" and (m.group or "").startswith("ood="):
+            where = {"model": m.model, "group": m.group, "score": m.score}
+            values = [_number(evaluation, word, where) for word in words]
+            rows.append([m.model, str(m.group)[4:], str(m.score), *values])
     return ["\n" + text_table(["model", "foreign", "score", *words], rows)] if rows else []
 
 
-def _number(found: Evaluation, word: str, where: dict[str, Any]) -> str:
-    for m in found.measurements:
-        if (
-            m.metric == word
-            and m.score in (None, "msp", where.get("score"))
-            and all(getattr(m, k) == v for k, v in where.items())
-        ):
+def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
+    for m in evaluation.measurements:
+        same = all(getattr(m, k) == v for k, v in where.items())
+        if same and m.metric == word and m.score in (None, "msp", where.get("score")):
             return f"{m.value:.4f}"
     return "-"
 
@@ -92,41 +89,37 @@ OF_PREDICTIONS = ("by", "score", "scores", "title", "split")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
-    parser.add_argument("--data", required=True, help="the dataset whose test split is shifted: a word, or a path")
-    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
-    parser.add_argument(
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL", help="folders of trained models (confide train --out)")
+    add("--data", required=True, help="the dataset whose test split is shifted: a word, or a path")
+    add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    add(
         "--kind",
         default="corruptions",
         help="benchmark (15), corruptions (16, default), corruptions19, domain, attacks, all, or none",
     )
-    parser.add_argument("--words", nargs="+", default=None, help="single shifts and attacks instead of a kind")
-    parser.add_argument("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
-    parser.add_argument(
-        "--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224"
-    )
-    parser.add_argument(
-        "--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope"
-    )
-    parser.add_argument(
+    add("--words", nargs="+", help="single shifts and attacks instead of a kind")
+    add("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
+    add("--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224")
+    add("--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope")
+    add(
         "--calibrate",
         nargs="+",
-        default=None,
         metavar="WORD",
         help="calibrators, fitted on clean val (default: temperature, where the data have a val split)",
     )
-    parser.add_argument("--no-calibrate", action="store_true", help="as trained only")
-    parser.add_argument("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
-    parser.add_argument("--rmd", action="store_true", help="difficulty by severity and by label noise")
-    parser.add_argument("--samples", type=int, default=0, help="only so many test samples (default: all)")
-    parser.add_argument("--batch-size", type=int, default=1000, help="images at once (default: 1000)")
-    parser.add_argument("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
-    parser.add_argument("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
-    parser.add_argument("--no-intervals", action="store_true", help="values only: no bootstrap")
-    parser.add_argument("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")
+    add("--no-calibrate", action="store_true", help="as trained only")
+    add("--trust", nargs="+", default=[], metavar="WORD", help="trust predictors, fitted on clean val")
+    add("--rmd", action="store_true", help="difficulty by severity and by label noise")
+    add("--samples", type=int, default=0, help="only so many test samples (default: all)")
+    add("--batch-size", type=int, default=1000, help="images at once (default: 1000)")
+    add("--device", default="auto", help="cpu or cuda (default: a GPU where there is one)")
+    add("--seed", type=int, default=0, help="of corruptions, attacks and resampling")
+    add("--no-intervals", action="store_true", help="values only: no bootstrap")
+    add("-o", "--out", default="shift", help="folder of evaluation.json, report.html and the cells")
 
 
-def from_evaluate(args: argparse.Namespace) -> int:
+def from_evaluate(args: argparse.Namespace) -> None:
     """`confide evaluate MODEL --shift KIND --data DATA`: the same with the words of that verb."""
     from confide.checks import InputError
     from confide.robustness import ShiftRequest, check_model_paths
@@ -140,7 +133,7 @@ def from_evaluate(args: argparse.Namespace) -> int:
         raise InputError(f"{', '.join(unused)} cannot be used with --shift, whose grid has metrics of its own; drop it")
     out = Path(args.out or Path(args.source).resolve().name + "-shift")
     request = ShiftRequest(shifts=args.shift, seed=args.seed, intervals=not args.no_intervals, rmd=None, folder=out)
-    return _evaluate(models, args.data, request, out, args)
+    _evaluate(models, args.data, request, out, args)
 
 
 def check_not_shifted(args: argparse.Namespace) -> None:
@@ -156,7 +149,7 @@ def check_not_shifted(args: argparse.Namespace) -> None:
             raise InputError(f"--{name} goes with --shift alone; drop it, or add --shift corruptions")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Grid, foreign data, report."""
     from confide.robustness import ShiftRequest
 
@@ -177,11 +170,10 @@ def run(args: argparse.Namespace) -> int:
         folder=args.out,
         data_options=parse_options(args.data_option),
     )
-    return _evaluate(args.models, args.data, request, Path(args.out), args)
+    _evaluate(args.models, args.data, request, Path(args.out), args)
 
 
-def _evaluate(models: list[str], data: str, request: ShiftRequest, out: Path, args: argparse.Namespace) -> int:
-    from confide.cli.shared import print_json
+def _evaluate(models: list[str], data: str, request: ShiftRequest, out: Path, args: argparse.Namespace) -> None:
     from confide.report import write_report
     from confide.results import About
     from confide.robustness import evaluate_shift
@@ -191,8 +183,7 @@ def _evaluate(models: list[str], data: str, request: ShiftRequest, out: Path, ar
     write_report(evaluation, out / "report.html")
     if args.json:
         print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
-        return 0
+        return
     for line in shift_tables(evaluation):
         print(line)
     print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    return 0

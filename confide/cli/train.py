@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
+
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
 
@@ -21,56 +23,45 @@ EXAMPLE = """\
   confide train fashion-sample --grid loss=cross_entropy,focal --grid seed=0,1,2 --workers 2 --out runs/grid
   torchrun --nproc-per-node 2 -m confide train fashion-sample --out runs/two"""
 
-# Flag -> (field of the settings, kind, what it is; its value in the preset `quick`).
-FLAGS: dict[str, tuple[str, Any, str]] = {
-    "model": ("model", str, "network: confide list models (small_cnn)"),
-    "loss": ("loss", str, "confide list losses (cross_entropy)"),
-    "epochs": ("epochs", int, "passes over the training samples (10)"),
-    "batch-size": ("batch_size", int, "samples a step (128)"),
-    "optimizer": ("optimizer", str, "sgd, adamw or adam (sgd)"),
-    "learning-rate": ("learning_rate", float, "the highest of the schedule (0.1)"),
-    "weight-decay": ("weight_decay", float, "pull of all weights to zero (0.0005)"),
-    "schedule": ("schedule", str, "of the learning rate: constant, step, cosine, one_cycle (one_cycle)"),
-    "augment": ("augment", str, "of images: none, flip, crop or crop_flip (none)"),
-    "label-noise": ("label_noise", float, "share of training labels replaced by another class (0)"),
-    "choose": ("choose", str, "weights kept: last epoch, or the best on val by nll, brier, accuracy (last)"),
-    "seed": ("seed", int, "of everything random (0)"),
-    "device": ("device", str, "cpu or cuda (auto: a GPU where there is one)"),
-    "precision": ("precision", str, "of the forward pass: float32, bfloat16, float16 (auto: bfloat16 on a GPU)"),
+# Field of the settings with a flag of its own -> (type, what it is; its value in the preset `quick`).
+FLAGS: dict[str, tuple[type, str]] = {
+    "model": (str, "network: confide list models (small_cnn)"),
+    "loss": (str, "confide list losses (cross_entropy)"),
+    "epochs": (int, "passes over the training samples (10)"),
+    "batch_size": (int, "samples a step (128)"),
+    "optimizer": (str, "sgd, adamw or adam (sgd)"),
+    "learning_rate": (float, "the highest of the schedule (0.1)"),
+    "weight_decay": (float, "pull of all weights to zero (0.0005)"),
+    "schedule": (str, "of the learning rate: constant, step, cosine, one_cycle (one_cycle)"),
+    "augment": (str, "of images: none, flip, crop or crop_flip (none)"),
+    "label_noise": (float, "share of training labels replaced by another class (0)"),
+    "choose": (str, "weights kept: last epoch, or the best on val by nll, brier, accuracy (last)"),
+    "seed": (int, "of everything random (0)"),
+    "device": (str, "cpu or cuda (auto: a GPU where there is one)"),
+    "precision": (str, "of the forward pass: float32, bfloat16, float16 (auto: bfloat16 on a GPU)"),
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
-    parser.add_argument("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
-    parser.add_argument(
-        "--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle"
-    )
-    parser.add_argument(
-        "--recipe", default=None, help="loss, difficulty, averages and calibrator of a built-in recipe: confide"
-    )
-    parser.add_argument("--features", default=None, help="extractor word for the recipe's difficulty (list features)")
-    for flag, (_, kind, meaning) in FLAGS.items():
-        parser.add_argument(f"--{flag}", type=kind, default=None, help=meaning)
-    parser.add_argument("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3"
-    )
-    parser.add_argument("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
-    parser.add_argument(
-        "--scores",
-        nargs="+",
-        default=None,
-        metavar="FILE",
-        help="difficulty of the samples (confide score), also of val",
-    )
-    parser.add_argument("--members", type=int, default=1, help="train so many seeds as an ensemble")
-    parser.add_argument("--record", default=None, metavar="SPLIT", help="record this split's predictions every epoch")
-    parser.add_argument("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
-    parser.add_argument("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where the work runs")
-    parser.add_argument("--track", choices=("tensorboard", "mlflow"), default=None, help="also log there")
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="least time between checkpoints")
+    add = parser.add_argument
+    add("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
+    add("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
+    add("--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle")
+    add("--recipe", help="loss, difficulty, averages and calibrator of a built-in recipe: confide")
+    add("--features", help="extractor word for the recipe's difficulty (list features)")
+    for name, (kind, meaning) in FLAGS.items():
+        add(f"--{name.replace('_', '-')}", type=kind, help=meaning)
+    add("--deterministic", action="store_true", help="the same numbers bit for bit on a GPU too")
+    add("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting, such as loss_options.gamma=3")
+    add("--data-option", action="append", default=[], metavar="NAME=VALUE", help="option of the data")
+    add("--scores", nargs="+", metavar="FILE", help="difficulty of the samples (confide score), also of val")
+    add("--members", type=int, default=1, help="train so many seeds as an ensemble")
+    add("--record", metavar="SPLIT", help="record this split's predictions every epoch")
+    add("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
+    add("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
+    add("--engine", choices=("local", "ray"), default="local", help="where the work runs")
+    add("--track", choices=("tensorboard", "mlflow"), help="also log there")
+    add("--checkpoint-seconds", type=float, default=30.0, help="least time between checkpoints")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +78,6 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     """One job for each training of the grid; all settings are checked before any work."""
     from confide import losses, models
     from confide.checks import check_range
-    from confide.cli.shared import parse_options, refuse_flags
     from confide.config import change_fields, load_config
     from confide.pipeline import loss_settings
     from confide.training import Settings, preset
@@ -95,7 +85,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     from confide.training.settings import override_settings
 
     if not args.recipe:
-        refuse_flags({"--features": args.features}, "training without --recipe reads no features")
+        refuse_flags(args, ("features",), "training without --recipe reads no features")
     check_range(args.members, "members", 1)
     check_range(args.workers, "workers", 1)
     recipe = load_config(args.recipe) if args.recipe else None
@@ -130,10 +120,10 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
 
 
 def _settings_from_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings given by flags of their own."""
-    given = {field: getattr(args, flag.replace("-", "_")) for flag, (field, _, _) in FLAGS.items()}
-    given |= {"deterministic": args.deterministic or None, "record": args.record}
-    return {field: value for field, value in given.items() if value is not None}
+    """The settings that have flags of their own."""
+    settings = {field: getattr(args, field) for field in (*FLAGS, "record")}
+    settings["deterministic"] = args.deterministic or None
+    return {field: value for field, value in settings.items() if value is not None}
 
 
 def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[TrainingOutcome]:
@@ -162,7 +152,6 @@ def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[Trainin
 
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:
     """A row per trained model, at its chosen epoch."""
-    from confide.cli.shared import print_json, text_table
     from confide.metrics import explain
     from confide.store import RunPaths
     from confide.training.distributed import is_lead_process

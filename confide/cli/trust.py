@@ -17,42 +17,39 @@ EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.np
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.add_argument("fit", help="predictions to learn from, on data the classifier was not trained on (val)")
-    parser.add_argument("test", help="predictions to compare on")
-    parser.add_argument(
-        "--features", nargs=2, metavar=("FIT", "TEST"), help="features of both: .npz, .parquet or a folder of shards"
-    )
-    parser.add_argument("--reference", help="features and labels of the training split, for trust_score, rmd and knn")
-    parser.add_argument(
+    add = parser.add_argument
+    add("fit", help="predictions to learn from, on data the classifier was not trained on (val)")
+    add("test", help="predictions to compare on")
+    add("--features", nargs=2, metavar=("FIT", "TEST"), help="features of both: .npz, .parquet or a folder of shards")
+    add("--reference", help="features and labels of the training split, for trust_score, rmd and knn")
+    add(
         "--second",
         nargs=3,
         metavar=("FIT", "TEST", "REFERENCE"),
         help="a second opinion for combined: features of another extractor, REFERENCE of the labelled training split",
     )
-    parser.add_argument(
+    add(
         "--members",
         nargs="+",
         metavar="FILE",
         help="an ensemble on the test split: predictions of each member, or .npz with `logits` s x n x c",
     )
-    parser.add_argument(
+    add(
         "--dropout",
         nargs="+",
         metavar="FILE",
         help="passes with dropout on the test split: what `predict --passes` wrote, or .npz with `logits` s x n x c",
     )
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
-    parser.add_argument(
-        "--sweep", nargs="*", type=float, metavar="ALPHA", help="TPR and TNR of steep_slope over these alpha_neg"
-    )
-    parser.add_argument("--keep", metavar="WORD", help="predictor to save; by default combined, or mcp")
-    parser.add_argument("--set", nargs="+", default=[], metavar="WORD.OPTION=VALUE", help="options of a predictor")
-    parser.add_argument("--fast", action="store_true", help="values alone: no intervals, no tests")
-    parser.add_argument("--seed", type=int, default=0, help="of oracles, folds and resamples")
-    parser.add_argument("-o", "--out", default="trust", help="folder for evaluation.json, trust.json and predictions")
+    add("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
+    add("--sweep", nargs="*", type=float, metavar="ALPHA", help="TPR and TNR of steep_slope over these alpha_neg")
+    add("--keep", metavar="WORD", help="predictor to save; by default combined, or mcp")
+    add("--set", nargs="+", default=[], metavar="WORD.OPTION=VALUE", help="options of a predictor")
+    add("--fast", action="store_true", help="values alone: no intervals, no tests")
+    add("--seed", type=int, default=0, help="of oracles, folds and resamples")
+    add("-o", "--out", default="trust", help="folder for evaluation.json, trust.json and predictions")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
     from confide.evaluation.trust_evidence import TrustFiles, fit_and_compare, read_evidence
@@ -88,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.json:
         print_json({**evaluation.to_dict(), "mcp_tnr_at_same_tpr": comparison.baseline_tnr, "files": paths})
-        return 0
+        return
     show_trust(evaluation, comparison.values, comparison.baseline_tnr)
     for what, path in paths.items():
         print(f"{what}: {path}")
-    return 0

@@ -44,18 +44,9 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> 
     low, high = np.full(bins, np.nan), np.full(bins, np.nan)
     if bands:
         low, high = _bands(base, base.n - base.positions(binning, bins, "right")[::-1], seed)
-    return Curve.of(
-        f"reliability_{binning}",
-        {
-            "low": edges[:-1],
-            "high": edges[1:],
-            "confidence": confidence,
-            "accuracy": accuracy,
-            "count": sums.count,
-            "band_low": low,
-            "band_high": high,
-        },
-    )
+    columns = {"low": edges[:-1], "high": edges[1:], "confidence": confidence, "accuracy": accuracy}
+    columns |= {"count": sums.count, "band_low": low, "band_high": high}
+    return Curve.of(f"reliability_{binning}", columns)
 
 
 def _mass_edges(base: MetricSamples, bins: int) -> Floats:

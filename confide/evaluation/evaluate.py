@@ -14,22 +14,13 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
+from confide.metrics import resampling
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
-from confide.metrics.resampling import (
-    RESAMPLES,
-    Null,
-    Statistic,
-    bootstrap,
-    interval_from,
-    nulls,
-    whole_interval,
-    whole_null,
-)
 from confide.metrics.view import MetricSamples, View, metric_samples
 from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import About, Curve, Evaluation, Measurement
+from confide.results import About, Evaluation, Measurement
 
 # Groups of samples.
 
@@ -206,24 +197,21 @@ def measurements(
     view = View(base)
     values = [request(view) for request in requests]
     means = [group_means(view, grouping) for grouping in groups]
-    if not resamples:
-        rows = [row_of(request, value, base.n, tag) for request, value in zip(requests, values, strict=True)]
-        return rows + [
-            row
-            for grouping, mean in zip(groups, means, strict=True)
-            for row in mean_rows(base, grouping, mean, None, tag)
-        ]
-    draws = bootstrap_draws(base, requests, seed, resamples, groups)
-    tests = calibration_tests(base, requests, values, seed, resamples)
+    draws = BootstrapDraws([None] * len(requests), [None] * len(groups))
+    tests: list[resampling.Null | None] = [None] * len(requests)
+    if resamples:
+        draws = bootstrap_draws(base, requests, seed, resamples, groups)
+        tests = calibration_tests(base, requests, values, seed, resamples)
     rows = []
     for request, value, spread, null in zip(requests, values, draws.metrics, tests, strict=True):
-        if spread is None:
-            bounds = whole_interval(request.method, base.predictions, request.options, value, null, seed)
-        else:
-            bounds = interval_from(request.method, value, base.n, spread, null, draws.factor)
+        bounds = None
+        if spread is not None:
+            bounds = resampling.interval_from(request.method, value, base.n, spread, null, draws.factor)
+        elif resamples:
+            bounds = resampling.whole_interval(request.method, base.predictions, request.options, value, null, seed)
         rows.append(row_of(request, value, base.n, tag, bounds, null))
     for grouping, mean, spread in zip(groups, means, draws.groups, strict=True):
-        rows += mean_rows(base, grouping, mean, spread, tag, draws.factor)
+        rows += mean_rows(base, grouping, mean, tag, spread, draws.factor)
     return rows
 
 
@@ -232,8 +220,8 @@ class BootstrapDraws:
     """Draws of every metric (None where it is resampled by itself) and group, and the factor of their spread."""
 
     metrics: list[Floats | None]
-    groups: list[Floats]
-    factor: float
+    groups: Sequence[Floats | None]
+    factor: float = 1.0
 
 
 def bootstrap_draws(
@@ -242,8 +230,11 @@ def bootstrap_draws(
     """One bootstrap for all that is quick, another with fewer resamples for what is a search itself."""
     light = [k for k, request in enumerate(requests) if not request.whole and not request.costly]
     costly = [k for k, request in enumerate(requests) if not request.whole and request.costly]
-    statistics: list[Statistic] = [*(requests[k] for k in light), *(partial(group_means, grouping=g) for g in groups)]
-    drawn, factor = bootstrap(base, statistics, resamples=resamples, seed=seed)
+    statistics: list[resampling.Statistic] = [
+        *(requests[k] for k in light),
+        *(partial(group_means, grouping=g) for g in groups),
+    ]
+    drawn, factor = resampling.bootstrap(base, statistics, resamples=resamples, seed=seed)
     metrics: list[Floats | None] = [None] * len(requests)
     for k, row in zip(light, drawn, strict=False):
         metrics[k] = row
@@ -251,7 +242,7 @@ def bootstrap_draws(
     by_group = np.split(drawn[len(light) :], np.cumsum(sizes)[:-1]) if sizes else []
     if costly:
         some = [requests[k] for k in costly]
-        drawn, factor = bootstrap(base, some, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
+        drawn, factor = resampling.bootstrap(base, some, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
         for k, row in zip(costly, drawn, strict=True):
             metrics[k] = row
     return BootstrapDraws(metrics, by_group, factor)
@@ -259,18 +250,18 @@ def bootstrap_draws(
 
 def calibration_tests(
     base: MetricSamples, requests: Sequence[MetricRequest], values: Sequence[float], seed: int, resamples: int
-) -> list[Null | None]:
+) -> list[resampling.Null | None]:
     """The null of every calibration error; None for what is none."""
-    tests: list[Null | None] = [None] * len(requests)
+    tests: list[resampling.Null | None] = [None] * len(requests)
     for costly, draws in ((False, resamples), (True, min(resamples, COSTLY_RESAMPLES))):
         places = [k for k, r in enumerate(requests) if r.calibration and not r.whole and r.costly == costly]
         some = [(requests[k].method, requests[k].options) for k in places]
-        drawn = nulls(base, some, resamples=draws, seed=seed) if some else []
+        drawn = resampling.nulls(base, some, resamples=draws, seed=seed) if some else []
         for k, null in zip(places, drawn, strict=True):
             tests[k] = null
     for k, request in enumerate(requests):
         if request.calibration and request.whole:
-            tests[k] = whole_null(request.method, base.predictions, request.options, values[k], seed)
+            tests[k] = resampling.whole_null(request.method, base.predictions, request.options, values[k], seed)
     return tests
 
 
@@ -280,7 +271,7 @@ def row_of(
     n: int,
     tag: ModelStage,
     bounds: tuple[float, float] | None = None,
-    null: Null | None = None,
+    null: resampling.Null | None = None,
     group: str | None = None,
 ) -> Measurement:
     """A row of the table."""
@@ -302,26 +293,20 @@ def row_of(
 
 
 def mean_rows(
-    base: MetricSamples,
-    grouping: SampleGroups,
-    values: Floats,
-    draws: Floats | None,
-    tag: ModelStage,
-    factor: float = 1.0,
+    base: MetricSamples, grouping: SampleGroups, values: Floats, tag: ModelStage, draws: Floats | None, factor: float
 ) -> list[Measurement]:
     """Rows of the means in every group that has samples."""
-    words = facts_for_means(base.predictions)
-    sizes, rows = grouping.sizes, []
-    for group, size in enumerate(sizes):
+    requests = [MetricRequest(METRICS.get(word), {}) for word in facts_for_means(base.predictions)]
+    rows = []
+    for group, size in enumerate(grouping.sizes):
         if not size:
             continue
-        for k, word in enumerate(words):
-            place = group * len(words) + k
+        for k, request in enumerate(requests):
+            place = group * len(requests) + k
             value = float(values[place])
-            request = MetricRequest(METRICS.get(word), {})
             bounds = None
             if draws is not None:
-                bounds = interval_from(request.method, value, int(size), draws[place], None, factor)
+                bounds = resampling.interval_from(request.method, value, int(size), draws[place], None, factor)
             rows.append(row_of(request, value, int(size), tag, bounds, group=grouping.label(group)))
     return rows
 
@@ -411,30 +396,25 @@ def evaluate(
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
-    base = metric_samples(predictions)
-    tables = (parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
-    if predictions.outputs.all_classes and any(tables):
-        predictions.class_table()  # one pass over the logits gives this table and the facts
+    tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
+    base = metric_samples(predictions, class_table=tables)
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
     requests, missing = metric_requests(metrics, predictions, ranking)
     tag = ModelStage(model, stage, predictions.split)
-    rows = measurements(base, requests, tag, seed, RESAMPLES if intervals else 0, auto_groups(predictions, difficulty))
+    rows = measurements(
+        base, requests, tag, seed, resampling.RESAMPLES if intervals else 0, auto_groups(predictions, difficulty)
+    )
     for grouping in groups:
         rows += group_measurements(predictions, grouping, requests, tag, seed, GROUP_RESAMPLES if intervals else 0)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(
         measurements=tuple(rows),
-        curves=tuple(with_model_stage(curve, tag) for curve in curves),
+        curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
     )
-
-
-def with_model_stage(curve: Curve, tag: ModelStage) -> Curve:
-    """The curve with the names of its model, stage and split."""
-    return replace(curve, model=tag.model, stage=tag.stage, split=tag.split)
 
 
 def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,6 @@ def operating_point(
         check_range(coverage, "coverage", 0, 1, low_open=True)
     values = score_values(predictions, score).astype(np.float64)
     wrong = ~predictions.facts.correct.cpu().numpy()
-    chosen = method if coverage is None else "coverage"
 
     def search(rows: NDArray[np.bool_], delta: float) -> BoundedThreshold | None:
         part, errors = values[rows], wrong[rows]
@@ -101,7 +100,7 @@ def operating_point(
         risk=risk,
         confidence=confidence,
         n=len(predictions),
-        method=chosen,
+        method=method if coverage is None else "coverage",
         num_classes=predictions.num_classes,
         class_names=predictions.class_names,
     )
@@ -109,14 +108,7 @@ def operating_point(
         return _per_class(predictions, search, nothing)
     best = search(np.ones(len(values), dtype=bool), 1 - confidence)
     if best is not None:
-        return replace(
-            nothing,
-            threshold=best.threshold,
-            coverage=best.accepted / nothing.n,
-            bound=best.bound,
-            accepted=best.accepted,
-            errors=best.errors,
-        )
+        return replace(nothing, coverage=best.accepted / nothing.n, **asdict(best))
     assert risk is not None  # at a coverage there always is a threshold
     note = f"no threshold can promise a risk of {risk:g} with confidence {confidence:g} from {nothing.n} samples"
     least = math.ceil(math.log(1 - confidence) / math.log1p(-risk))
@@ -134,13 +126,8 @@ def _per_class(
     classes = {}
     for k in present:
         rows = predicted == k
-        best = search(rows, delta)
-        n = int(rows.sum())
-        classes[str(k)] = (
-            ClassThreshold(best.threshold, best.accepted, best.errors, best.bound, n)
-            if best
-            else ClassThreshold(None, 0, 0, None, n)
-        )
+        best, n = search(rows, delta), int(rows.sum())
+        classes[str(k)] = ClassThreshold(**asdict(best), n=n) if best else ClassThreshold(None, 0, 0, None, n)
     bounds = [own.bound for own in classes.values() if own.bound is not None]
     empty = [k for k, own in classes.items() if own.threshold is None]
     accepted = sum(own.accepted for own in classes.values())
@@ -155,42 +142,43 @@ def _per_class(
     )
 
 
-def candidates(values: Values, wrong: NDArray[np.bool_], steps: int = STEPS) -> list[tuple[float, int, int]]:
-    """Thresholds at coverages 5 %, 10 %, ...: (threshold, accepted, errors); ties are never split."""
+def bounded(values: Values, wrong: NDArray[np.bool_], threshold: float, delta: float) -> BoundedThreshold:
+    """A threshold with what is seen at it, and the bound on its risk; ties are never split."""
+    inside = values >= threshold
+    accepted, errors = int(inside.sum()), int(wrong[inside].sum())
+    return BoundedThreshold(threshold, accepted, errors, risk_bound(errors, accepted, delta))
+
+
+def candidates(values: Values) -> list[float]:
+    """The different thresholds at coverages 5 %, 10 %, ..., the highest first."""
     falling = np.sort(values)[::-1]
-    n, thresholds = len(values), list[tuple[float, int, int]]()
-    for j in range(1, steps + 1):
-        threshold = float(falling[max(math.ceil(j * n / steps - 1e-9), 1) - 1])
-        if thresholds and thresholds[-1][0] == threshold:
-            continue
-        inside = values >= threshold
-        thresholds.append((threshold, int(inside.sum()), int(wrong[inside].sum())))
-    return thresholds
+    places = (max(math.ceil(j * len(values) / STEPS - 1e-9), 1) - 1 for j in range(1, STEPS + 1))
+    return list(dict.fromkeys(float(falling[k]) for k in places))
 
 
 def fixed_sequence(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Test each candidate at the full level, the most confident first, until one fails; keep the last success."""
     least = math.log(delta) / math.log1p(-risk)
     best = None
-    for threshold, accepted, errors in candidates(values, wrong):
-        if accepted < least:
+    for threshold in candidates(values):
+        tried = bounded(values, wrong, threshold, delta)
+        if tried.accepted < least:
             continue  # no outcome could certify so few, so nothing is tested here
-        bound = risk_bound(errors, accepted, delta)
-        if bound > risk:
+        if tried.bound > risk:
             break
-        best = BoundedThreshold(threshold, accepted, errors, bound)
+        best = tried
     return best
 
 
 def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Share the level over the candidates; a success hands its level on. Keep the largest success."""
-    tried = candidates(values, wrong)
+    thresholds = candidates(values)
     best, level = None, 0.0
-    for threshold, accepted, errors in tried:
-        level += delta / len(tried)
-        bound = risk_bound(errors, accepted, level)
-        if bound <= risk:
-            best = BoundedThreshold(threshold, accepted, errors, bound)
+    for threshold in thresholds:
+        level += delta / len(thresholds)
+        tried = bounded(values, wrong, threshold, level)
+        if tried.bound <= risk:
+            best = tried
         else:
             level = 0.0
     return best
@@ -199,17 +187,13 @@ def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float
 def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Binary search over how many to accept, with ceil(log2 m) bounds, each at delta / ceil(log2 m)."""
     falling = np.sort(values)[::-1]
-    n = len(values)
-    rounds = max(1, math.ceil(math.log2(n)))
-    low, high, best = 1, n, None
+    rounds = max(1, math.ceil(math.log2(len(values))))
+    low, high, best = 1, len(values), None
     for _ in range(rounds):
         middle = math.ceil((low + high) / 2)
-        threshold = float(falling[middle - 1])
-        inside = values >= threshold
-        accepted, errors = int(inside.sum()), int(wrong[inside].sum())
-        bound = risk_bound(errors, accepted, delta / rounds)
-        if bound <= risk:
-            low, best = middle, BoundedThreshold(threshold, accepted, errors, bound)
+        tried = bounded(values, wrong, float(falling[middle - 1]), delta / rounds)
+        if tried.bound <= risk:
+            low, best = middle, tried
         else:
             high = middle
     return best
@@ -217,11 +201,8 @@ def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> 
 
 def at_coverage(values: Values, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:
     """The threshold that accepts that share, chosen without the labels, with the bound on its risk."""
-    falling = np.sort(values)[::-1]
-    threshold = float(falling[max(math.ceil(coverage * len(values) * (1 - 1e-12) - 1e-9), 1) - 1])
-    inside = values >= threshold
-    accepted, errors = int(inside.sum()), int(wrong[inside].sum())
-    return BoundedThreshold(threshold, accepted, errors, risk_bound(errors, accepted, delta))
+    accepted = max(math.ceil(coverage * len(values) * (1 - 1e-12) - 1e-9), 1)
+    return bounded(values, wrong, float(np.sort(values)[::-1][accepted - 1]), delta)
 
 
 SEARCHES: dict[str, Callable[[Values, NDArray[np.bool_], float, float], BoundedThreshold | None]] = {
@@ -254,12 +235,9 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
-    if not point.classes:
-        accepted = (
-            values >= point.threshold if point.threshold is not None else torch.zeros(len(values), dtype=torch.bool)
-        )
-        return accepted.to(predictions.labels.device)
-    limits = torch.full((max(predictions.num_classes, point.num_classes),), math.inf, dtype=torch.float64)
+    # No value is at least NaN: without a threshold nothing is accepted.
+    limit = math.nan if point.threshold is None or point.classes else point.threshold
+    limits = torch.full((max(predictions.num_classes, point.num_classes),), limit, dtype=torch.float64)
     for k, own in point.classes.items():
         if own.threshold is not None:
             limits[int(k)] = own.threshold

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from confide.files import formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import About, Curve, Evaluation, Measurement
+from confide.results import BOX, About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity.
 
@@ -54,6 +54,12 @@ class Subject:
     hardness: Callable[[Any, Any], Any] | None = None
     attacked: Callable[[Tensor], Tensor] | None = None
     identity: str = ""
+
+    def at_stages(self, predictions: Predictions) -> Iterator[tuple[str, Predictions]]:
+        """The predictions as trained and after every calibrator."""
+        yield "raw", predictions
+        for stage, apply in self.stages.items():
+            yield stage, apply(predictions)
 
 
 @dataclass(frozen=True)
@@ -150,9 +156,6 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
     return Predictions(logits, torch.as_tensor(split.labels), ids=split.ids, split="test"), features
 
 
-BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
-
-
 def sample_box(values: NDArray[np.float64]) -> dict[str, float]:
     """The box of some samples: quartiles, and whiskers that hold 95 %."""
     return dict(zip(BOX, np.quantile(values, (0.025, 0.25, 0.5, 0.75, 0.975)).tolist(), strict=True))
@@ -162,10 +165,9 @@ def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> l
     """Rows of a cell: every metric as trained and after every calibrator, ranking by every trust predictor, RMD."""
     measured = metrics.explain(metrics.table_words("shift"))
     ranked = [word for word, info in measured.items() if info.kind == "ranking"]
-    rows = [ShiftValue("raw", "msp", word, _metric_value(word, predictions)) for word in measured]
-    for stage, apply in subject.stages.items():
-        calibrated = apply(predictions)
-        rows += [ShiftValue(stage, "msp", word, _metric_value(word, calibrated)) for word in measured]
+    rows = []
+    for stage, record in subject.at_stages(predictions):
+        rows += [ShiftValue(stage, "msp", word, _metric_value(word, record)) for word in measured]
     for name, predictor in subject.trust.items():
         values = np.asarray(predictor(predictions, features), dtype=np.float64)
         rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in ranked]
@@ -246,16 +248,16 @@ def grid_evaluation(
     measurements: list[Measurement] = []
     curves: list[Curve] = []
     for model, predictions in clean.items():
-        for stage, apply in {"raw": _unchanged, **subjects[model].stages}.items():
-            evaluation = evaluate(apply(predictions), "core", intervals, model=model, stage=stage, seed=seed)
+        for stage, record in subjects[model].at_stages(predictions):
+            evaluation = evaluate(record, "core", intervals, model=model, stage=stage, seed=seed)
             measurements += evaluation.measurements
             curves += evaluation.curves
             curves += cell_curves(measured, model, stage)
-            curves.append(box_curve(measured, model, stage))
-            curves.append(box_curve(measured, model, stage, "ece", "shift_ece_boxes"))
+            curves.append(box_curve(measured, "shift_boxes", "confidence_gap", model, stage))
+            curves.append(box_curve(measured, "shift_ece_boxes", "ece", model, stage))
         measurements += cell_rows(measured, model)
         curves += [
-            box_curve(measured, model, "raw", "ece", "shift_trust_ece_boxes", score)
+            box_curve(measured, "shift_trust_ece_boxes", "ece", model, score=score)
             for score in measured.scores(model)
             if score != "msp"
         ]
@@ -264,10 +266,6 @@ def grid_evaluation(
     names = next(iter(clean.values())).class_names
     known = About(title="Under shift", unit="images", class_names=tuple(names or ()), seed=seed)
     return Evaluation(tuple(measurements), tuple(curves), about=(about or About()).over(known))
-
-
-def _unchanged(predictions: Predictions) -> Predictions:
-    return predictions
 
 
 def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
@@ -283,11 +281,9 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
             finite = [v for v in values if np.isfinite(v)]
             mean = float(np.mean(finite)) if finite else float("nan")
             # In a cell of right (or of wrong) predictions alone an AUROC is not defined; the mean is over the others.
-            note = (
-                f"{len(values) - len(finite)} cells without a value" if finite and len(finite) < len(values) else None
-            )
-            common: dict[str, Any] = {"stage": stage, "score": score, "group": group, "model": model, "note": note}
-            rows.append(Measurement(metric, mean, measured.n, "test", **common))
+            lacking = len(values) - len(finite)
+            note = f"{lacking} cells without a value" if finite and lacking else None
+            rows.append(Measurement(metric, mean, measured.n, "test", stage, group, model, score, note=note))
     return rows
 
 
@@ -314,12 +310,7 @@ def cell_curves(measured: GridValues, model: str, stage: str) -> list[Curve]:
 
 
 def box_curve(
-    measured: GridValues,
-    model: str,
-    stage: str,
-    metric: str = "confidence_gap",
-    kind: str = "shift_boxes",
-    score: str = "msp",
+    measured: GridValues, kind: str, metric: str, model: str, stage: str = "raw", score: str = "msp"
 ) -> Curve:
     """Extremes, quartiles and median over the corruptions, by severity; 0 is clean."""
     severities = (0, *measured.severities)
@@ -466,10 +457,9 @@ def shift_grid(
             for name, rows in _cell_rows(cell, subjects, notebook, maker):
                 values[name, cell] = rows
                 progress.step(1, f"{cell.name} {name}")
-    clean = {name: maker.predict(ShiftCell("clean", 0), [subject])[0] for name, subject in subjects.items()}
+    clean = {name: maker.predict(cells[0], [subject])[0][0] for name, subject in subjects.items()}
     measured = GridValues(values, tuple(cells), len(split))
-    predictions = {name: outputs[0] for name, outputs in clean.items()}
-    return grid_evaluation(measured, predictions, subjects, seed=seed, intervals=intervals, about=about)
+    return grid_evaluation(measured, clean, subjects, seed=seed, intervals=intervals, about=about)
 
 
 def _check_cells(cells: Sequence[ShiftCell], split: Split, form: str) -> None:
@@ -534,15 +524,8 @@ class ShiftPredictor:
     def _attacked(self, cell: ShiftCell, clean: Tensor, rows: Any, subject: Subject) -> Tensor:
         if subject.attacked is None:
             raise InputError(f"attack '{cell.word}' needs a model with a gradient; give the subject `attacked`")
-        return shift.attack(
-            subject.attacked,
-            clean,
-            self.split.labels[rows],
-            cell.word,
-            ids=self.split.ids[rows],
-            seed=self.seed,
-            epsilon=EPSILONS[cell.word][cell.severity - 1],
-        )
+        labels, ids, epsilon = self.split.labels[rows], self.split.ids[rows], EPSILONS[cell.word][cell.severity - 1]
+        return shift.attack(subject.attacked, clean, labels, cell.word, ids=ids, seed=self.seed, epsilon=epsilon)
 
 
 def _cell_rows(

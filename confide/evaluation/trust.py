@@ -148,11 +148,10 @@ def paired_tests(
         comparisons += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
     rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
     comparisons = [replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]
-    judged = []
-    for metric in dict.fromkeys(c.metric for c in comparisons):
-        family = [c for c in comparisons if c.metric == metric]
-        judged += holm_corrected(family)
-    return tuple(judged)
+    families = (
+        [c for c in comparisons if c.metric == metric] for metric in dict.fromkeys(c.metric for c in comparisons)
+    )
+    return tuple(c for family in families for c in holm_corrected(family))
 
 
 def _ranks(values: Floats) -> torch.Tensor:
@@ -191,29 +190,20 @@ def outcome_histograms(
 ) -> list[Curve]:
     """Right and wrong, trusted and not (TP, FP, TN, FN) by value, with an edge on the predictor's own line."""
     correct = predictions.facts.correct.cpu().numpy()
+    wrong = ~correct
     curves = []
     for name, score in scores.items():
         if score.threshold is None:
             continue
-        low, high = float(min(score.values.min(), score.threshold)), float(max(score.values.max(), score.threshold))
-        below = max(1, round(bins * (score.threshold - low) / max(high - low, 1e-300)))
-        edges = np.unique(
-            np.concatenate(
-                [
-                    np.linspace(low, score.threshold, below + 1),
-                    np.linspace(score.threshold, high, max(2, bins - below + 1)),
-                ]
-            )
-        )
+        line = score.threshold
+        low, high = float(min(score.values.min(), line)), float(max(score.values.max(), line))
+        below = max(1, round(bins * (line - low) / max(high - low, 1e-300)))
+        sides = np.linspace(low, line, below + 1), np.linspace(line, high, max(2, bins - below + 1))
+        edges = np.unique(np.concatenate(sides))
         if len(edges) == 1:  # every value lies on the line
             edges = np.array([low, np.nextafter(low, np.inf)])
-        trusted = score.values >= score.threshold
-        groups = {
-            "tp": correct & trusted,
-            "fp": ~correct & trusted,
-            "tn": ~correct & ~trusted,
-            "fn": correct & ~trusted,
-        }
+        trusted = score.values >= line
+        groups = {"tp": correct & trusted, "fp": wrong & trusted, "tn": wrong & ~trusted, "fn": correct & ~trusted}
         counts = {key: np.histogram(score.values[rows], bins=edges)[0] for key, rows in groups.items()}
         columns = {"low": edges[:-1], "high": edges[1:], **counts}
         curves.append(Curve.of("trust_outcomes", columns, split=predictions.split, score=names[name]))

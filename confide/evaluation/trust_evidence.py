@@ -154,11 +154,7 @@ def fit_and_compare(
 
 
 def _fit_all(
-    evidence: TrustEvidence,
-    only: Sequence[str],
-    options: Mapping[str, Mapping[str, Any]],
-    keep: str | None,
-    seed: int,
+    evidence: TrustEvidence, only: Sequence[str], options: Mapping[str, Mapping[str, Any]], keep: str | None, seed: int
 ) -> tuple[dict[str, trust.Trust], dict[str, TrustValues], list[str]]:
     """Every predictor that the evidence allows, max-softmax first, and its values; what was left out, and why."""
     for word in (*only, *options, *([keep] if keep else ())):

@@ -427,8 +427,11 @@ class View:
         return BinSums(total, sure, total - wrong)
 
 
-def metric_samples(predictions: Predictions) -> MetricSamples:
-    """The samples of a record, kept with it so that several metrics sort once."""
+def metric_samples(predictions: Predictions, *, class_table: bool = False) -> MetricSamples:
+    """The samples of a record, kept with it so that several metrics sort once.
+
+    With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise.
+    """
     if not isinstance(predictions, Predictions):
         raise InputError(
             f"metrics need confide.Predictions, got {type(predictions).__name__}; make one from logits and labels"
@@ -437,6 +440,8 @@ def metric_samples(predictions: Predictions) -> MetricSamples:
         raise InputError("metrics need at least one sample, got 0; give predictions that hold some")
     if predictions.outputs.all_classes:
         predictions.need_labels("a metric")
+        if class_table:
+            predictions.class_table()
     return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
 
 

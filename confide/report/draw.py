@@ -108,14 +108,12 @@ class Canvas:
 
     def bars(self, boxes: Iterable[tuple[float, float, float, float]], classes: str) -> None:
         """Rectangles (x, y, width, height) in one path."""
-        self.path(
-            "".join(
-                f"M{coordinate(x)} {coordinate(y)}h{coordinate(w)}v{coordinate(h)}h{coordinate(-w)}z"
-                for x, y, w, h in boxes
-                if h > 0.04
-            ),
-            classes,
+        shapes = (
+            f"M{coordinate(x)} {coordinate(y)}h{coordinate(w)}v{coordinate(h)}h{coordinate(-w)}z"
+            for x, y, w, h in boxes
+            if h > 0.04
         )
+        self.path("".join(shapes), classes)
 
     def dot(self, x: float, y: float, classes: str, radius: float = 4, width: float | None = None) -> None:
         """A round mark."""
@@ -138,23 +136,18 @@ class Canvas:
         """Markup that is made of numbers and constant words only."""
         self.marks.append(markup)
 
-    def grid_y(
-        self, scale: Scale, values: Sequence[float], left: float, right: float, sign: bool = False, unit: str = ""
-    ) -> None:
+    def grid_y(self, scale: Scale, values: Sequence[float], left: float, right: float, sign: bool = False) -> None:
         """Grid lines across, with their numbers at the left."""
         for value in values:
             self.line(left, scale(value), right, scale(value), "g")
-            self.text(left - 6, scale(value) + 4, tick_text(value, values, sign) + unit, "e")
+            self.text(left - 6, scale(value) + 4, tick_text(value, values, sign), "e")
 
-    def ticks_x(
-        self, scale: Scale, values: Sequence[float], y: float, sign: bool = False, last: str = "", grid: float = -1
-    ) -> None:
+    def ticks_x(self, scale: Scale, values: Sequence[float], y: float, sign: bool = False, grid: float = -1) -> None:
         """Numbers under the horizontal axis; `grid` draws lines up to that height."""
-        for index, value in enumerate(values):
-            end = index == len(values) - 1
+        for value in values:
             if grid >= 0:
                 self.line(scale(value), grid, scale(value), y - 16, "g")
-            self.text(scale(value), y, tick_text(value, values, sign) + (last if end else ""), "m")
+            self.text(scale(value), y, tick_text(value, values, sign), "m")
 
     def render(self, alt: str, classes: str = "", extra: str = "") -> Markup:
         """The picture, with one sentence that says what it shows."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from confide.checks import InputError
 from confide.results import About, ComparedRow, Evaluation, join
@@ -121,21 +122,19 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
 def _rename(evaluation: Evaluation, names: Mapping[str, str]) -> Evaluation:
     """The evaluation with its models renamed wherever they are named."""
 
-    def side(row: ComparedRow) -> ComparedRow:
+    def renamed(row: Any) -> Any:
         return replace(row, model=names.get(row.model, row.model))
 
     about = replace(
         evaluation.about,
-        stages={str(side(ComparedRow.of(row))): note for row, note in evaluation.about.stages.items()},
+        stages={str(renamed(ComparedRow.of(row))): note for row, note in evaluation.about.stages.items()},
         focus=names.get(evaluation.about.focus or "", evaluation.about.focus),
     )
     return replace(
         evaluation,
-        measurements=tuple(replace(m, model=names.get(m.model, m.model)) for m in evaluation.measurements),
-        curves=tuple(replace(c, model=names.get(c.model, c.model)) for c in evaluation.curves),
-        comparisons=tuple(replace(c, a=side(c.a), b=side(c.b)) for c in evaluation.comparisons),
-        operating_points=tuple(
-            replace(p, model=names.get(p.model or "", p.model)) for p in evaluation.operating_points
-        ),
+        measurements=tuple(map(renamed, evaluation.measurements)),
+        curves=tuple(map(renamed, evaluation.curves)),
+        comparisons=tuple(replace(c, a=renamed(c.a), b=renamed(c.b)) for c in evaluation.comparisons),
+        operating_points=tuple(map(renamed, evaluation.operating_points)),
         about=about,
     )

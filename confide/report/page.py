@@ -14,7 +14,7 @@ from markupsafe import Markup
 from confide import __version__
 from confide.files import formats
 from confide.report.draw import Empty
-from confide.report.sections import SECTIONS, Section
+from confide.report.sections import SECTIONS
 from confide.report.sections.difficulty import Picture
 from confide.report.sections.models import models_section
 from confide.report.verdict import tiles, verdict
@@ -24,9 +24,7 @@ from confide.results import Evaluation
 
 MOST_GROUPS = 2000
 NO_CLASSES = Empty(
-    "No class-wise view",
-    "The evaluation was not split by class.",
-    "confide evaluate predictions.parquet --by class",
+    "No class-wise view", "The evaluation was not split by class.", "confide evaluate predictions.parquet --by class"
 )
 NO_PROMISE = Empty(
     "No promised thresholds",
@@ -71,39 +69,29 @@ def render_report(evaluation: Evaluation) -> str:
     """
     view = EvaluationView(evaluation)
     sections = {section.id: section.build(view) for section in SECTIONS}
-    return str(
-        page_environment()
-        .get_template("report.html")
-        .render(
-            version=__version__,
-            css=Markup(asset("base.css") + asset("report.css")),
-            js=Markup(asset("report.js")),
-            data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
-            contents=_contents(view),
-            title=view.about.title or view.focus,
-            kicker=_kicker(view),
-            verdict=verdict(view),
-            warnings=evaluation.warnings,
-            tiles=tiles(view),
-            unit=view.unit,
-            stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-            interval_note=view.about.interval_note or _interval_note(view),
-            models_question=_models_question(view),
-            no_classes=NO_CLASSES,
-            no_promise=NO_PROMISE,
-            **sections,
-        )
+    small_figures = f"Small figures are 95\u202f% intervals on the same {count(view.n)} {view.unit}."
+    chosen = view.about.sections  # all, where the evaluation does not say what it is about
+    template = page_environment().get_template("report.html")
+    page: str = template.render(
+        version=__version__,
+        css=Markup(asset("base.css") + asset("report.css")),
+        js=Markup(asset("report.js")),
+        data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
+        contents=[section for section in SECTIONS if not chosen or section.id in chosen],
+        title=view.about.title or view.focus,
+        kicker=_kicker(view),
+        verdict=verdict(view),
+        warnings=evaluation.warnings,
+        tiles=tiles(view),
+        unit=view.unit,
+        stages=[view.when(stage) for stage in (view.before, view.after) if stage],
+        interval_note=view.about.interval_note or small_figures,
+        models_question=_models_question(view),
+        no_classes=NO_CLASSES,
+        no_promise=NO_PROMISE,
+        **sections,
     )
-
-
-def _contents(view: EvaluationView) -> list[Section]:
-    """All sections, or those that the evaluation says it is about."""
-    chosen = view.about.sections
-    return [section for section in SECTIONS if not chosen or section.id in chosen]
-
-
-def _interval_note(view: EvaluationView) -> str:
-    return f"Small figures are 95\u202f% intervals on the same {count(view.n)} {view.unit}."
+    return page
 
 
 def notebook_view(evaluation: Evaluation) -> str:

@@ -56,24 +56,21 @@ def write_score_page(path: str | Path, scored: ScoredData) -> Path:
         'scores.html'
     """
     main = scored.scores
-    text = (
-        page_environment()
-        .get_template("score.html")
-        .render(
-            version=__version__,
-            css=Markup(asset("base.css") + asset("report.css")),
-            name=scored.name,
-            n=len(main),
-            method=main.method,
-            histograms=[_score_histogram(scores) for scores in scored.by_method],
-            weights=[_weight_histogram(main, n, t) for n in NORMALIZATIONS for t in TEMPERATURES],
-            agreement=scored.agreement,
-            verdicts=scored.verdict_counts(),
-            rows=_rows(scored.gallery()),
-            suspects=scored.suspects(),
-            words=scored.explanation_rows(),
-            notes=scored.notes,
-        )
+    template = page_environment().get_template("score.html")
+    text = template.render(
+        version=__version__,
+        css=Markup(asset("base.css") + asset("report.css")),
+        name=scored.name,
+        n=len(main),
+        method=main.method,
+        histograms=[_score_histogram(scores) for scores in scored.by_method],
+        weights=[_weight_histogram(main, n, t) for n in NORMALIZATIONS for t in TEMPERATURES],
+        agreement=scored.agreement,
+        verdicts=scored.verdict_counts(),
+        rows=_rows(scored.gallery()),
+        suspects=scored.suspects(),
+        words=scored.explanation_rows(),
+        notes=scored.notes,
     )
     formats.write_text(path, text)
     return Path(path)
@@ -86,17 +83,14 @@ def _score_histogram(scores: Scores) -> ScoreHistogram:
         f"Histogram of {scores.method}: most samples near {(edges[peak] + edges[peak + 1]) / 2:.3g}, "
         f"from {edges[0]:.3g} to {edges[-1]:.3g}."
     )
-    skew = "the tail at the right is the hard part" if _mean_above_median(scores.values) else "higher is harder"
+    skewed = float(scores.values.mean() - np.median(scores.values)) > 0.05 * float(scores.values.std())
+    skew = "the tail at the right is the hard part" if skewed else "higher is harder"
     return ScoreHistogram(
         f"{scores.method}: {skew}",
         f"{len(scores):,} samples by {scores.method}; mean {scores.mean:.3g}, deviation {scores.values.std():.3g}",
         _bars(counts, edges, PHONE, "← easier", "harder →").render(alt),
         _table(counts, edges),
     )
-
-
-def _mean_above_median(values: NDArray[np.float64]) -> bool:
-    return float(values.mean() - np.median(values)) > 0.05 * float(values.std())
 
 
 def _weight_histogram(scores: Scores, normalize: str, temperature: float) -> ScoreHistogram:
@@ -141,14 +135,9 @@ def _table(counts: NDArray[Any], edges: NDArray[Any]) -> tuple[tuple[str, str, s
 
 
 def _rows(shown: Sequence[Sample]) -> list[dict[str, Any]]:
-    labels = dict.fromkeys(sample.label for sample in shown)
-    return [
-        {
-            "label": label,
-            "ends": [
-                (role.capitalize(), [s for s in shown if s.label == label and s.role == role])
-                for role in ("easiest", "hardest")
-            ],
-        }
-        for label in labels
-    ]
+    rows = []
+    for label in dict.fromkeys(sample.label for sample in shown):
+        own = [s for s in shown if s.label == label]
+        ends = [(role.capitalize(), [s for s in own if s.role == role]) for role in ("easiest", "hardest")]
+        rows.append({"label": label, "ends": ends})
+    return rows

@@ -42,18 +42,17 @@ def verdict(view: EvaluationView) -> Verdict:
         return Verdict("This evaluation holds no accuracy, so nothing can be said about the model.")
     only = _only_label(view)
     if only is not None:
-        return _one_class(view, accuracy, only)
+        return _one_class(accuracy, only)
     gap = view.find("confidence_gap")
     if gap is None:
         return _without_confidence(view, accuracy)
     says = f"This model says {percent(accuracy.value + gap.value)} and is right {percent(accuracy.value)}"
+    lead = tuple(words for words in (_error_sentence(view), _halving_sentence(view), _best_model(view)) if words)
     side = _side(view, gap)
-    if side:
-        size = plus_minus(gap.value, gap.low, gap.high)
-        parts = Verdict(f"{says}: ", f"{side}confident by {size}", _what_calibration_did(view, gap), side)
-    else:
-        parts = Verdict(says + _no_direction(view, gap))
-    return Verdict(parts.before, parts.direction, parts.after, parts.side, lead=tuple(_lead(view)))
+    if not side:
+        return Verdict(says + _no_direction(view, gap), lead=lead)
+    size = plus_minus(gap.value, gap.low, gap.high)
+    return Verdict(f"{says}: ", f"{side}confident by {size}", _what_calibration_did(view, gap), side, lead)
 
 
 def _only_label(view: EvaluationView) -> str | None:
@@ -61,7 +60,7 @@ def _only_label(view: EvaluationView) -> str | None:
     return str(present[0]) if len(present) == 1 else None
 
 
-def _one_class(view: EvaluationView, accuracy: Measurement, label: str) -> Verdict:
+def _one_class(accuracy: Measurement, label: str) -> Verdict:
     who = "The only test label is" if accuracy.n == 1 else f"All {count(accuracy.n)} test labels are"
     interval = ""
     if accuracy.has_interval:
@@ -93,7 +92,8 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if worse:
         return f", and {name} makes it worse, {worse}, so leave it out."
     after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
-    if after_error and _within_chance(after_error) and _better_likelihood(view):
+    rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
+    if after_error and _within_chance(after_error) and view.beats("nll", *rows):
         return f", and {name} repairs it."
     if after_gap is None:
         return "."
@@ -142,14 +142,6 @@ def _within_chance(error: Measurement) -> bool:
     return error.chance_high is not None and error.value < error.chance_high
 
 
-def _better_likelihood(view: EvaluationView) -> bool:
-    return view.beats("nll", ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
-
-
-def _lead(view: EvaluationView) -> list[Markup]:
-    return [sentence for sentence in (_error_sentence(view), _halving_sentence(view), _best_model(view)) if sentence]
-
-
 def _error_sentence(view: EvaluationView) -> Markup | None:
     before = view.calibration_error(view.before)
     if before is None:
@@ -181,16 +173,12 @@ def _halving_sentence(view: EvaluationView) -> Markup | None:
 def _best_model(view: EvaluationView) -> Markup | None:
     if len(view.models) < 2:
         return None
-    for metric, thing in (
-        ("nll", "the best probabilities"),
-        ("brier", "the best probabilities"),
-        ("aurc", "the best ranking"),
-    ):
+    for metric, thing in (("nll", "probabilities"), ("brier", "probabilities"), ("aurc", "ranking")):
         rows = [ComparedRow(model, view.final) for model in view.models if view.find(metric, model, view.final)]
         winner = view.best(metric, rows)
         if winner:
             number = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(rows), str(len(rows)))
-            return Markup("Of the {} models, {} has {}.").format(number, code(winner.model), thing)
+            return Markup("Of the {} models, {} has the best {}.").format(number, code(winner.model), thing)
     return None
 
 
@@ -211,14 +199,11 @@ class Tile:
 
 def tiles(view: EvaluationView) -> tuple[Tile, ...]:
     """At most three tiles: the gap, the calibration error, the share to set aside."""
-    return tuple(
-        tile for tile in (_gap_tile(view), _error_tile(view), _halving_tile(view) or _accuracy_tile(view)) if tile
-    )
+    chosen = (_gap_tile(view), _error_tile(view), _halving_tile(view) or _accuracy_tile(view))
+    return tuple(tile for tile in chosen if tile)
 
 
-def _interval_strip(
-    m: Measurement, low_end: float | None, zone: tuple[float, float] | None, signed: bool = False
-) -> Markup:
+def _interval_strip(m: Measurement, low_end: float | None, zone: tuple[float, float] | None) -> Markup:
     """A number line in points or per cent: grey chance zone, whisker, dot."""
     known = [100 * v for v in (m.value, m.low, m.high, *(zone or ())) if v is not None and math.isfinite(v)]
     marks = ticks(min(known) if low_end is None else min(low_end, *known), max([*known, 0.0]), 6)
@@ -229,7 +214,7 @@ def _interval_strip(
     canvas.line(8, 22, PHONE - 8, 22, "ax")
     for value in marks:
         canvas.line(x(value), 22, x(value), 26, "ax")
-        canvas.text(x(value), 39, tick_text(value, marks, signed), "m")
+        canvas.text(x(value), 39, tick_text(value, marks), "m")
     if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
@@ -237,9 +222,11 @@ def _interval_strip(
 
 
 def _interval(m: Measurement) -> str:
-    if not m.has_interval:
-        return ""
-    return f"95 % interval {points(m.low)} to {points(m.high)}"
+    return f"95 % interval {points(m.low)} to {points(m.high)}" if m.has_interval else ""
+
+
+def _interval_sentence(m: Measurement) -> str:
+    return f"{_interval(m)}. " if m.has_interval else ""
 
 
 def _gap_tile(view: EvaluationView) -> Tile | None:
@@ -254,13 +241,9 @@ def _gap_tile(view: EvaluationView) -> Tile | None:
         points(gap.value, sign=True),
         "points",
         _interval_strip(gap, 0.0, zone),
-        f"{_sentence(_interval(gap))}Zero is ideal{grey}.",
+        f"{_interval_sentence(gap)}Zero is ideal{grey}.",
         f"Of 100 predictions made with an average confidence of {says}, about {right} are right.",
     )
-
-
-def _sentence(words: str) -> str:
-    return f"{words}. " if words else ""
 
 
 def _error_tile(view: EvaluationView) -> Tile | None:
@@ -281,7 +264,7 @@ def _error_tile(view: EvaluationView) -> Tile | None:
         points(error.value),
         "points",
         _interval_strip(error, 0.0, zone),
-        f"{_sentence(_interval(error))}Lower is better.",
+        f"{_interval_sentence(error)}Lower is better.",
         meaning,
     )
 
@@ -296,7 +279,7 @@ def _halving_tile(view: EvaluationView) -> Tile | None:
         fixed(100 * share.value, 1),
         "%",
         _interval_strip(share, 0.0, None),
-        f"{_sentence(_interval(share))}Lower is better.",
+        f"{_interval_sentence(share)}Lower is better.",
         f"Hand the {count(aside)} least trusted {view.unit} to a person: the other {count(share.n - aside)} are "
         f"wrong half as often as the {percent(1 - accuracy.value, 1)} of all.",
     )
@@ -311,6 +294,6 @@ def _accuracy_tile(view: EvaluationView) -> Tile | None:
         fixed(100 * accuracy.value, 1),
         "%",
         _interval_strip(accuracy, None, None),
-        f"{_sentence(_interval(accuracy))}Higher is better.",
+        f"{_interval_sentence(accuracy)}Higher is better.",
         f"{count(accuracy.value * accuracy.n)} of {count(accuracy.n)} {view.unit} are predicted right.",
     )

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from confide.checks import InputError
-from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
-
-# Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability.
-PLAIN_SCORES = (None, "msp")
+from confide.report.words import same_scores
+from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 
 @dataclass(frozen=True)
@@ -100,16 +99,10 @@ class EvaluationView:
         score: str | None = None,
     ) -> Measurement | None:
         """A measurement of a model (in focus) and stage (the first unless said), or None; NaN counts as none."""
-        scores = PLAIN_SCORES if score is None else (score,)
+        scores = same_scores(score)
+        where = (metric, model or self.focus, stage or self.before, group)
         for m in self.measurements:
-            if (
-                m.metric == metric
-                and m.model == (model or self.focus)
-                and m.stage == (stage or self.before)
-                and m.group == group
-                and m.score in scores
-                and math.isfinite(m.value)
-            ):
+            if (m.metric, m.model, m.stage, m.group) == where and m.score in scores and math.isfinite(m.value):
                 return m
         return None
 
@@ -147,10 +140,12 @@ class EvaluationView:
             and any(len(column) for column in c.columns.values())
         ]
 
-    def curve(self, kind: str, model: str, stages: Iterable[str], **where: Any) -> Curve | None:
+    def curve(
+        self, kind: str, model: str, stages: Iterable[str], score: str | None = None, **where: Any
+    ) -> Curve | None:
         """The first curve of a model at the first of the stages that has one, on the shown split if it can."""
-        for stage in stages:
-            curves = self.curves(kind, model=model, stage=stage, **where)
+        for word, stage in product(same_scores(score), stages):
+            curves = self.curves(kind, model=model, stage=stage, score=word, **where)
             curves.sort(key=lambda c: c.split not in (self.split, None))
             if curves:
                 return curves[0]
@@ -166,16 +161,10 @@ class EvaluationView:
         """Samples of a role."""
         return [s for s in self.evaluation.samples if s.role == role]
 
-    def test(self, metric: str, first: ComparedRow, second: ComparedRow) -> Comparison | None:
-        """The paired test between two rows, either way round."""
-        for c in self.evaluation.comparisons:
-            if c.metric == metric and {c.a, c.b} == {first, second}:
-                return c
-        return None
-
     def beats(self, metric: str, winner: ComparedRow, other: ComparedRow) -> bool:
-        """Whether the Holm-corrected paired test says that the first is better."""
-        test = self.test(metric, winner, other)
+        """Whether the Holm-corrected paired test, either way round, says that the first is better."""
+        sides = {winner, other}
+        test = next((c for c in self.evaluation.comparisons if c.metric == metric and {c.a, c.b} == sides), None)
         return test is not None and test.p_holm < LEVEL and test.winner == winner
 
     def best(self, metric: str, rows: Iterable[ComparedRow]) -> ComparedRow | None:

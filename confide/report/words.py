@@ -6,7 +6,7 @@ import math
 
 from markupsafe import Markup
 
-from confide.results import Comparison, Measurement, MetricInfo
+from confide.results import PLAIN_SCORES, Comparison, Measurement, MetricInfo
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -82,6 +82,11 @@ def interval(info: MetricInfo, m: Measurement | Comparison) -> str:
     return between(m.low, m.high, info.digits, info.scale)
 
 
+def value_texts(info: MetricInfo, m: Measurement | None) -> tuple[str, str]:
+    """Its value with the unit and its 95 % interval; a dash where it was not measured."""
+    return (with_unit(info, m.value), interval(info, m)) if m else ("–", "")
+
+
 def unit_word(info: MetricInfo) -> str:
     """The unit at the start of a line: `Per cent`, `Points`, `Nats`."""
     return {"%": "Per cent", "pts": "Points"}.get(info.unit, info.unit.capitalize())
@@ -111,6 +116,11 @@ def share_words(share: float, unit: str) -> str:
 def score_name(score: str) -> str:
     """The word of a trust score: `trust:steep_slope` is steep_slope, the maximum softmax is plain confidence."""
     return "confidence" if score == "msp" else score.removeprefix("trust:")
+
+
+def same_scores(score: str | None) -> tuple[str | None, ...]:
+    """The names that a score goes by in measurements and curves: the plain confidence has two."""
+    return PLAIN_SCORES if score in PLAIN_SCORES else (score,)
 
 
 def shorten(text: str, width: float, size: float = 12.0) -> str:

@@ -355,7 +355,7 @@ def test_the_help_tells_the_values_of_the_settings() -> None:
     from confide.training.settings import preset
 
     usual = preset("quick")
-    for field, kind, meaning in FLAGS.values():
+    for field, (kind, meaning) in FLAGS.items():
         told = re.findall(r"\((auto|[^():]+)[^()]*\)$", meaning)
         assert told, meaning
         assert kind(told[0]) == getattr(usual, field), meaning

@@ -10,7 +10,7 @@ import confide
 from confide import Predictions
 from confide.checks import InputError
 from confide.evaluation import OperatingPoint, observed
-from confide.evaluation.operating_points import candidates, risk_bound
+from confide.evaluation.operating_points import bounded, candidates, risk_bound
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_no_threshold_is_said_in_words(golden):
 
 def test_ties_are_never_split():
     score = np.repeat([0.9, 0.5], 50)
-    found = candidates(score, np.zeros(100, dtype=bool))
-    assert [(t, n) for t, n, _ in found] == [(0.9, 50), (0.5, 100)]
+    found = [bounded(score, np.zeros(100, dtype=bool), threshold, 0.05) for threshold in candidates(score)]
+    assert [(b.threshold, b.accepted) for b in found] == [(0.9, 50), (0.5, 100)]
 
 
 def test_coverage_asks_for_a_share_and_bounds_its_risk(golden):

@@ -14,11 +14,9 @@ from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tic
 from confide.report.draw import coordinate as number_text
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
-from confide.results import Curve, ModelPoint
+from confide.results import OWN_CONFIDENCE, Curve, ModelPoint
 
 # Thresholds with a guaranteed risk, chosen on validation, and what was seen of them on the test split.
-
-OWN_CONFIDENCE = ("msp", "confidence")
 
 
 @dataclass(frozen=True)
@@ -135,16 +133,8 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
 def _curves(view: EvaluationView) -> list[Curve]:
     """One curve a model, the one in focus first, at the stage to trust with."""
     order = [view.focus, *(m for m in view.models if m != view.focus)]
-    curves = []
-    for model in order[:5]:
-        for score in (None, "msp"):
-            curve = view.curve(
-                "risk_coverage", model, dict.fromkeys((view.final, view.before)), group=None, score=score
-            )
-            if curve:
-                curves.append(curve)
-                break
-    return curves
+    stages = dict.fromkeys((view.final, view.before))
+    return [c for model in order[:5] if (c := view.curve("risk_coverage", model, stages, group=None))]
 
 
 def _highest(curve: Curve) -> float:
@@ -195,14 +185,9 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
     if halving:
         title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
-    keep = range(0, len(focus.columns["coverage"]), max(1, len(focus.columns["coverage"]) // 25))
-    rows = [
-        tuple(
-            f(focus.columns[k][i])
-            for k, f in (("coverage", _percent_one_digit), ("risk", _percent_one_digit), ("threshold", _three_digits))
-        )
-        for i in keep
-    ]
+    step = max(1, len(focus.columns["coverage"]) // 25)
+    columns = (focus.columns[name][::step] for name in ("coverage", "risk", "threshold"))
+    rows = [(percent(c, 1), percent(r, 1), fixed(t, 3)) for c, r, t in zip(*columns, strict=True)]
     return Figure(
         "risk",
         title,
@@ -213,14 +198,6 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
         table(("Accepted", "Wrong among accepted", "Threshold"), rows),
         wide=_draw(view, curves, top, start, WIDE).render(alt, "rcs"),
     )
-
-
-def _percent_one_digit(value: float) -> str:
-    return percent(value, 1)
-
-
-def _three_digits(value: float) -> str:
-    return fixed(value, 3)
 
 
 def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: int, width: int) -> Canvas:

@@ -8,19 +8,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
-from confide.report.view import PLAIN_SCORES, EvaluationView
-from confide.report.words import (
-    CHANCE,
-    code,
-    count,
-    interval,
-    p_value,
-    shorten,
-    shown,
-    unit_word,
-    with_unit,
-)
-from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
+from confide.report.view import EvaluationView
+from confide.report.words import CHANCE, code, count, interval, p_value, shorten, shown, unit_word, value_texts
+from confide.results import PLAIN_SCORES, ComparedRow, Comparison, Measurement, MetricInfo
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,8 @@ def models_section(view: EvaluationView) -> ModelsSection:
     """The table of models and stages with its small dot plots."""
     metrics, headline = view.columns("models"), view.columns("headline")
     errors = [info for info in headline if info.kind == "calibration"]
-    chance_of = next((info for info in errors if info in metrics and _has_chance(view, info.word)), None)
+    by_chance = {m.metric for m in view.measurements if m.chance is not None}
+    chance_of = next((info for info in errors if info in metrics and info.word in by_chance), None)
     groups = tuple(
         StageRows(view.stage_title(stage), rows)
         for stage in view.stages
@@ -85,10 +76,6 @@ def models_section(view: EvaluationView) -> ModelsSection:
     return ModelsSection(
         tuple(columns), groups, bold, bool(view.evaluation.comparisons), figures, tuple(_tables(view, metrics))
     )
-
-
-def _has_chance(view: EvaluationView, metric: str) -> bool:
-    return any(m.metric == metric and m.chance is not None for m in view.measurements)
 
 
 def _by_chance(error: MetricInfo) -> MetricInfo:
@@ -127,18 +114,7 @@ def _chance_cell(error: Measurement | None, info: MetricInfo) -> TableCell:
 
 def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, FigureTable]]:
     """What the main table has no room for: paired tests, further metrics, groups."""
-    tests = [
-        (
-            view.info(c.metric).title,
-            str(c.a),
-            str(c.b),
-            *_difference(view, c),
-            p_value(c.p_value),
-            p_value(c.p_holm),
-            _better(c),
-        )
-        for c in view.evaluation.comparisons
-    ]
+    tests = [_test(view.info(c.metric), c) for c in view.evaluation.comparisons]
     main = {info.word for info in columns}
     whole = [m for m in view.measurements if m.group is None and not (m.metric in main and m.score in PLAIN_SCORES)]
     groups = [m for m in view.measurements if m.group is not None]
@@ -151,34 +127,19 @@ def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, 
     return [(title, t) for title, t in tables if t.rows]
 
 
-def _difference(view: EvaluationView, c: Comparison) -> tuple[str, str]:
-    info = view.info(c.metric)
+def _test(info: MetricInfo, c: Comparison) -> tuple[str, ...]:
     unit = "pts" if info.unit == "%" else info.unit  # a difference of percentages is in points
-    return f"{shown(info, c.difference, sign=True)} {unit}".strip(), interval(info, c)
-
-
-def _better(c: Comparison) -> str:
-    return str(c.winner or "not told apart")
+    difference = f"{shown(info, c.difference, sign=True)} {unit}".strip(), interval(info, c)
+    better = str(c.winner or "not told apart")
+    return info.title, str(c.a), str(c.b), *difference, p_value(c.p_value), p_value(c.p_holm), better
 
 
 def _measured(view: EvaluationView, rows: list[Measurement], extra: str) -> FigureTable:
-    return table(
-        ("Model", "Stage", "Metric", extra, "Value", "95\u202f% interval", "n"),
-        [
-            (
-                m.model,
-                view.stage_phrase(m.stage),
-                info.title,
-                (m.group if extra == "Group" else m.score) or "",
-                with_unit(info, m.value),
-                interval(info, m),
-                count(m.n),
-            )
-            for m in rows
-            if math.isfinite(m.value)
-            for info in [view.info(m.metric)]
-        ],
-    )
+    texts = []
+    for m in (m for m in rows if math.isfinite(m.value)):
+        info, own = view.info(m.metric), (m.group if extra == "Group" else m.score) or ""
+        texts.append((m.model, view.stage_phrase(m.stage), info.title, own, *value_texts(info, m), count(m.n)))
+    return table(("Model", "Stage", "Metric", extra, "Value", "95\u202f% interval", "n"), texts)
 
 
 def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
@@ -188,7 +149,7 @@ def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
     dots = [(m, s, x) for m in view.models for s in stages if (x := view.find(info.word, m, s))]
     ends = [info.scale * v for _, _, m in dots for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(0 if info.kind == "calibration" else min(ends), max(ends), 5)
-    rows = [(m, view.stage_phrase(s), with_unit(info, x.value), interval(info, x)) for m, s, x in dots]
+    rows = [(m, view.stage_phrase(s), *value_texts(info, x)) for m, s, x in dots]
     alt = f"Dot plot of {info.title} by model and stage: {rows[0][0]}, {rows[0][1]}, has {rows[0][2]}."
     unit = unit_word(info)
     start = "" if marks[0] == 0 else f"; axis starts at {tick_text(marks[0], marks)}"
@@ -215,10 +176,11 @@ def _dots(
     for model in view.models:
         canvas.text(5, y, shorten(model, width - 20), "l")
         y += 12
+        colour = view.colour(model)
         for _, stage, m in [dot for dot in dots if dot[0] == model]:
-            _whisker(
-                canvas, scale, y, m, by, view.colour(model), hollow=stage == view.before and view.after is not None
-            )
+            fill = "ho" if stage == view.before and view.after is not None else f"f{colour}"
+            canvas.whisker(scale, y, m, by, colour)
+            canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
             y += 11
         y += 10
     return canvas
@@ -230,11 +192,8 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
     winner = view.best(metric, rows)
     if winner:
         return Markup("{} has the best {}").format(code(winner.model), info.title)
-    if (
-        len(view.models) == 1
-        and view.after
-        and view.beats(metric, ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before))
-    ):
+    stages = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
+    if len(view.models) == 1 and view.after and view.beats(metric, *stages):
         phrase = view.stage_phrase(view.after)
         return f"{phrase[0].upper()}{phrase[1:]} improves {info.title}"
     after = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
@@ -244,9 +203,3 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
         return f"{info.title}: no model is told apart"
     return info.title
-
-
-def _whisker(canvas: Canvas, scale: Scale, y: float, m: Measurement, by: float, colour: str, hollow: bool) -> None:
-    canvas.whisker(scale, y, m, by, colour)
-    fill = "ho" if hollow else f"f{colour}"
-    canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)

@@ -51,7 +51,10 @@ def provenance_section(view: EvaluationView) -> ProvenanceSection:
     ]
     empty = Empty("No commands were recorded", "The evaluation was made from Python, or by hand.")
     shown = tuple((name, words) for name, words in facts if words)
-    return ProvenanceSection(about.commands, shown, _yaml(about.config) if about.config else "", empty)
+    config = about.config or ""
+    if not isinstance(config, str):
+        config = str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    return ProvenanceSection(about.commands, shown, config, empty)
 
 
 def _data(value: Any) -> str:
@@ -91,9 +94,3 @@ def _words(value: Any) -> str:
     else:
         text = "" if value is None else str(value)
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
-
-
-def _yaml(config: Any) -> str:
-    return (
-        config if isinstance(config, str) else str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
-    )

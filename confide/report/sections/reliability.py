@@ -12,18 +12,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import (
-    CHANCE,
-    P_CALIBRATED,
-    between,
-    code,
-    count,
-    p_value,
-    percent,
-    points,
-    shorten,
-    shown,
-)
+from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten, shown
 from confide.results import LEVEL, Curve, Measurement
 
 # The gap by class.
@@ -172,13 +161,9 @@ def finding(bins: list[Bin], p_value: float | None = None) -> str:
         return "within chance"
     if (over + under) / total <= 0.25 or (p_value is not None and p_value >= LEVEL):
         return "mostly within chance"
-    return (
-        "confidence runs ahead"
-        if over > 2 * under
-        else "confidence lags behind"
-        if under > 2 * over
-        else "off both ways"
-    )
+    if over > 2 * under:
+        return "confidence runs ahead"
+    return "confidence lags behind" if under > 2 * over else "off both ways"
 
 
 def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:

@@ -7,28 +7,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import (
-    code,
-    count,
-    fixed,
-    interval,
-    percent,
-    points,
-    score_name,
-    shorten,
-    unit_word,
-    with_unit,
-)
-from confide.results import Curve, Measurement, MetricInfo
+from confide.report.words import code, count, fixed, percent, points, score_name, shorten, unit_word, value_texts
+from confide.results import BOX, Curve, Measurement
 
 # Out-of-distribution data.
 
 SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of scores and trust predictors of one model, best first
+MOST_SERIES = len(SCORE_COLOURS)  # also models in one drawing
+
+
+def _models_note(view: EvaluationView) -> str:
+    return f"The first {MOST_SERIES} of {len(view.models)} models." if len(view.models) > MOST_SERIES else ""
 
 
 def group_name(curve: Curve) -> str:
@@ -80,7 +75,7 @@ def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
 
 def ood_roc(view: EvaluationView) -> Figure | None:
     """Known kept against foreign let in, one line a score, best first."""
-    curves = view.curves("ood_roc", model=view.focus)[: len(SCORE_COLOURS)]
+    curves = view.curves("ood_roc", model=view.focus)[:MOST_SERIES]
     if not curves:
         return None
     pairs = [(c, view.find("auroc", stage=c.stage, group=c.group, score=c.score)) for c in curves]
@@ -112,10 +107,8 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
         canvas.text(x(value), 209, percent_tick(value), "m")
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for place, (curve, area) in enumerate(pairs):
-        colour, points = (
-            SCORE_COLOURS[place],
-            zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True),
-        )
+        colour = SCORE_COLOURS[place]
+        points = zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True)
         canvas.polyline([(x(a), y(b)) for a, b in points], f"k{colour}", 2.6 if place == 0 else 1.8)
         canvas.line(222, 34 + 32 * place, 236, 34 + 32 * place, f"k{colour}", 2.4)
         name = shorten(score_name(curve.score or "confidence"), 98)
@@ -130,12 +123,9 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
 def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
     """AUROC of every score and model, a figure for each foreign set; the other measures are in its table."""
     rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
-    return tuple(
-        _ood_area_figure(
-            view, str(group), [m for m in rows if m.group == group and m.model in view.models[: len(SCORE_COLOURS)]]
-        )
-        for group in dict.fromkeys(m.group for m in rows)
-    )
+    shown = [m for m in rows if m.model in view.models[:MOST_SERIES]]
+    groups = dict.fromkeys(m.group for m in rows)
+    return tuple(_ood_area_figure(view, str(group), [m for m in shown if m.group == group]) for group in groups)
 
 
 def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measurement]) -> Figure:
@@ -148,10 +138,10 @@ def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measur
         f"{percent(best.value, 1)}, {score_name(str(best.score))} of {best.model}."
     )
     measures, area = view.evaluation.columns("ood"), view.info(best.metric)
-    rows = [
-        (m.model, score_name(str(m.score)), *(text for info in measures for text in _ood_texts(view, m, info)))
-        for m in measurements
-    ]
+    rows = []
+    for m in measurements:
+        texts = [value_texts(info, view.find(info.word, m.model, m.stage, m.group, m.score)) for info in measures]
+        rows.append((m.model, score_name(str(m.score)), *chain.from_iterable(texts)))
     header = [text for info in measures for text in (info.title, "95\u202f% interval")]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     return Figure(
@@ -161,17 +151,9 @@ def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measur
         _ood_area_canvas(view, measurements, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
         wide=_ood_area_canvas(view, measurements, marks, THIRD).render(alt),
-        note=f"The first {len(SCORE_COLOURS)} of {len(view.models)} models."
-        if len(view.models) > len(SCORE_COLOURS)
-        else "",
+        note=_models_note(view),
         level=4,
     )
-
-
-def _ood_texts(view: EvaluationView, like: Measurement, info: MetricInfo) -> tuple[str, str]:
-    """A measure of the same model, set and score: its value and its interval."""
-    measured = view.find(info.word, like.model, like.stage, like.group, like.score)
-    return (with_unit(info, measured.value), interval(info, measured)) if measured else ("–", "")
 
 
 def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], marks: list[float], width: int) -> Canvas:
@@ -201,9 +183,8 @@ def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], mark
 
 # Boxes by severity.
 
-BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
+
 TITLES = ("Least", "Lower quartile", "Median", "Upper quartile", "Most")
-MOST_SERIES = 5
 
 
 @dataclass(frozen=True)
@@ -234,13 +215,7 @@ class BoxSeries:
 SEVERITY = "Severity of the corruption"
 RMD_AXIS = "Relative Mahalanobis distance"
 GAP = BoxPlot(
-    "shift_boxes",
-    "severity",
-    "Confidence minus accuracy, points",
-    SEVERITY,
-    "severity",
-    sign=True,
-    size=(560, 376),
+    "shift_boxes", "severity", "Confidence minus accuracy, points", SEVERITY, "severity", sign=True, size=(560, 376)
 )
 ECE = BoxPlot("shift_ece_boxes", "severity-ece", "ECE, points", SEVERITY, "severity")
 BEFORE = replace(ECE, name="severity-ece-before")
@@ -299,7 +274,8 @@ def _box_marks(kind: BoxPlot, series: Sequence[BoxSeries]) -> list[float]:
     values = [
         kind.scale * v for one in series for k in ("low", "high") for v in one.curve.columns[k] if math.isfinite(v)
     ]
-    return ticks(min([*values, *([0.0] if kind.zero else [])]), max([*values, *([0.0] if kind.zero else [])]), 8)
+    values += [0.0] if kind.zero else []
+    return ticks(min(values), max(values), 8)
 
 
 def _box_figure(
@@ -309,15 +285,11 @@ def _box_figure(
     marks, names = marks or _box_marks(kind, series), names or len(series)
     own = next((one for one in series if one.curve.model == view.focus), series[0]).curve.columns
     first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
-    rows = [
-        (
-            one.name,
-            _step_text(kind, s),
-            *(fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX),
-        )
-        for one in series
-        for i, s in enumerate(one.curve.columns[kind.step])
-    ]
+    rows = []
+    for one in series:
+        for i, step in enumerate(one.curve.columns[kind.step]):
+            box = (fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX)
+            rows.append((one.name, _step_text(kind, step), *box))
     alt = f"Box plots of {kind.axis.lower()} by {kind.across.lower()}: the median goes from {first} to {last}."
     named = "Model" if any(one.name == one.curve.model for one in series) else "Trust predictor"
     return Figure(
@@ -327,26 +299,22 @@ def _box_figure(
         _box_canvas(kind, series, marks, names, PHONE, 270).render(alt),
         table((named, kind.step.capitalize(), *TITLES), rows),
         wide=_box_canvas(kind, series, marks, names, *kind.size).render(alt) if kind.size[0] != PHONE else None,
-        note=f"The first {MOST_SERIES} of {len(view.models)} models." if len(view.models) > MOST_SERIES else "",
+        note=_models_note(view),
     )
 
 
 def _box_title(view: EvaluationView, kind: BoxPlot, median: tuple[float, ...], stage: str) -> str:
     """What is seen: a claim only where the medians of the model in focus bear it."""
-    grows = median[-1] > median[0] + 0.01
+    grows, worse = median[-1] > median[0] + 0.01, f"as {view.unit} get worse"
     if kind.curve == GAP.curve:
-        return (
-            f"Confidence outruns accuracy as {view.unit} get worse"
-            if grows
-            else "Confidence minus accuracy by severity"
-        )
+        return f"Confidence outruns accuracy {worse}" if grows else "Confidence minus accuracy by severity"
     if kind.curve == ECE.curve:
         if kind is BEFORE:
             return f"Calibration error {view.when(stage)}"
         what = "Calibration" if stage == "raw" else "Calibration on clean data"
-        return f"{what} is lost as {view.unit} get worse" if grows else "Calibration error by severity"
+        return f"{what} is lost {worse}" if grows else "Calibration error by severity"
     if kind.curve == TRUST.curve:
-        return f"Trust's chances are lost as {view.unit} get worse" if grows else "Calibration error of trust"
+        return f"Trust's chances are lost {worse}" if grows else "Calibration error of trust"
     what = "severity" if kind.curve == RMD.curve else "wrong labels"
     return f"Difficulty grows with {what}" if grows else f"Difficulty by {what}"
 
@@ -493,14 +461,9 @@ def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
         _heat_map_canvas(shown, what, PHONE).render(alt),
         table(("Corruption", "Severity", f"{name}, points"), rows),
         wide=None if model == view.focus else _heat_map_canvas(shown, what, THIRD).render(alt),
-        note=_colour_note(gap),
+        note="Colours change at {}, {} and {} points.".format(*(f"{'±' if gap else ''}{step:g}" for step in STEPS)),
     )
     return model, figure
-
-
-def _colour_note(gap: bool) -> str:
-    sign = "±" if gap else ""
-    return f"Colours change at {sign}{STEPS[0]:g}, {sign}{STEPS[1]:g} and {sign}{STEPS[2]:g} points."
 
 
 def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
@@ -528,7 +491,7 @@ def _colour_step(value: float) -> int:
 
 def _ramp(canvas: Canvas, y: float, what: str) -> None:
     steps = range(7) if what == "gap" else range(3, 7)
-    canvas.text(104, y + 9, "under" if what == "gap" else "low", "")
+    canvas.text(104, y + 9, "under" if what == "gap" else "low")
     for place, step in enumerate(steps):
         canvas.bars([(142 + 18 * place, y, 17, 10)], f"d{step}")
-    canvas.text(142 + 18 * len(steps) + 5, y + 9, "over" if what == "gap" else "high", "")
+    canvas.text(142 + 18 * len(steps) + 5, y + 9, "over" if what == "gap" else "high")

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, tick_text, ticks
-from confide.report.view import PLAIN_SCORES, EvaluationView
+from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip
-from confide.results import ComparedRow, Curve, MetricInfo
+from confide.results import OWN_CONFIDENCE, ComparedRow, Curve, MetricInfo
 
 # Histograms of right and wrong, and what a cut leaves.
 
-SAME = ("msp", "trust:mcp")  # the maximum softmax probability under both its names
+
 COLUMNS = ("low", "high", "right", "wrong")
 OUTCOMES = ("tp", "fp", "tn", "fn")
+
+Values = Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,6 @@ class OutcomeCounts:
     fp: float
     tn: float
     fn: float
-
-
-def confidence_curve(view: EvaluationView) -> Curve | None:
-    """The histogram of the model's own confidence at the stage to trust with."""
-    stages = dict.fromkeys((view.final, view.before))
-    for score in PLAIN_SCORES:
-        found = view.curve("confidence_histogram", view.focus, stages, group=None, score=score)
-        if found:
-            return found
-    return None
 
 
 def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
@@ -92,15 +84,14 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
 def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figure, OutcomeCounts]]:
     """For confidence and the best other score that has curves: what the same share set aside leaves."""
     figures = []
-    areas = {s: m.value for s in scores if s not in SAME and (m := view.find("auroc", stage=stage, score=s))}
+    areas = {s: m.value for s in scores if s not in OWN_CONFIDENCE and (m := view.find("auroc", stage=stage, score=s))}
     for score in ("msp", *sorted(areas, key=lambda s: -areas[s])):
-        words = PLAIN_SCORES if score == "msp" else (score,)
-        pair = [
-            next((c for w in words if (c := view.curve(kind, view.focus, (stage,), group=None, score=w))), None)
+        histogram, ranking = (
+            view.curve(kind, view.focus, (stage,), score, group=None)
             for kind in ("confidence_histogram", "risk_coverage")
-        ]
-        if pair[0] and pair[1]:
-            figures.append(_cut(view, score, pair[0], pair[1]))
+        )
+        if histogram and ranking:
+            figures.append(_cut(view, score, histogram, ranking))
     return figures[:2] if len(figures) > 1 else []
 
 
@@ -129,12 +120,7 @@ def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> 
 
 
 def _divided_canvas(
-    curve: Curve,
-    right: Sequence[float],
-    wrong: Sequence[float],
-    cut: float,
-    sides: tuple[str, str],
-    ends: tuple[str, str],
+    curve: Curve, right: Values, wrong: Values, cut: float, sides: tuple[str, str], ends: tuple[str, str]
 ) -> Canvas:
     """Right above the line, wrong below, each as shares of its own group; what lies below the cut is pale."""
     low, high = curve.columns["low"], curve.columns["high"]
@@ -168,8 +154,8 @@ def outcome_figures(view: EvaluationView, stage: str) -> list[tuple[Figure, Outc
     """Max-softmax first, then the predictors that tell right from wrong best, each cut at its own line."""
     curves = {c.score or "": c for c in view.curves("trust_outcomes", model=view.focus)}
     areas = {s: m.value for s in curves if (m := view.find("auroc", stage=stage, score=s))}
-    first = [s for s in SAME if s in curves][:1]
-    others = sorted((s for s in curves if s not in SAME), key=lambda s: -areas.get(s, -math.inf))
+    first = [s for s in OWN_CONFIDENCE if s in curves][:1]
+    others = sorted((s for s in curves if s not in OWN_CONFIDENCE), key=lambda s: -areas.get(s, -math.inf))
     return [_outcomes(curves[s], s) for s in (first + others)[:MOST_PREDICTORS]]
 
 
@@ -263,18 +249,17 @@ class TrustSection:
     @property
     def drawings(self) -> tuple[Figure, ...]:
         """All figures, in their order."""
-        return (
-            *self.figures,
-            *(figure for figure, _ in (*self.cuts, *self.lines)),
-            *([self.sweep] if self.sweep else []),
-        )
+        divided = (figure for figure, _ in (*self.cuts, *self.lines))
+        return (*self.figures, *divided, *([self.sweep] if self.sweep else []))
 
 
 def trust_section(view: EvaluationView) -> TrustSection:
     """Histograms of right and wrong, trust scores side by side, and their cuts."""
-    histogram = confidence_curve(view)
-    scores = _scores(view)
-    compared = _compared(view, scores) if len(scores) > 1 else None
+    stages = dict.fromkeys((view.final, view.before))
+    histogram = view.curve("confidence_histogram", view.focus, stages, group=None)
+    stage = _stage(view)
+    scores = _scores(view, stage)
+    compared = _compared(view, scores, stage) if len(scores) > 1 else None
     figures = tuple(f for f in (histogram and right_and_wrong(view, histogram), compared) if f)
     if not figures:
         why = view.why_missing("trust") or "The evaluation holds neither confidence histograms nor trust scores."
@@ -283,15 +268,14 @@ def trust_section(view: EvaluationView) -> TrustSection:
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
         missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
-    stage = _stage(view)
     return TrustSection(
         figures, tuple(cuts(view, scores, stage)), tuple(outcome_figures(view, stage)), sweep_figure(view), missing
     )
 
 
-def _scores(view: EvaluationView) -> list[str]:
+def _scores(view: EvaluationView, stage: str) -> list[str]:
     """Scores that ranking metrics of the model in focus were measured for, at the stage to trust with."""
-    stage, ranking = _stage(view), _ranking(view)
+    ranking = _ranking(view)
     scores = [
         m.score or "msp"
         for m in view.measurements
@@ -317,14 +301,14 @@ def _stage(view: EvaluationView) -> str:
     return max(scores, key=lambda stage: len(scores[stage]))
 
 
-def _compared(view: EvaluationView, scores: list[str]) -> Figure:
+def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     """Trust scores by some ranking metrics, dots with whiskers."""
-    stage = _stage(view)
     columns = view.evaluation.columns("scores")
-    metrics = [info for info in columns if any(view.find(info.word, stage=stage, score=_word(s)) for s in scores)]
+    metrics = [info for info in columns if any(view.find(info.word, stage=stage, score=s) for s in scores)]
     lead = metrics[0]
     sign = -1 if lead.better == "higher" else 1
-    order = sorted(scores, key=lambda s: sign * _value(view, lead.word, stage, s))
+    values = {s: m.value for s in scores if (m := view.find(lead.word, stage=stage, score=s))}
+    order = sorted(scores, key=lambda s: sign * values.get(s, math.nan))
     best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
     header = ["Score", *(h for info in metrics for h in (f"{info.title}, {info.unit}", "95 % interval"))]
@@ -341,23 +325,14 @@ def _compared(view: EvaluationView, scores: list[str]) -> Figure:
         Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
             Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), view.when(stage)
         ),
-        _panels(view, order, metrics[:2], stage, PHONE, 34, best).render(alt),
+        _panels(view, order, metrics[:2], stage, PHONE, best).render(alt),
         table(header, rows),
-        wide=_panels(view, order, metrics, stage, 560, 46, best).render(alt),
+        wide=_panels(view, order, metrics, stage, 560, best).render(alt),
     )
 
 
-def _word(score: str) -> str | None:
-    return None if score == "msp" else score
-
-
-def _value(view: EvaluationView, metric: str, stage: str, score: str) -> float:
-    found = view.find(metric, stage=stage, score=_word(score))
-    return found.value if found else math.nan
-
-
 def _texts(view: EvaluationView, info: MetricInfo, stage: str, score: str) -> tuple[str, str]:
-    measured = view.find(info.word, stage=stage, score=_word(score))
+    measured = view.find(info.word, stage=stage, score=score)
     return ("–", "") if measured is None else (shown(info, measured.value), interval(info, measured))
 
 
@@ -373,21 +348,16 @@ def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[st
 
 
 def _panels(
-    view: EvaluationView,
-    order: list[str],
-    metrics: list[MetricInfo],
-    stage: str,
-    width: int,
-    step: int,
-    best: str | None,
+    view: EvaluationView, order: list[str], metrics: list[MetricInfo], stage: str, width: int, best: str | None
 ) -> Canvas:
+    step = 34 if width == PHONE else 46
     height = 20 + step * len(order)
     canvas = Canvas(width, height + 18)
     left, gap = 104, 30
     each = (width - left - 14 - gap * (len(metrics) - 1)) / len(metrics)
     for place, info in enumerate(metrics):
         start = left + place * (each + gap)
-        measured = {s: m for s in order if (m := view.find(info.word, stage=stage, score=_word(s)))}
+        measured = {s: m for s in order if (m := view.find(info.word, stage=stage, score=s))}
         ends = [info.scale * v for m in measured.values() for v in (m.value, m.low, m.high) if math.isfinite(v)]
         marks = ticks(min(ends), max(ends), 4 if width > PHONE else 3)
         scale = Scale(marks[0], marks[-1], start, start + each)
