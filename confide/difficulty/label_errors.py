@@ -109,7 +109,7 @@ def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds
 def _posteriors(
     gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], temperature: float, model: Any
 ) -> Iterator[tuple[Labels, Tensor, Tensor]]:
-    """Labels, log-posteriors and distances of each block: rows of the fit are left out of it, dropped rows are not in."""
+    """Labels, log-posteriors and distances by blocks: a row of the fit is left out of it, a dropped one never in it."""
     prior = torch.log(torch.as_tensor(class_shares(gaussians)))
     plain = None if clean.all() else distance_tables(gaussians, values)
     for start, table, _ in distance_tables(gaussians, values, fitted_labels=labels):
