@@ -32,7 +32,7 @@ def run_table(evaluation: Evaluation) -> str:
     whole = [m for m in evaluation.measurements if m.group is None]
     for model, stage in dict.fromkeys((m.model, m.stage) for m in whole):
         here = [m for m in whole if (m.model, m.stage) == (model, stage)]
-        plain = [m for m in here if m.score in (None, "msp")]
+        plain = [m for m in here if m.plain]
         rows.append((f"{model}, {stage}", *(run_cell(plain, info) for info in columns)))
         for score in dict.fromkeys(m.score for m in here if m.score and m.score.startswith("trust:")):
             ranked = [m for m in here if m.score == score]
