@@ -144,10 +144,10 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     opened = time.monotonic()
     trained, rescued = train(dataset, settings, scores, folder, recorder)
     done = time.monotonic()
-    said = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
-    found = _measured(cell, trained, said, dataset, sources)
+    by_split = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
+    found = _measured(cell, trained, by_split, dataset, sources)
     kept = out / "predictions" / f"{cell.name}.npz"
-    keep_predictions(kept, said, recorder)
+    keep_predictions(kept, by_split, recorder)
     seconds = {"open": opened - began, "train": done - opened, "measure": time.monotonic() - done}
     result = {
         "format": FORMAT,
@@ -218,23 +218,23 @@ def _predicted(cell: Cell, trained: Trained, dataset: Dataset, split: str, sourc
 
 
 def _measured(
-    cell: Cell, trained: Trained, said: Mapping[str, Predictions], dataset: Dataset, sources: Sources
+    cell: Cell, trained: Trained, by_split: Mapping[str, Predictions], dataset: Dataset, sources: Sources
 ) -> dict[str, Any]:
     method = cell.method.resolved()
     stages = {
-        "temperature": pipeline.fit_calibrator("temperature", said["val"]),
-        method.calibrator: calibrator_of(method.calibrator, method.calibrated, said["val"]),
+        "temperature": pipeline.fit_calibrator("temperature", by_split["val"]),
+        method.calibrator: calibrator_of(method.calibrator, method.calibrated, by_split["val"]),
     }
     found: dict[str, Any] = {
         "calibrators": {word: {k: v for k, v in one.values.items() if v.numel() == 1} for word, one in stages.items()},
-        "measured": by_stage(said["test"], stages),
-        "validation": {"raw": tested(said["val"])},
+        "measured": by_stage(by_split["test"], stages),
+        "validation": {"raw": tested(by_split["val"])},
     }
     if RESAMPLED in dataset.splits:
         found[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
     foreign = sources.foreign(cell.dataset)
     if foreign:
-        found["foreign"] = measure_ood(trained, said["test"], foreign)
+        found["foreign"] = measure_ood(trained, by_split["test"], foreign)
     if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings.device).device
         scores = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
@@ -242,10 +242,10 @@ def _measured(
     return found
 
 
-def keep_predictions(path: Path, said: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
+def keep_predictions(path: Path, by_split: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
     """Logits of val and test in half precision, or the facts of each sample where there are many classes."""
     columns: dict[str, NDArray[Any]] = {}
-    for split, predictions in said.items():
+    for split, predictions in by_split.items():
         labels = predictions.labels.cpu().numpy()
         columns[f"{split}_label"] = labels.astype(np.uint8 if predictions.num_classes <= 256 else np.int32)
         columns |= {f"{split}_{name}": values for name, values in predictions.columns.items() if name in SAVED_COLUMNS}
