@@ -203,7 +203,7 @@ def fit_map(
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
         kept=rows.dtype,
     )
-    return penalty.centre(turn(found.unknowns.view_as(start)).add_(start)), found.steepest, found.converged
+    return penalty.centre(turn(found.at.view_as(start)).add_(start)), found.steepest, found.converged
 
 
 ChangeOfBasis = Callable[[Tensor], Tensor]
