@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         data,
         difficulty,
         evaluation,
+        explorer,
         features,
         integrations,
         losses,
@@ -40,42 +41,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "calibrators",
-    "data",
-    "difficulty",
-    "evaluation",
-    "features",
-    "integrations",
-    "losses",
-    "metrics",
-    "models",
-    "penalties",
-    "pipeline",
-    "report",
-    "robustness",
-    "scoring",
-    "shift",
-    "training",
-    "trust",
-)
-_NAMES = {
-    "Predictions": "confide.predictions",
-    "Dataset": "confide.records",
-    "Split": "confide.records",
-    "Features": "confide.records",
-    "Scores": "confide.records",
-    "Measurement": "confide.results",
-    "Evaluation": "confide.results",
-    "check": "confide.simplex.statistics",
-    "evaluate": "confide.evaluation",
-    "compare": "confide.evaluation",
-    "operating_point": "confide.evaluation",
-    "apply_operating_point": "confide.evaluation",
-    "write_report": "confide.report",
-    "load_dataset": "confide.data",
-    "run": "confide.experiment",
+_METHODS = ("calibrators", "difficulty", "features", "losses", "metrics", "models", "penalties", "shift", "trust")
+_WORK = ("data", "evaluation", "explorer", "integrations", "pipeline", "report", "robustness", "scoring", "training")
+_MODULES = (*_METHODS, *_WORK)
+_NAMES_BY_MODULE = {
+    "predictions": ("Predictions",),
+    "records": ("Dataset", "Split", "Features", "Scores"),
+    "results": ("Measurement", "Evaluation"),
+    "simplex.statistics": ("check",),
+    "evaluation": ("evaluate", "compare", "operating_point", "apply_operating_point"),
+    "report": ("write_report",),
+    "data": ("load_dataset",),
+    "experiment": ("run",),
 }
+_NAMES = {name: f"confide.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __all__ = ["__version__", *_MODULES, *_NAMES]
 

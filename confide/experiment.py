@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -92,10 +92,9 @@ def open_data(folder: RunFolder, config: Config) -> Dataset:
     note = DataNote.of(dataset)
     folder.stage(
         "data",
-        uses={"data": config.data, "options": dict(config.data_options), "seed": config.seed, "note": note.as_dict()},
+        uses={"data": config.data, "options": dict(config.data_options), "seed": config.seed, "note": asdict(note)},
         file=folder.paths.data,
         make=lambda: note,
-        write=DataNote.save,
         read=DataNote.load,
     )
     formats.write_text(folder.paths.config, yaml.safe_dump(formats.plain(config.as_dict()), sort_keys=False))
@@ -110,7 +109,6 @@ def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> 
         after=("data",),
         file=folder.paths.features(split),
         make=lambda: pipeline.extract(dataset, config.features, split),
-        write=Features.save,
         read=Features.load,
     )
 
@@ -146,7 +144,6 @@ def score(
             after=tuple(f"features:{split}" for split in splits),
             file=folder.paths.scores(name),
             make=make,
-            write=Scores.save,
             read=Scores.load,
         )
 
@@ -189,11 +186,9 @@ def train(
     def predict(split: str) -> Predictions:
         return folder.stage(
             f"predict:{loss.name}:{split}",
-            uses={},
             after=(f"train:{loss.name}",),
             file=folder.paths.predictions(loss.name, split),
             make=lambda: pipeline.predict(home, dataset, split),
-            write=Predictions.save,
             read=Predictions.load,
         )
 
@@ -217,14 +212,12 @@ def fit_trust(
             after=(f"predict:{loss.name}:val", "features:val"),
             file=folder.paths.trust(loss.name, choice.name),
             make=lambda: pipeline.fit_trust(choice, predictions["val"], rows["val"]),
-            write=lambda predictor, path: predictor.save(path),
             read=trust.load,
         )
 
     def values_of(choice: MethodChoice, predictor: trust.Trust) -> Tensor:
         return folder.stage(
             f"trusted:{loss.name}:{choice.name}",
-            uses={},
             after=(f"trust:{loss.name}:{choice.name}", f"predict:{loss.name}:test", "features:test"),
             file=folder.paths.trust_values(loss.name, choice.name, "test"),
             make=lambda: predictor(test, rows["test"]),
@@ -260,7 +253,6 @@ def calibrate(
             after=(f"predict:{loss.name}:val", *goes_by),
             file=folder.paths.calibrator(loss.name, choice.name),
             make=lambda: pipeline.fit_calibrator(choice, known["val"]),
-            write=lambda calibrator, path: calibrator.save(path),
             read=calibrators.load,
         )
 
@@ -294,7 +286,6 @@ def evaluate(
             risks=config.risks,
             seed=config.seed,
         ),
-        write=Evaluation.save,
         read=Evaluation.load,
     )
     return EvaluatedStage(loss.name, stage.name, stage.predictions["test"], evaluation, stage.calibrator)
@@ -332,7 +323,6 @@ def conclude(
         after=("data", *(f"evaluate:{stage.model}:{stage.stage}" for stage in stages)),
         file=folder.paths.evaluation,
         make=make,
-        write=Evaluation.save,
         read=Evaluation.load,
     )
 
@@ -341,7 +331,6 @@ def write_report(folder: RunFolder, evaluation: Evaluation) -> Path:
     """The report."""
     folder.stage(
         "report",
-        uses={},
         after=("conclude",),
         file=folder.paths.report,
         make=lambda: evaluation,

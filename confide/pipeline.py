@@ -571,11 +571,9 @@ def evaluate_model(
     )
     if holdout is None:
         return measured
-    points = []
-    for risk in risks:
-        point = evaluation.operating_point(holdout, risk)
-        points.append(ModelPoint(point, model, stage, evaluation.observed(point, test)))
-    return replace(measured, operating_points=tuple(points))
+    points = [evaluation.operating_point(holdout, risk) for risk in risks]
+    observed = [ModelPoint(point, model, stage, evaluation.observed(point, test)) for point in points]
+    return replace(measured, operating_points=tuple(observed))
 
 
 @dataclass(frozen=True)
@@ -629,29 +627,19 @@ def conclude(
         >>> len(pipeline.conclude([stage], dataset, scores, gallery=1).samples)
         20
     """
+    comparisons: Sequence[Comparison] = ()
+    if len(stages) > 1:
+        predictions, pairs = {stage.name: stage.predictions for stage in stages}, pairs_to_compare(stages)
+        comparisons = evaluation.compare(predictions, metrics=table_words("summary"), pairs=pairs, seed=seed)
+    shown = (dataset.test, scores, dataset.class_names)
+    by_difficulty = evaluation.gallery(*shown, predictions=stages[0].predictions, each=gallery)
+    calibrated = [(stage.name, stage.calibrator) for stage in stages if stage.calibrator is not None]
     return evaluation.join(
         [*(stage.evaluation for stage in stages), Evaluation((), tuple(curves))],
-        comparisons=evaluation.compare(
-            {stage.name: stage.predictions for stage in stages},
-            metrics=table_words("summary"),
-            pairs=pairs_to_compare(stages),
-            seed=seed,
-        )
-        if len(stages) > 1
-        else (),
-        samples=(
-            *evaluation.gallery(
-                dataset.test, scores, dataset.class_names, predictions=stages[0].predictions, each=gallery
-            ),
-            *evaluation.suspects(dataset.test, scores, dataset.class_names),
-        ),
+        comparisons=comparisons,
+        samples=(*by_difficulty, *evaluation.suspects(*shown)),
         about=(about or About()).over(_describe(dataset, stages)),
-        warnings=[
-            f"{stage.name}: {note}"
-            for stage in stages
-            if stage.calibrator is not None
-            for note in stage.calibrator.notes
-        ],
+        warnings=[f"{name}: {note}" for name, calibrator in calibrated for note in calibrator.notes],
     )
 
 

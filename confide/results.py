@@ -138,6 +138,11 @@ class Measurement:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
+    def plain(self) -> bool:
+        """Whether it is of the plain confidence, and not of another score."""
+        return self.score in PLAIN_SCORES
+
+    @property
     def rejected(self) -> bool:
         """Whether the test "this model is perfectly calibrated" rejects it."""
         return self.p_value is not None and self.p_value < LEVEL

@@ -120,7 +120,8 @@ def evaluate_shift(
     shape = next(iter(trained.values())).preparation.shape if dataset.kind == "image" else None
     foreign = {name: load_ood_split(name, dataset, source, shape, most=request.samples) for name in request.ood}
     if gridded:
-        files = dict(zip(trained, map(_model_file, models), strict=True))
+        paths = dict(zip(trained, map(Path, models), strict=True))
+        files = {name: path / "model.safetensors" if path.is_dir() else path for name, path in paths.items()}
         evaluations = [_evaluate_grid(trained, files, dataset, test, request)]
     else:
         evaluations = [_evaluate_clean(name, model, test, request) for name, model in trained.items()]
@@ -148,10 +149,6 @@ def _load_models(paths: Sequence[str | Path]) -> dict[str, Trained]:
     if len(set(names)) < len(names):
         raise InputError(f"models must differ, got {', '.join(map(str, paths))}")
     return {name: Trained.load(path) for name, path in zip(names, paths, strict=True)}
-
-
-def _model_file(path: str | Path) -> Path:
-    return Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
 
 
 def _evaluate_clean(name: str, model: Trained, test: Split, request: ShiftRequest) -> Evaluation:
@@ -188,7 +185,7 @@ class ModelOnDevice:
         )
         return ((levels - mean) / std).contiguous(memory_format=torch.channels_last)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and penultimate features of uint8 images, in one pass."""
         with self.where.autocast():
             features = self.trained.model.features(self._prepared(images.float()))
@@ -206,10 +203,8 @@ class ModelOnDevice:
         for start in range(0, len(split), batch_size):
             rows = np.arange(start, min(start + batch_size, len(split)))
             images = torch.from_numpy(np.ascontiguousarray(split.inputs[rows])).to(self.where.device)
-            logits, features = self.forward(images)
-            assert features is not None
-            parts.append((logits.cpu(), features.cpu()))
-        logits, features = (torch.cat([part[k] for part in parts]) for k in (0, 1))
+            parts.append([output.cpu() for output in self.forward(images)])
+        logits, features = (torch.cat(batches) for batches in zip(*parts, strict=True))
         labels = torch.as_tensor(split.labels)
         extractor = f"model:{self.trained.settings.model}"
         predictions = Predictions(logits, labels, split.ids, name, class_names=self.trained.class_names)
@@ -241,18 +236,12 @@ def _evaluate_grid(
     def noisy(labels: Any, rate: float) -> Any:
         return noisy_labels(labels, rate, num_classes=dataset.num_classes, ids=test.ids, seed=request.seed)
 
-    curves = [
-        label_noise_curve(
-            subject.hardness,
-            runners[name].outputs(test, "test", request.batch_size)[1].values,
-            test.labels,
-            noisy,
-            model=name,
-        )
-        for name, subject in subjects.items()
-        if subject.hardness is not None
-    ]
-    return replace(evaluation, curves=(*evaluation.curves, *curves))
+    curves = list(evaluation.curves)
+    for name, subject in subjects.items():
+        if subject.difficulty is not None:
+            rows = runners[name].outputs(test, "test", request.batch_size)[1].values
+            curves.append(label_noise_curve(subject.difficulty, rows, test.labels, noisy, model=name))
+    return replace(evaluation, curves=tuple(curves))
 
 
 def _subject(runner: ModelOnDevice, dataset: Dataset, request: ShiftRequest, identity: str) -> Subject:
@@ -378,6 +367,6 @@ def find_in_data_folder(source: str, folder: Path) -> str:
     named = bool(source) and (folder / source).exists()  # with its suffix
     if not (name or named):
         return source
-    found = folder / source if named else entries[name]
+    entry = folder / source if named else entries[name]
     # The official archive of DTD keeps its class folders one deeper.
-    return str(found / "images" if (found / "images").is_dir() and (found / "labels").is_dir() else found)
+    return str(entry / "images" if (entry / "images").is_dir() and (entry / "labels").is_dir() else entry)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -490,14 +491,8 @@ def _largest_label(path: Path) -> int:
 def _fit_gaussians(job: FolderScoring, rows: list[Path], num_classes: int) -> GaussianDifficulty:
     """Moments of groups of files, merged here, and the Gaussians they give."""
     groups = [rows[k : k + GROUP_FILES] for k in range(0, len(rows), GROUP_FILES)]
-    moments: Moments | None = None
-    for part in _moments_of_groups(job, groups, num_classes):
-        moments = part if moments is None else moments.merge(part)
-    assert moments is not None
-
-    def fourth(centres: NDArray[np.float64], by_class: bool) -> float:
-        return _fourth_moment(job, groups, centres, by_class)
-
+    moments = reduce(Moments.merge, _moments_of_groups(job, groups, num_classes))
+    fourth = partial(_fourth_moment, job, groups)
     shrinkage = job.options.get("shrinkage", "auto")
     return GaussianDifficulty(gaussians_from(moments, fourth, shrinkage=shrinkage), job.method == "rmd")
 
@@ -508,13 +503,9 @@ def _moments_of_groups(job: FolderScoring, groups: list[list[Path]], num_classes
     todo = [i for i, target in enumerate(targets) if not target.exists()]
 
     def make(i: int) -> None:
-        total: Moments | None = None
-        for path in groups[i]:
-            values, labels, _ = _read_rows(path)
-            # Every file has its own pilots: files sorted by class would leave shared ones far from most classes.
-            part = moments_of(values, labels, num_classes)
-            total = part if total is None else total.merge(part)
-        assert total is not None
+        # Every file has its own pilots: files sorted by class would leave shared ones far from most classes.
+        rows = (_read_rows(path) for path in groups[i])
+        total = reduce(Moments.merge, (moments_of(values, labels, num_classes) for values, labels, _ in rows))
         sums = {k: getattr(total, k) for k in ("pilots", "counts", "sums", "scatter")}
         formats.write_table(targets[i], {**sums, "precision": np.array(total.precision)})
 

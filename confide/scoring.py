@@ -147,9 +147,9 @@ class ScoredData:
         samples = gallery(self.split, self.scores, self.class_names, each=each)
         if "verdict" not in self.scores.columns:
             return list(samples)
-        by_id = zip(self.scores.ids.astype(np.str_).tolist(), self.scores.columns["verdict"].tolist(), strict=True)
-        verdicts = dict(by_id)
-        return [replace(sample, verdict=verdicts.get(sample.id)) for sample in samples]
+        ids, verdicts = self.scores.ids.astype(np.str_).tolist(), self.scores.columns["verdict"].tolist()
+        by_id = dict(zip(ids, verdicts, strict=True))
+        return [replace(sample, verdict=by_id.get(sample.id)) for sample in samples]
 
     def suspects(self, most: int = 60) -> list[Suspect]:
         """Labels that look wrong, the clearest first, with what can be shown of the samples."""
@@ -161,18 +161,13 @@ class ScoredData:
         places = {} if self.split is None else {str(i): k for k, i in enumerate(self.split.ids.tolist())}
         suspects = []
         for row in rows:
-            place = places.get(str(self.scores.ids[row]))
-            content = self.inputs[place] if self.inputs is not None and place is not None else None
-            suspects.append(
-                Suspect(
-                    id=str(self.scores.ids[row]),
-                    label=self.class_name(int(labels[row])) if labels is not None else "",
-                    suggested=self.class_name(int(columns["suggested"][row])),
-                    suspicion=float(columns["suspicion"][row]),
-                    picture=None if content is None or isinstance(content, str) else picture(content),
-                    text=content[:SHOWN_TEXT] if isinstance(content, str) else None,
-                )
-            )
+            name = str(self.scores.ids[row])
+            content = self.inputs[places[name]] if self.inputs is not None and name in places else None
+            label = "" if labels is None else self.class_name(int(labels[row]))
+            suggested, suspicion = self.class_name(int(columns["suggested"][row])), float(columns["suspicion"][row])
+            shown = None if content is None or isinstance(content, str) else picture(content)
+            text = content[:SHOWN_TEXT] if isinstance(content, str) else None
+            suspects.append(Suspect(name, label, suggested, suspicion, shown, text))
         return suspects
 
 
@@ -260,9 +255,8 @@ def _options_for(
 ) -> dict[str, Any]:
     """Of the options those this method has; one that none of the methods has is an error."""
     known = {name for each in methods for name in each.options}
-    for name in options:
-        if name not in known:
-            raise OptionError(f"no method asked for has an option '{name}'; {did_you_mean(name, known)}")
+    if unknown := [name for name in options if name not in known]:
+        raise OptionError(f"no method asked for has an option '{unknown[0]}'; {did_you_mean(unknown[0], known)}")
     return {name: value for name, value in options.items() if name in method.options}
 
 
@@ -319,11 +313,11 @@ class _Samples:
     def rows(self) -> tuple[Features, Features]:
         """Features of the split to score and of the one to fit on, extracted once."""
         if self.features is None:
-            self.features = self._extract(self.split_name, "scored")
+            self.features = self._extract(self.split_name)
         if self.fit_features is None:
             other = self.request.fit_split
             same = other is None or other == self.split_name or self.dataset is None
-            self.fit_features = self.features if same else self._extract(str(other), "fitted")
+            self.fit_features = self.features if same else self._extract(str(other))
         return self.features, self.fit_features
 
     def scored_features(self) -> Features:
@@ -334,7 +328,7 @@ class _Samples:
         if self.dataset is None:
             raise InputError("augmentation runs need the images; give a dataset instead of features")
         split = self.request.fit_split or self.split_name
-        return [self._extract(split, f"augmented-{k}", augment=k) for k in range(1, runs + 1)]
+        return [self._extract(split, augment=k) for k in range(1, runs + 1)]
 
     def log(self) -> Any:
         """The training log, or predictions as a log of one epoch."""
@@ -381,14 +375,14 @@ class _Samples:
     def _options(self) -> dict[str, Any]:
         return dict(self.request.extractor_options) if self.extractor is None else self.extractor[1]
 
-    def _extract(self, split: str, role: str, augment: int | None = None) -> Features:
+    def _extract(self, split: str, augment: int | None = None) -> Features:
         assert self.dataset is not None
         word, request = self._word(), self.request
         if word == "cached":
             return features.extract(word, self.dataset, split, augment=augment)
         if word == "pixels":
             self._note_pooling(split)
-        shards = f"{split}-{role}" if augment is not None else split
+        shards = split if augment is None else f"{split}-augmented-{augment}"
         return features.extract(
             word,
             self.dataset,
@@ -408,8 +402,7 @@ class _Samples:
         if "size" in self._options() or self.dataset.kind != "image":
             return
         if math.prod(self.dataset.split(split).inputs.shape[1:]) > MOST_PIXELS:
-            note = f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more"
-            self.notes += [] if note in self.notes else [note]
+            self.notes.append(f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more")
 
 
 def _open_samples(source: str | Path, request: ScoringRequest) -> _Samples:
@@ -418,8 +411,9 @@ def _open_samples(source: str | Path, request: ScoringRequest) -> _Samples:
         if (rows.labels < 0).all():
             raise InputError(f"{source} must have labels beside its features; add a column 'label'")
         return _Samples(request, str(source), None, rows)
-    dataset = load_split(str(source), request.split or "train")
-    return _Samples(request, str(source), dataset, notes=_data_notes(dataset, request.split or "train"))
+    split = request.split or "train"
+    dataset = load_split(str(source), split)
+    return _Samples(request, str(source), dataset, notes=_data_notes(dataset, split))
 
 
 def load_split(source: str, split: str) -> Dataset:

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from confide.checks import InputError
@@ -174,13 +173,9 @@ class DataNote:
             tuple({"id": i, "reason": reason} for i, reason in dataset.set_aside),
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return asdict(self)
-
     def save(self, path: Path) -> None:
         """Write it."""
-        formats.write_json(path, self.as_dict())
+        formats.write_json(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> DataNote:
@@ -251,6 +246,10 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(dict(row.get("config", {})), versions, stages)
 
 
+def _save(record: Any, path: Path) -> object:
+    return record.save(path)
+
+
 class RunFolder:
     """A run folder under an exclusive lock, whose finished stages are not made again.
 
@@ -297,9 +296,7 @@ class RunFolder:
             leftover.unlink(missing_ok=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -308,11 +305,11 @@ class RunFolder:
         self,
         name: str,
         *,
-        uses: Mapping[str, Any],
+        uses: Mapping[str, Any] | None = None,
         after: Iterable[str] = (),
         file: Path,
         make: Callable[[], R],
-        write: Callable[[R, Path], object],
+        write: Callable[[R, Path], object] = _save,
         read: Callable[[Path], R],
         also: Callable[[], Iterable[Path]] = tuple,
     ) -> R:
@@ -320,27 +317,27 @@ class RunFolder:
 
         Args:
             name: of the stage; part of its key.
-            uses: options that decide the outcome; together with the stages in `after` they make the key.
+            uses: options that decide the outcome; together with the stages in `after` they make the key. Default: none.
             after: the stages it follows.
             file: where the record is written, in the run folder.
             make: makes the record.
-            write: writes it to a path.
+            write: writes it to a path. Default: its own `save`.
             read: reads it from one.
             also: further files the stage leaves behind, asked for after `make`.
 
         Returns:
             The record as it is read back from its file.
         """
-        key = self.key(name, uses, after)
+        options = formats.plain(dict(uses or {}))
+        key = self.key(name, options, after)
         if (done := self._done(name, key)) is not None:
             return read(done)
         started = time.monotonic()
-        record = make()
-        write(record, file)
+        write(make(), file)
         written = [file, *also()]
         self.stages[name] = StageRecord(
             key,
-            formats.plain(dict(uses)),
+            options,
             tuple(after),
             {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
             round(time.monotonic() - started, 3),
@@ -350,14 +347,9 @@ class RunFolder:
         # Read back, so that a first run and a resumed one go on from the very same record.
         return read(file)
 
-    def key(self, name: str, uses: Mapping[str, Any], after: Iterable[str]) -> str:
-        """The key of a stage with these options; remembered for the stages that follow."""
-        content = {
-            "stage": name,
-            "format": KEY_FORMAT,
-            "uses": formats.plain(dict(uses)),
-            "after": [self.keys[s] for s in after],
-        }
+    def key(self, name: str, uses: Any, after: Iterable[str]) -> str:
+        """The key of a stage with these plain options; remembered for the stages that follow."""
+        content = {"stage": name, "format": KEY_FORMAT, "uses": uses, "after": [self.keys[s] for s in after]}
         self.keys[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
         return self.keys[name]
 
@@ -371,17 +363,15 @@ class RunFolder:
         return next(iter(paths)) if whole else None
 
     def _write_manifest(self) -> None:
-        formats.write_json(
-            self.paths.manifest,
-            {
-                "format": formats.RUN.tag,
-                "config": self.config,
-                "seed": self.seed,
-                "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                **environment(),
-                "stages": {name: asdict(record) for name, record in self.stages.items()},
-            },
-        )
+        manifest = {
+            "format": formats.RUN.tag,
+            "config": self.config,
+            "seed": self.seed,
+            "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            **environment(),
+            "stages": {name: asdict(record) for name, record in self.stages.items()},
+        }
+        formats.write_json(self.paths.manifest, manifest)
 
 
 def lock_file(path: Path, folder: Path) -> IO[str]:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from benchmarks.lib.grid import Cell
 from benchmarks.lib.sources import CORRUPTED_SCORES, RESAMPLED, Shifted, Sources
-from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, evaluation, files
+from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, evaluation, files, pipeline
 from confide.checks import InputError
+from confide.config import MethodChoice
 from confide.metrics import calibration_test, measure_many
 from confide.models import Device
 from confide.store import environment
-from confide.training import Settings, Trained, fit, group_scores_kind, predict
+from confide.training import Settings, Trained, fit, group_scores_kind
 
 # Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
 
@@ -68,7 +69,7 @@ def tested(predictions: Predictions) -> dict[str, float]:
 def calibrator_of(name: str, calibrated: Mapping[str, Any], val: Predictions) -> calibrators.Calibrator:
     """A method's calibrator, fitted on its validation predictions."""
     options = dict(calibrated) or {"word": name}
-    return calibrators.fit(options.pop("word"), val, **options)
+    return pipeline.fit_calibrator(MethodChoice(options.pop("word"), options), val)
 
 
 def by_stage(predictions: Predictions, stages: Stages, words: tuple[str, ...] | None = None) -> dict[str, Any]:
@@ -79,18 +80,18 @@ def by_stage(predictions: Predictions, stages: Stages, words: tuple[str, ...] | 
     return {name: tested(one) if words is None else numbers(one, words) for name, one in found.items()}
 
 
-def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, hardness: Scores | None = None) -> dict[str, Any]:
+def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, scores: Scores | None = None) -> dict[str, Any]:
     """Numbers per corruption and severity ("fog-3"), by stage; one pass over all images.
 
     Args:
-        hardness: difficulty of the corrupted images, for calibrators that go by it.
+        scores: difficulty of the corrupted images, for calibrators that go by it.
     """
-    said = predict(trained, shifted.images, "test")
-    if hardness is not None:
-        said = said.with_column(calibrators.DIFFICULTY, hardness.of(said.ids))
+    predictions = pipeline.predict(trained, shifted.images, "test")
+    if scores is not None:
+        predictions = pipeline.with_difficulty(predictions, scores)
     n = len(shifted.images) // len(shifted.names)
     return {
-        name: by_stage(said.take(np.arange(k * n, (k + 1) * n)), stages, SHIFT_METRICS)
+        name: by_stage(predictions.take(np.arange(k * n, (k + 1) * n)), stages, SHIFT_METRICS)
         for k, name in enumerate(shifted.names)
     }
 
@@ -99,7 +100,7 @@ def measure_ood(trained: Trained, known: Predictions, foreign: Mapping[str, Spli
     """AUROC, AUPR and FPR95 of telling the test images from each foreign set, by score of the logits."""
     found: dict[str, Any] = {}
     for name, split in foreign.items():
-        rows = evaluation.ood(known, predict(trained, split, name), name=name, intervals=False).measurements
+        rows = evaluation.ood(known, pipeline.predict(trained, split, name), name=name, intervals=False).measurements
         found[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
         for row in rows:
             found[name][str(row.score)][row.metric] = row.value
@@ -143,10 +144,10 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     opened = time.monotonic()
     trained, rescued = train(dataset, settings, scores, folder, recorder)
     done = time.monotonic()
-    said = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
-    found = _measured(cell, trained, said, dataset, sources)
+    by_split = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
+    found = _measured(cell, trained, by_split, dataset, sources)
     kept = out / "predictions" / f"{cell.name}.npz"
-    keep_predictions(kept, said, recorder)
+    keep_predictions(kept, by_split, recorder)
     seconds = {"open": opened - began, "train": done - opened, "measure": time.monotonic() - done}
     result = {
         "format": FORMAT,
@@ -210,41 +211,41 @@ def _by_difficulty(cell: Cell) -> bool:
 
 def _predicted(cell: Cell, trained: Trained, dataset: Dataset, split: str, sources: Sources) -> Predictions:
     """What the network says, with the difficulty that its calibrator may go by."""
-    said = predict(trained, dataset, split)
+    predictions = pipeline.predict(trained, dataset, split)
     if not _by_difficulty(cell):
-        return said
-    return said.with_column(calibrators.DIFFICULTY, sources.scores(cell.dataset, "bands").of(said.ids))
+        return predictions
+    return pipeline.with_difficulty(predictions, sources.scores(cell.dataset, "bands"))
 
 
 def _measured(
-    cell: Cell, trained: Trained, said: Mapping[str, Predictions], dataset: Dataset, sources: Sources
+    cell: Cell, trained: Trained, by_split: Mapping[str, Predictions], dataset: Dataset, sources: Sources
 ) -> dict[str, Any]:
     method = cell.method.resolved()
     stages = {
-        "temperature": calibrators.fit("temperature", said["val"]),
-        method.calibrator: calibrator_of(method.calibrator, method.calibrated, said["val"]),
+        "temperature": pipeline.fit_calibrator("temperature", by_split["val"]),
+        method.calibrator: calibrator_of(method.calibrator, method.calibrated, by_split["val"]),
     }
     found: dict[str, Any] = {
         "calibrators": {word: {k: v for k, v in one.values.items() if v.numel() == 1} for word, one in stages.items()},
-        "measured": by_stage(said["test"], stages),
-        "validation": {"raw": tested(said["val"])},
+        "measured": by_stage(by_split["test"], stages),
+        "validation": {"raw": tested(by_split["val"])},
     }
     if RESAMPLED in dataset.splits:
         found[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
     foreign = sources.foreign(cell.dataset)
     if foreign:
-        found["foreign"] = measure_ood(trained, said["test"], foreign)
+        found["foreign"] = measure_ood(trained, by_split["test"], foreign)
     if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings.device).device
-        hardness = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
-        found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, hardness)
+        scores = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
+        found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, scores)
     return found
 
 
-def keep_predictions(path: Path, said: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
+def keep_predictions(path: Path, by_split: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
     """Logits of val and test in half precision, or the facts of each sample where there are many classes."""
     columns: dict[str, NDArray[Any]] = {}
-    for split, predictions in said.items():
+    for split, predictions in by_split.items():
         labels = predictions.labels.cpu().numpy()
         columns[f"{split}_label"] = labels.astype(np.uint8 if predictions.num_classes <= 256 else np.int32)
         columns |= {f"{split}_{name}": values for name, values in predictions.columns.items() if name in SAVED_COLUMNS}

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.lib.grid import METHODS
-from confide import Dataset, Features, Scores, Split, calibrators, data, difficulty, features, files, shift
+from confide import Dataset, Features, Scores, Split, calibrators, data, features, files, pipeline, shift
 from confide.checks import InputError
 from confide.records import default_ids
 from confide.store import lock_file
-from confide.training import Settings, fit, penultimate, predict
+from confide.training import Settings, fit, penultimate
 
 # The data of a grid, read once per process: datasets, difficulty scores, corrupted and foreign images.
 
@@ -273,7 +273,7 @@ def keep_corrupted(sources: Sources, name: str, train: Features, extractor: str)
     """Difficulty of the corrupted test images, to the likeliest class: what a calibrator may go by under shift."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = _extracted(extractor, sources.corrupted(name, device).images, "test")
-    fitted = difficulty.fit("rmd", train)
+    fitted = pipeline.fit_difficulty("rmd", train)
     scores = fitted.score(rows, "predicted")
     told = {"extractor": train.extractor, "labels": "predicted"}
     replace(scores, options=told, labels=None).save(sources.prepared / f"{name}-{CORRUPTED_SCORES}.parquet")
@@ -281,7 +281,7 @@ def keep_corrupted(sources: Sources, name: str, train: Features, extractor: str)
 
 def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Sequence[str]) -> None:
     """Difficulty of all splits, fitted on the training split, a file per kind."""
-    fitted = {word: difficulty.fit(word, rows["train"]) for word in {SCORE_KINDS[kind][0] for kind in kinds}}
+    fitted = {word: pipeline.fit_difficulty(word, rows["train"]) for word in {SCORE_KINDS[kind][0] for kind in kinds}}
     for kind in kinds:
         word, labels = SCORE_KINDS[kind]
         values = [fitted[word].score(part, labels).values for part in rows.values()]
@@ -297,7 +297,7 @@ def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Se
 
 def keep_severities(sources: Sources, name: str, train: Features, extractor: str) -> None:
     """Mean difficulty of corrupted images by severity, and of wrong labels by their share (`label_noise`)."""
-    fitted = difficulty.fit("rmd", train)
+    fitted = pipeline.fit_difficulty("rmd", train)
     dataset = sources.dataset(name)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     test = spread(dataset.test, SEVERITY_IMAGES)
@@ -351,9 +351,9 @@ def keep_task_scores(sources: Sources, name: str, settings: Settings) -> list[Pa
         return paths
     dataset = sources.dataset(name)
     trained = fit(dataset, settings)
-    said = {split: predict(trained, dataset, split) for split in dataset.splits}
+    said = {split: pipeline.predict(trained, dataset, split) for split in dataset.splits}
     rows = {split: penultimate(trained, dataset, split) for split in dataset.splits}
-    fitted = difficulty.fit("rmd", rows["train"])
+    fitted = pipeline.fit_difficulty("rmd", rows["train"])
     values = {
         "task_rmd": [fitted.score(part).values for part in rows.values()],
         "task_loss": [one.facts.need("nll").double().numpy() for one in said.values()],

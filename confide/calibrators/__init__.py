@@ -7,30 +7,3 @@ from confide.calibrators.linear_maps import dirichlet, matrix, vector
 from confide.calibrators.meta_cal import metaacc, metamis
 from confide.calibrators.probability_maps import beta, histogram, isotonic, spline
 from confide.calibrators.temperature_scaling import ensemble_temperature, temperature
-
-__all__ = [
-    "CALIBRATORS",
-    "DIFFICULTY",
-    "GROUPED",
-    "MOST_BANDS",
-    "Calibrator",
-    "Candidate",
-    "Choice",
-    "GroupCalibrator",
-    "beta",
-    "choose",
-    "dirichlet",
-    "ensemble_temperature",
-    "fit",
-    "histogram",
-    "isotonic",
-    "load",
-    "matrix",
-    "metaacc",
-    "metamis",
-    "names",
-    "spline",
-    "stage_titles",
-    "temperature",
-    "vector",
-]

@@ -177,19 +177,13 @@ class CalibratorModule(nn.Module):
 
 def row_blocks(logits: Logits) -> Iterator[Logits]:
     """Rows in blocks, in float64."""
-    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
-    for start in range(0, len(logits), rows):
-        yield logits[start : start + rows].double()
+    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+        yield block.double()
 
 
 def map_rows(logits: Logits, function: Callable[[Logits], Tensor]) -> Tensor:
     """One float64 number a row, by blocks, into a ready vector: small results between blocks would split the heap."""
-    result = torch.empty(len(logits), dtype=torch.float64)
-    start = 0
-    for block in row_blocks(logits):
-        result[start : start + len(block)] = function(block)
-        start += len(block)
-    return result
+    return torch.cat([function(block) for block in row_blocks(logits)])
 
 
 def log_sums(logits: Logits) -> Tensor:
@@ -199,11 +193,11 @@ def log_sums(logits: Logits) -> Tensor:
 
 def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
     """Whether the method, with these options, never changes the predicted class."""
-    fact = CALIBRATORS.get(word).spec.keeps_argmax
-    if isinstance(fact, bool):
-        return fact
-    option, wanted = fact
-    return bool(options.get(option, CALIBRATORS.get(word).options[option]) == wanted)
+    method = CALIBRATORS.get(word)
+    if isinstance(method.spec.keeps_argmax, bool):
+        return method.spec.keeps_argmax
+    option, value = method.spec.keeps_argmax
+    return bool(options.get(option, method.options[option]) == value)
 
 
 def gives_probabilities(word: str) -> bool:

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators.base import (
-    BLOCK_ELEMENTS,
-    CALIBRATORS,
-    Calibrator,
-    CalibratorSpec,
-    predicted_classes,
-)
+from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
 from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
 from confide.files import formats
@@ -159,9 +153,8 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
 
 def check_all_finite(logits: Tensor) -> None:
     """Refuse NaN and infinity, by row blocks; a sum is finite if all are, and cheaper than looking at each."""
-    rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
-    for start in range(0, len(logits), rows):
-        if not bool(torch.isfinite(logits[start : start + rows].sum())):
+    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+        if not bool(torch.isfinite(block.sum())):
             check_finite(logits, "logits")
 
 
@@ -202,12 +195,9 @@ def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> in
 
 def all_correct(predictions: Predictions) -> bool:
     """Whether every prediction is right; stops at the first block with an error."""
-    logits, labels = predictions.logits, predictions.labels
-    rows = max(1, BLOCK_ELEMENTS // (4 * logits.shape[1]))
-    return all(
-        bool((predicted_classes(logits[start : start + rows]) == labels[start : start + rows]).all())
-        for start in range(0, len(labels), rows)
-    )
+    rows = max(1, BLOCK_ELEMENTS // (4 * predictions.num_classes))
+    blocks = zip(predictions.logits.split(rows), predictions.labels.split(rows), strict=True)
+    return all(bool((predicted_classes(logits) == labels).all()) for logits, labels in blocks)
 
 
 def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibrator:

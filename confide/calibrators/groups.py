@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,17 +170,11 @@ def fit_groups(fit: Fit, predictions: Predictions, by: Grouping, shrinkage: floa
     """
     overall, groups = fit(predictions), group_fits(fit, predictions, by)
     names = by.names(predictions)
-    sizes = {name: int((names == name).sum()) for name in groups}
     k = best_shrinkage(fit, predictions, by) if shrinkage is None else shrinkage
-    weights = {name: weight_of(size, k) for name, size in sizes.items()}
-    notes = [*overall.notes, *_group_notes(predictions, by, groups, k)]
+    weights = {name: weight_of(int((names == name).sum()), k) for name in groups}
+    notes = (*overall.notes, *_group_notes(predictions, by, groups, k))
     return GroupCalibrator(
-        overall.word,
-        overall.values,
-        overall.num_classes,
-        overall.n,
-        overall.options,
-        tuple(notes),
+        **{**vars(overall), "notes": notes},
         by=by.by,
         edges=by.edges,
         overall=overall,
@@ -196,14 +191,12 @@ def weight_of(size: int, k: float) -> float:
 
 def group_fits(fit: Fit, predictions: Predictions, by: Grouping) -> dict[str, Calibrator]:
     """A calibrator for every group that the method can be fitted on."""
-    names, found = by.names(predictions), {}
+    names, calibrators = by.names(predictions), {}
     for name in np.unique(names):
-        try:
-            found[str(name)] = fit(predictions.take(names == name))
-        except InputError:
-            # Too few samples for this method: the group keeps the overall map, and a note says so.
-            continue
-    return found
+        # Too few samples for this method: the group keeps the overall map, and a note says so.
+        with suppress(InputError):
+            calibrators[str(name)] = fit(predictions.take(names == name))
+    return calibrators
 
 
 def best_shrinkage(fit: Fit, predictions: Predictions, by: Grouping) -> float:
@@ -212,9 +205,8 @@ def best_shrinkage(fit: Fit, predictions: Predictions, by: Grouping) -> float:
     losses = np.zeros(len(SHRINKAGES))
     for k in range(SHRINKAGE_FOLDS):
         train, held = predictions.take(fold != k), predictions.take(fold == k)
-        if not len(train) or not len(held):
-            continue
-        losses += _held_out_losses(fit, train, held, by)
+        if len(train) and len(held):
+            losses += _held_out_losses(fit, train, held, by)
     best = float(losses.min())
     return SHRINKAGES[int(np.flatnonzero(losses <= best + 1e-12 * abs(best))[-1])]
 
@@ -252,7 +244,7 @@ def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, An
 
 
 def _saved_edges(values: Any) -> tuple[float, ...]:
-    numbers = isinstance(values, list) and all(isinstance(one, (int, float)) for one in values)
+    numbers = isinstance(values, list) and all(isinstance(edge, (int, float)) for edge in values)
     if not numbers or not np.all(np.diff(values) > 0):
         raise InputError(f"edges of a saved calibrator must be numbers that rise, got {values!r:.60}; save it again")
     return tuple(map(float, values))
@@ -278,12 +270,7 @@ def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:
     rows = record.pop("groups")
     overall = part({**record, "notes": []}, "overall")
     return GroupCalibrator(
-        overall.word,
-        overall.values,
-        overall.num_classes,
-        overall.n,
-        overall.options,
-        tuple(record["notes"]),
+        **{**vars(overall), "notes": tuple(record["notes"])},
         by=record["by"],
         edges=_saved_edges(record["edges"]) if "edges" in record else None,
         overall=overall,

@@ -193,7 +193,7 @@ def fit_map(
         gradient[~seen] = 0.0
         return value, back(gradient).flatten()
 
-    found = lbfgs(
+    optimum = lbfgs(
         objective,
         start.numel(),
         tolerance=1e-9,
@@ -203,7 +203,7 @@ def fit_map(
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
         kept=rows.dtype,
     )
-    return penalty.centre(turn(found.at.view_as(start)).add_(start)), found.steepest, found.converged
+    return penalty.centre(turn(optimum.at.view_as(start)).add_(start)), optimum.steepest, optimum.converged
 
 
 ChangeOfBasis = Callable[[Tensor], Tensor]
@@ -296,31 +296,27 @@ def best_strength(
         turns: the preconditioner of a penalty.
     """
     fold = feature_folds(rows.labels, rows.features)
-    cuts = [((fold != k).nonzero()[:, 0], (fold == k).nonzero()[:, 0]) for k in range(STRENGTH_FOLDS)]
-    parts = [
-        (rows.only(train, torch.float32), rows.only(held, torch.float32))
-        for train, held in cuts
-        if len(train) and len(held)
-    ]
+    cuts = [[part.nonzero()[:, 0] for part in (fold != k, fold == k)] for k in range(STRENGTH_FOLDS)]
+    parts = [[rows.only(index, torch.float32) for index in cut] for cut in cuts if all(map(len, cut))]
 
     def losses(path: tuple[float, ...], known: dict[float, float]) -> dict[float, float]:
         """Held-out NLL of the strengths, to the first rise."""
-        maps, found = [start] * len(parts), dict(known)
+        maps, totals = [start] * len(parts), dict(known)
         for strength in path:
             loss, turn = 0.0, turns(penalty(strength / rows.n))
             for k, (train, held) in enumerate(parts):
                 seen = torch.bincount(train.labels, minlength=rows.num_classes) > 0
                 maps[k] = fit_map(train, maps[k], penalty(strength / train.n), seen, turn, ROUGH_PRECISION)[0]
                 loss += held.n * held.loss(maps[k])
-            found[strength] = loss
-            if loss > (1 + LOSS_RISE) * min(found.values()):
+            totals[strength] = loss
+            if loss > (1 + LOSS_RISE) * min(totals.values()):
                 break
-        return found
+        return totals
 
-    found = losses(STRENGTHS, {})
-    if min(found, key=found.__getitem__) == STRENGTHS[0]:
-        found = losses(STRONGER_STRENGTHS, found)
-    return parabola_minimum(found)
+    held_out = losses(STRENGTHS, {})
+    if min(held_out, key=held_out.__getitem__) == STRENGTHS[0]:
+        held_out = losses(STRONGER_STRENGTHS, held_out)
+    return parabola_minimum(held_out)
 
 
 def parabola_minimum(losses: dict[float, float]) -> float:
@@ -430,7 +426,6 @@ class ScaledRows:
         self.block = max(1, min(n, VECTOR_BLOCK_ELEMENTS // num_classes))
         self.probs = torch.empty(n, num_classes, dtype=self.dtype)
         self.first = torch.empty(self.block, num_classes, dtype=self.dtype)
-        self.second = torch.empty_like(self.first)
         self.ones = torch.ones(self.block, dtype=self.dtype)
         self.true_logits = logits.gather(1, labels[:, None]).squeeze(1).double()
         hits = torch.bincount(labels, minlength=num_classes)

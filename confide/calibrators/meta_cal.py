@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows
-from confide.calibrators.temperature_scaling import best_scale, bound_notes
+from confide.calibrators.temperature_scaling import Optimum, best_scale, bound_notes
 from confide.checks import InputError, check_range
 from confide.numerics.binning import bin_of
 from confide.types import Labels, Logits, PerSample
@@ -82,10 +82,10 @@ def chosen_rows(
 ) -> NDArray[np.int64]:
     """The rows given, or a seeded draw from the pool: at least one, at most 500."""
     if rows is not None:
-        given = np.asarray(rows, dtype=np.int64)
-        if not len(given) or given.min() < 0 or given.max() >= n:
-            raise InputError(f"rows must be indices into the {n} predictions, got {list(given[:5])}")
-        return given
+        index = np.asarray(rows, dtype=np.int64)
+        if not len(index) or index.min() < 0 or index.max() >= n:
+            raise InputError(f"rows must be indices into the {n} predictions, got {list(index[:5])}")
+        return index
     if not len(pool):
         raise InputError("the threshold needs at least one right prediction, got none; use more predictions on 'val'")
     return np.random.default_rng(seed).permutation(pool)[: min(max(wanted, 1), LARGEST_DRAW)]
@@ -98,17 +98,12 @@ def tempered_below(
     below = entropy < threshold
     below[torch.from_numpy(chosen)] = False
     notes = [f"{int((entropy >= threshold).sum())} of {len(labels)} validation samples get the uniform answer"]
+    optimum = best_scale(logits[below], labels[below]) if bool(below.any()) else Optimum(1.0)
     if not bool(below.any()):
         notes.append("no other sample lies below the entropy threshold, so T stays 1; use more validation samples")
-        scale = 1.0
-    else:
-        found = best_scale(logits[below], labels[below])
-        scale, notes = found.scale, [*notes, *bound_notes(found)]
-    values = {
-        "threshold": torch.tensor(threshold, dtype=torch.float64),
-        "temperature": torch.tensor(1 / scale, dtype=torch.float64),
-    }
-    return FittedValues(values, tuple(notes))
+    values = {"threshold": threshold, "temperature": optimum.temperature}
+    tensors = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+    return FittedValues(tensors, (*notes, *bound_notes(optimum)))
 
 
 def entropy_of(logits: Logits) -> PerSample:
@@ -138,12 +133,7 @@ Vector = NDArray[np.float64]
     transform=apply_meta_cal,
 )
 def metaacc(
-    logits: Logits,
-    labels: Labels,
-    *,
-    target: float | None = None,
-    seed: int = 0,
-    rows: Sequence[int] | None = None,
+    logits: Logits, labels: Labels, *, target: float | None = None, seed: int = 0, rows: Sequence[int] | None = None
 ) -> FittedValues:
     """Meta-Cal under a coverage accuracy constraint: softmax(z / T) where the entropy is below a threshold, else 1 / c.
 
@@ -183,11 +173,11 @@ def _running_accuracy(entropy: Vector, correct: NDArray[np.bool_]) -> tuple[Vect
     """Mean accuracy of the first k bins, and the mean entropy of bin k, for bins of equal mass in entropy."""
     edges = np.quantile(entropy, np.linspace(0, 1, ENTROPY_BINS + 1))
     # (low, high] with an open first end: the smallest entropy belongs to no bin, as in the released code.
-    kept = entropy > edges[0]
-    which = bin_of(entropy[kept], edges)
+    inside = entropy > edges[0]
+    which = bin_of(entropy[inside], edges)
     size = np.maximum(np.bincount(which, minlength=ENTROPY_BINS), 1)
-    accuracy = np.bincount(which, correct[kept], minlength=ENTROPY_BINS) / size
-    mean_entropy = np.bincount(which, entropy[kept], minlength=ENTROPY_BINS) / size
+    accuracy = np.bincount(which, correct[inside], minlength=ENTROPY_BINS) / size
+    mean_entropy = np.bincount(which, entropy[inside], minlength=ENTROPY_BINS) / size
     return np.cumsum(accuracy) / np.arange(1, ENTROPY_BINS + 1), mean_entropy
 
 

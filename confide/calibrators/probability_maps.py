@@ -165,14 +165,13 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
         [0.96, 0.8]
     """
     check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
-    share = 0.0 if form == "one_vs_rest" else RANKING_SHARE
-    values = {"ranking": torch.tensor(share, dtype=torch.float64)}
+    ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
-        found = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
-        nodes, levels = (padded([part])[0] for part in found)
+        steps = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
+        nodes, levels = (padded([part])[0] for part in steps)
     else:
         nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
-    return FittedValues({"nodes": nodes, "levels": levels, **values})
+    return FittedValues({"nodes": nodes, "levels": levels, "ranking": ranking})
 
 
 def _chunks(logits: Logits) -> Iterator[Vector]:
@@ -182,12 +181,11 @@ def _chunks(logits: Logits) -> Iterator[Vector]:
 
 def _true_probs(logits: Logits, labels: Labels) -> Vector:
     # From the same chunks as the scores: a hit must be found among them to the last bit.
-    start, result = 0, np.empty(len(labels))
+    start, true = 0, []
     for chunk in _chunks(logits):
-        part = slice(start, start + len(chunk))
-        result[part] = chunk[np.arange(len(chunk)), labels.numpy()[part]]
+        true.append(chunk[np.arange(len(chunk)), labels.numpy()[start : start + len(chunk)]])
         start += len(chunk)
-    return result
+    return np.concatenate(true)
 
 
 def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector]]:
@@ -281,9 +279,8 @@ def histogram(
             for k, column in enumerate(probs.T, start=first)
         ]
     edges, levels = (padded(list(part)) for part in zip(*maps, strict=True))
-    return FittedValues(
-        {"edges": edges[0], "levels": levels[0]} if target == "top" else {"edges": edges, "levels": levels}
-    )
+    at = 0 if target == "top" else slice(None)
+    return FittedValues({"edges": edges[at], "levels": levels[at]})
 
 
 def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) -> tuple[Vector, Vector]:

@@ -51,8 +51,7 @@ Moments = Callable[[float, bool], tuple[float, float, float]]
 def row_dot(left: Array, right: Array) -> Array:
     """Dot product of every pair of rows."""
     # np.vecdot came with numpy 2.0 and takes half the time of einsum.
-    result: Array = np.vecdot(left, right) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", left, right)
-    return result
+    return np.asarray(np.vecdot(left, right) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", left, right))
 
 
 class TemperedRows:
@@ -78,8 +77,7 @@ class TemperedRows:
 
     def sample(self, size: int) -> TemperedRows:
         """Every k-th row, about `size` of them."""
-        step = max(1, self.n // size)
-        return self.part(slice(None, None, step))
+        return self.part(slice(None, None, max(1, self.n // size)))
 
     def spread(self) -> float:
         """Typical distance of a logit from the largest of its row: the unit in which T is bounded."""
@@ -91,10 +89,7 @@ class TemperedRows:
     def moments(self, scale: float, bend: bool = True) -> tuple[float, float, float]:
         """Mean NLL at logits * scale, its first and (NaN unless `bend`) second derivative in log(scale)."""
         loss = slope = curvature = 0.0
-        factor = self.rows.dtype.type(scale)
-        for start in range(0, self.n, self.block):
-            part = slice(start, min(start + self.block, self.n))
-            total, true = self._exponentials(part, factor)
+        for total, true in self._passes(scale):
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
             loss += float(np.sum(np.log(total) - true))
@@ -111,10 +106,7 @@ class TemperedRows:
     def square_moments(self, scale: float, _: bool = True) -> tuple[float, float, float]:
         """Mean over rows of sum (p - onehot)^2, and its first and second derivative in log(scale)."""
         value = slope = curvature = 0.0
-        factor = self.rows.dtype.type(scale)
-        for start in range(0, self.n, self.block):
-            part = slice(start, min(start + self.block, self.n))
-            total, true = self._exponentials(part, factor)
+        for total, true in self._passes(scale):
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
             squares, first = row_dot(weight, weight), weight * scaled
@@ -135,41 +127,37 @@ class TemperedRows:
         num_classes = self.rows.shape[1]
         gram, hits = np.full((3, 3), 1 / num_classes), np.full(3, 1 / num_classes)
         gram[:2, :2] = hits[:2] = 0.0
-        for start in range(0, self.n, self.block):
-            part = slice(start, min(start + self.block, self.n))
+        for part in self._blocks():
             probs = []
             for factor in (scale, 1.0):
                 total, _ = self._exponentials(part, self.rows.dtype.type(factor))
                 probs.append(self.weight[: len(total)] / total[:, None].astype(self.rows.dtype))
             for i, j in ((0, 0), (0, 1), (1, 1)):
                 gram[i, j] += float(row_dot(probs[i], probs[j]).sum(dtype=np.float64)) / self.n
-            rows = np.arange(part.stop - start), self.labels[part]
+            rows = np.arange(part.stop - part.start), self.labels[part]
             hits[:2] += [float(p[rows].sum(dtype=np.float64)) / self.n for p in probs]
         gram[1, 0] = gram[0, 1]
         return gram, hits
 
     def true_probs(self, scale: float) -> NDArray[np.float64]:
         """Probability of every row's label at logits * scale."""
-        result = np.empty(self.n, np.float64)
-        for start in range(0, self.n, self.block):
-            part = slice(start, min(start + self.block, self.n))
-            total, true = self._exponentials(part, self.rows.dtype.type(scale))
-            result[part] = np.exp(true) / total
-        return result
+        return np.concatenate([np.exp(true) / total for total, true in self._passes(scale)])
 
     def confidence(self, scale: float) -> Array:
         """Largest probability of every row at logits * scale."""
-        result = np.empty(self.n, np.float64)
-        factor = self.rows.dtype.type(scale)
-        for start in range(0, self.n, self.block):
-            part = slice(start, min(start + self.block, self.n))
-            result[part] = 1.0 / self._exponentials(part, factor)[0]
-        return result
+        return np.concatenate([1.0 / total for total, _ in self._passes(scale)])
 
     def correct(self) -> NDArray[np.bool_]:
         """Whether the first largest logit of a row is that of its label."""
-        result: NDArray[np.bool_] = self.rows.argmax(axis=1) == self.labels
-        return result
+        return np.asarray(self.rows.argmax(axis=1) == self.labels)
+
+    def _blocks(self) -> list[slice]:
+        return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
+
+    def _passes(self, scale: float) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """`_exponentials` of one block after the other; its weights stay until the next is asked for."""
+        for part in self._blocks():
+            yield self._exponentials(part, self.rows.dtype.type(scale))
 
     def _exponentials(self, part: slice, factor: np.floating[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fills the buffers with w and exp(w) of the block, and gives the sums of exp(w) and the w of the labels."""
@@ -234,8 +222,8 @@ def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
     def moments(scale: float, bend: bool) -> tuple[float, float, float]:
         def of(part: TemperedRows) -> NDArray[np.float64]:
             with np.errstate(invalid="ignore", over="ignore"):
-                found: NDArray[np.float64] = np.array(part.moments_of(criterion)(scale, bend)) * (part.n / rows.n)
-                return found
+                weighted: NDArray[np.float64] = np.array(part.moments_of(criterion)(scale, bend)) * (part.n / rows.n)
+                return weighted
 
         value, slope, curvature = np.sum(list(pool.map(of, parts)), axis=0).tolist()
         return value, slope, curvature
@@ -361,8 +349,9 @@ def temperature(
     check_choice(criterion, (None, "nll", "ece") if search == "grid" else (None, "nll"), "criterion")
     check_choice(binning, ("width", "mass"), "binning")
     if search == "newton":
-        found = best_scale(logits, labels)
-        return FittedValues({"temperature": torch.tensor(found.temperature, dtype=torch.float64)}, bound_notes(found))
+        optimum = best_scale(logits, labels)
+        values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
+        return FittedValues(values, bound_notes(optimum))
     rows = TemperedRows(logits, labels)
     correct = rows.correct()
     losses = [
@@ -380,15 +369,15 @@ def temperature(
     return FittedValues({"temperature": torch.tensor(best, dtype=torch.float64)}, notes)
 
 
-def bound_notes(found: Optimum) -> tuple[str, ...]:
+def bound_notes(optimum: Optimum) -> tuple[str, ...]:
     """What to say of a search that ended at a bound."""
-    if found.bound is None:
+    if optimum.bound is None:
         return ()
     towards, meaning = {
         "low": ("0", "every class is certain: are all predictions right, or is the set too small?"),
         "high": ("infinity", "every class is equally likely: do the logits say nothing about these labels?"),
-    }[found.bound]
-    return (f"T ran to {towards} and was stopped at its bound {found.temperature:.4g}; there {meaning}",)
+    }[optimum.bound]
+    return (f"T ran to {towards} and was stopped at its bound {optimum.temperature:.4g}; there {meaning}",)
 
 
 # ensemble_temperature: a mixture of tempered, plain and uniform probabilities.
@@ -480,7 +469,7 @@ def _squares_weights(gram: Vector, hits: Vector) -> Vector:
 def _likelihood_weights(rows: TemperedRows, scale: float) -> Vector:
     """Weights on the simplex with the largest likelihood: Newton in two unknowns, projected on the faces it hits."""
     parts = np.stack([rows.true_probs(scale), rows.true_probs(1.0), np.full(rows.n, 1 / rows.rows.shape[1])], axis=1)
-    candidates = [np.eye(3)[k] for k in range(3)]
+    candidates: list[Vector] = list(np.eye(3))
     for size in (2, 3):
         for face in combinations(range(3), size):
             weights = np.zeros(3)
@@ -489,8 +478,7 @@ def _likelihood_weights(rows: TemperedRows, scale: float) -> Vector:
     with np.errstate(divide="ignore"):
         losses = [-float(np.log(parts @ weights).mean()) for weights in candidates]
     # The first of nearly equal ones: a face before its inside.
-    chosen: Vector = candidates[int(np.flatnonzero(np.array(losses) <= min(losses) + 1e-12)[0])]
-    return chosen
+    return candidates[int(np.flatnonzero(np.array(losses) <= min(losses) + 1e-12)[0])]
 
 
 def _mixture_weights(parts: Vector) -> Vector:

@@ -106,7 +106,7 @@ def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
 def before_and_after(word: str, effect: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
-    for before in (m for m in effect.before.measurements if m.group is None and m.score in (None, "msp")):
+    for before in (m for m in effect.before.measurements if m.group is None and m.plain):
         row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
         if effect.after is not None:
             after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)

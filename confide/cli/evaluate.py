@@ -129,5 +129,4 @@ def groups_of(evaluation: Evaluation) -> str:
 
 def name_of(measurement: Measurement) -> str:
     """The metric's word with its score where that is not the plain confidence."""
-    plain = measurement.score in (None, "msp")
-    return measurement.metric if plain else f"{measurement.metric} ({measurement.score})"
+    return measurement.metric if measurement.plain else f"{measurement.metric} ({measurement.score})"

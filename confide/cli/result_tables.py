@@ -32,7 +32,7 @@ def run_table(evaluation: Evaluation) -> str:
     whole = [m for m in evaluation.measurements if m.group is None]
     for model, stage in dict.fromkeys((m.model, m.stage) for m in whole):
         here = [m for m in whole if (m.model, m.stage) == (model, stage)]
-        plain = [m for m in here if m.score in (None, "msp")]
+        plain = [m for m in here if m.plain]
         rows.append((f"{model}, {stage}", *(run_cell(plain, info) for info in columns)))
         for score in dict.fromkeys(m.score for m in here if m.score and m.score.startswith("trust:")):
             ranked = [m for m in here if m.score == score]
@@ -53,56 +53,56 @@ def run_cell(rows: list[Measurement], info: MetricInfo) -> str:
 LARGEST_KL = 100.0
 
 
-def show_trust(found: Evaluation, scores: Mapping[str, TrustValues], same: Mapping[str, float]) -> None:
+def show_trust(evaluation: Evaluation, scores: Mapping[str, TrustValues], same: Mapping[str, float]) -> None:
     """All tables, the verdict, and what was left out."""
-    n, accuracy = found.measurements[0].n, found.value("accuracy")
+    n, accuracy = evaluation.measurements[0].n, evaluation.value("accuracy")
     print(f"{n} test predictions, {round(n * (1 - accuracy))} of them wrong ({100 * (1 - accuracy):.2f} %)\n")
-    order = sorted(scores, key=lambda word: -found.value("auroc", score=trust_score(word)))
-    print(ranking_table(found, order))
+    order = sorted(scores, key=lambda word: -evaluation.value("auroc", score=trust_score(word)))
+    print(ranking_table(evaluation, order))
     print("\nat each predictor's own line (none for a mere score):\n")
-    print(decision_table(found, order, same))
-    wide = [word for word in order if _beyond(found, word)]
+    print(decision_table(evaluation, order, same))
+    wide = [word for word in order if _beyond(evaluation, word)]
     if wide:
         print(
             f"\naverage KL above {LARGEST_KL:g} ({', '.join(wide)}): the scores of right and of wrong predictions "
             "spread so unlike that the number tells their widths apart, not their places; read Bhattacharyya"
         )
-    for curve in found.curves:
+    for curve in evaluation.curves:
         if curve.kind == "alpha_sweep":
             print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
             print(sweep_table(curve))
-    if found.comparisons:
+    if evaluation.comparisons:
         print(
             "\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors"
         )
-    for warning in found.warnings:
+    for warning in evaluation.warnings:
         print(f"note: {warning}")
-    if found.about.verdict:
-        print(found.about.verdict)
+    if evaluation.about.verdict:
+        print(evaluation.about.verdict)
 
 
-def ranking_table(found: Evaluation, order: Sequence[str]) -> str:
+def ranking_table(evaluation: Evaluation, order: Sequence[str]) -> str:
     """One row per predictor, best AUROC first, with the p-values of AUROC and AURC against max-softmax."""
-    columns, deciding = found.columns("trust"), [found.info(word) for word in DECIDING]
+    columns, deciding = evaluation.columns("trust"), [evaluation.info(word) for word in DECIDING]
     header = ("predictor", *(info.heading for info in columns), *(f"p {info.title}" for info in deciding))
     rows = []
     for word in order:
-        cells = [_trust_cell(found, word, info, more_digits=1) for info in columns]
-        rows.append((word, *cells, *(_tested(found, word, info.word) for info in deciding)))
+        cells = [_trust_cell(evaluation, word, info, more_digits=1) for info in columns]
+        rows.append((word, *cells, *(_tested(evaluation, word, info.word) for info in deciding)))
     return text_table(header, rows)
 
 
-def decision_table(found: Evaluation, order: Sequence[str], same: Mapping[str, float]) -> str:
+def decision_table(evaluation: Evaluation, order: Sequence[str], same: Mapping[str, float]) -> str:
     """TPR and TNR at the predictor's own line, beside max-softmax's TNR at the same TPR; separability."""
-    columns, rate = found.columns("decisions"), found.info("tnr")
+    columns, rate = evaluation.columns("decisions"), evaluation.info("tnr")
     apart = [info for info in columns if info.kind == "separation"]
     tests = (f"p {info.short or info.title}" for info in apart)
     header = ("predictor", *(info.heading for info in columns), *tests, f"{rate.heading} of mcp at that TPR")
     rows = []
     for word in order:
-        cells = [_trust_cell(found, word, info) for info in columns]
+        cells = [_trust_cell(evaluation, word, info) for info in columns]
         beside = rate.number(same[word]) if word in same and word != "mcp" else ""
-        rows.append((word, *cells, *(_tested(found, word, info.word) for info in apart), beside))
+        rows.append((word, *cells, *(_tested(evaluation, word, info.word) for info in apart), beside))
     return text_table(header, rows)
 
 
@@ -117,19 +117,19 @@ def sweep_table(curve: Curve) -> str:
     return text_table(("alpha_neg", *(info.heading for info in infos.values())), rows)
 
 
-def _tested(found: Evaluation, word: str, metric: str) -> str:
+def _tested(evaluation: Evaluation, word: str, metric: str) -> str:
     """The corrected p-value of one predictor against max-softmax, + where it is better, - where it is worse."""
-    test = next((c for c in found.comparisons if c.b.score == trust_score(word) and c.metric == metric), None)
+    test = next((c for c in evaluation.comparisons if c.b.score == trust_score(word) and c.metric == metric), None)
     return "" if test is None else p_value(test.p_holm) + {"b": " +", "a": " -"}.get(test.better or "", "")
 
 
-def _trust_cell(found: Evaluation, word: str, info: MetricInfo, more_digits: int = 0) -> str:
-    if info.word == "separability_kl" and _beyond(found, word):
+def _trust_cell(evaluation: Evaluation, word: str, info: MetricInfo, more_digits: int = 0) -> str:
+    if info.word == "separability_kl" and _beyond(evaluation, word):
         return f"> {LARGEST_KL:g}"
-    return metric_cell(info, measurement_of(found, trust_score(word), info.word), more_digits)
+    return metric_cell(info, measurement_of(evaluation, trust_score(word), info.word), more_digits)
 
 
-def _beyond(found: Evaluation, word: str) -> bool:
+def _beyond(evaluation: Evaluation, word: str) -> bool:
     """Whether the average KL of a predictor is too large to be read as a distance."""
-    distance = measurement_of(found, trust_score(word), "separability_kl")
+    distance = measurement_of(evaluation, trust_score(word), "separability_kl")
     return distance is not None and distance.value > LARGEST_KL

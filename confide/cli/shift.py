@@ -44,7 +44,7 @@ def _severity_table(evaluation: Evaluation) -> list[str]:
         # Calibrators that leave the order of the classes alone leave the accuracy: once is enough.
         is_shown = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
         if is_shown and m.group in groups:
-            what = m.stage if m.score in (None, "msp") else str(m.score)
+            what = m.stage if m.plain else str(m.score)
             shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = m.value
     rows = [
         [model, f"{metric} {what}".strip(), *(f"{values[g]:.4f}" if g in values else "-" for g in groups)]
@@ -69,7 +69,7 @@ def _ood_table(evaluation: Evaluation) -> list[str]:
 def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
     for m in evaluation.measurements:
         same = all(getattr(m, k) == v for k, v in where.items())
-        if same and m.metric == word and m.score in (None, "msp", where.get("score")):
+        if same and m.metric == word and (m.plain or m.score == where.get("score")):
             return f"{m.value:.4f}"
     return "-"
 

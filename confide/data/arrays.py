@@ -14,14 +14,13 @@ from confide.data.base import (
     DATASETS,
     SPLIT_WORDS,
     WHOLE,
+    ColumnNames,
     RawDataset,
     RawSplit,
     SourceFacts,
     as_inputs,
-    pick_column,
     recognises,
 )
-from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
 
 # ---- In memory: one pair, one mapping, or one of either per split ----
@@ -104,10 +103,10 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
     """
     table, metadata = read_table(path)
     class_names = next((tuple(map(str, table.pop(word))) for word in CLASS_WORDS if word in table), None)
-    groups = arrays_by_split(table)
+    names = ColumnNames(inputs, labels)
     parts = {
-        split: _part_of_arrays(columns, inputs, labels, f"{path.name}, {split}" if split != WHOLE else path.name)
-        for split, columns in groups.items()
+        split: _part_of_arrays(columns, names, f"{path.name}, {split}" if split != WHOLE else path.name)
+        for split, columns in arrays_by_split(table).items()
     }
     return RawDataset(parts, class_names, path.stem, SourceFacts(metadata=metadata))
 
@@ -131,13 +130,9 @@ def arrays_by_split(table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, ND
     return named or {WHOLE: dict(table)}
 
 
-def _part_of_arrays(columns: dict[str, NDArray[Any]], inputs: str | None, labels: str | None, where: str) -> RawSplit:
-    inputs = pick_column(columns, inputs, INPUT_COLUMNS, "inputs", where)
-    labels = pick_column(columns, labels, DATASET_LABEL_COLUMNS, "labels", where)
-    n = len(columns[inputs])
-    rest = {
-        name: values
-        for name, values in columns.items()
-        if name not in (inputs, labels, "ids") and np.ndim(values) > 0 and len(values) == n
-    }
+def _part_of_arrays(columns: dict[str, NDArray[Any]], names: ColumnNames, where: str) -> RawSplit:
+    inputs, labels = names.pick(columns, where)
+    shape = np.shape(columns[inputs])[:1]
+    others = (item for item in columns.items() if item[0] not in (inputs, labels, "ids"))
+    rest = {name: values for name, values in others if np.shape(values)[:1] == shape}
     return RawSplit(as_inputs(columns[inputs], where), columns[labels], columns.get("ids"), rest)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from confide import random
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_range, did_you_mean
-from confide.files.columns import ID_COLUMNS
+from confide.files.columns import DATASET_LABEL_COLUMNS, ID_COLUMNS, INPUT_COLUMNS
 from confide.records import Dataset, Ids, Split
 from confide.registry import Method, MethodSpec, Registry
 
@@ -29,14 +29,9 @@ WHOLE = "all"
 """Name of the part of a source that came without splits."""
 
 SPLIT_WORDS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
 
 
@@ -96,6 +91,11 @@ class ColumnNames:
 
     inputs: str | None = None
     labels: str | None = None
+
+    def pick(self, known: Collection[str], where: str) -> tuple[str, str]:
+        """The columns of inputs and of labels among those there are."""
+        inputs = pick_column(known, self.inputs, INPUT_COLUMNS, "inputs", where)
+        return inputs, pick_column(known, self.labels, DATASET_LABEL_COLUMNS, "labels", where)
 
 
 def as_inputs(values: Any, where: str) -> Any:

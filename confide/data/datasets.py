@@ -11,7 +11,7 @@ import tarfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,12 @@ def archive_folder(archive: Archive, data_folder: Path, download: bool) -> Path:
         _fetch(archive, packed)
     _unpack(packed, archive.files, target)
     return target
+
+
+def folder_with(files: Iterable[str], where: Path, places: Sequence[str]) -> Path | None:
+    """The first of the places below a folder that holds one of the files."""
+    names = tuple(files)
+    return next((where / place for place in places if any((where / place / name).is_file() for name in names)), None)
 
 
 def _by_hand(archive: Archive) -> str:
@@ -171,20 +177,17 @@ def cifar10(where: Path, *, download: bool = True) -> RawDataset:
     return RawDataset(parts, read_names(folder / "batches.meta.txt"), "cifar10", SourceFacts(place=str(folder)))
 
 
-def _is_cifar10(path: Path) -> bool:
-    return any((place / TRAIN[0]).is_file() for place in (path, path / CIFAR10_ARCHIVE.folder))
-
-
-recognises("cifar10", _is_cifar10)
+recognises("cifar10", lambda path: folder_with(TRAIN[:1], path, ("", CIFAR10_ARCHIVE.folder)) is not None)
 
 
 # ---- CIFAR-100 from its official binary archive ----
 
+FINE_NAMES = "fine_label_names.txt"
 CIFAR100_ARCHIVE = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     "03b5dce01913d631647c71ecec9e9cb8",
     "cifar-100-binary",
-    ("train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"),
+    ("train.bin", "test.bin", FINE_NAMES, "coarse_label_names.txt"),
 )
 
 
@@ -207,21 +210,17 @@ def cifar100(where: Path, *, coarse: bool = False, download: bool = True) -> Raw
         >>> from confide import data
         >>> data.load_dataset("cifar100")  # doctest: +SKIP
     """
-    folder = where if (where / "fine_label_names.txt").exists() else archive_folder(CIFAR100_ARCHIVE, where, download)
+    folder = where if (where / FINE_NAMES).exists() else archive_folder(CIFAR100_ARCHIVE, where, download)
     parts = {}
     for split in ("train", "test"):
         images, labels = read_records([folder / f"{split}.bin"], label_bytes=2)
         columns = {"fine" if coarse else "coarse": labels[:, 1 if coarse else 0]}
         parts[split] = RawSplit(images, labels[:, 0 if coarse else 1], None, columns)
-    names = read_names(folder / ("coarse_label_names.txt" if coarse else "fine_label_names.txt"))
+    names = read_names(folder / ("coarse_label_names.txt" if coarse else FINE_NAMES))
     return RawDataset(parts, names, "cifar100", SourceFacts(place=str(folder)))
 
 
-def _is_cifar100(path: Path) -> bool:
-    return any((place / "fine_label_names.txt").is_file() for place in (path, path / CIFAR100_ARCHIVE.folder))
-
-
-recognises("cifar100", _is_cifar100)
+recognises("cifar100", lambda path: folder_with((FINE_NAMES,), path, ("", CIFAR100_ARCHIVE.folder)) is not None)
 
 
 # ---- CLINC150's JSON layout: intents, and queries that are out of scope ----
@@ -353,20 +352,19 @@ def mnist(where: Path) -> RawDataset:
     return RawDataset(parts, names, name, SourceFacts(place=str(folder)))
 
 
-def _idx_candidates(folder: Path, stem: str, dimensions: int) -> list[Path]:
-    return [folder / f"{stem}{sign}idx{dimensions}-ubyte{end}" for sign in "-." for end in ("", ".gz")]
+def _idx_names(stem: str, dimensions: int) -> list[str]:
+    return [f"{stem}{sign}idx{dimensions}-ubyte{end}" for sign in "-." for end in ("", ".gz")]
 
 
 def _idx_file(folder: Path, stem: str, dimensions: int) -> Path:
-    files = [file for file in _idx_candidates(folder, stem, dimensions) if file.is_file()]
+    files = [folder / name for name in _idx_names(stem, dimensions) if (folder / name).is_file()]
     if not files:
         raise InputError(f"{folder} must hold {stem}-idx{dimensions}-ubyte (or .gz), but it does not; add the file")
     return files[0]
 
 
 def _mnist_folder(where: Path) -> Path | None:
-    places = (where / place for place in MNIST_PLACES)
-    return next((p for p in places if any(f.is_file() for f in _idx_candidates(p, "train-images", 3))), None)
+    return folder_with(_idx_names("train-images", 3), where, MNIST_PLACES)
 
 
 def _read_idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -389,7 +387,7 @@ def _read_idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(values, dtype=np.uint8).reshape(shape).copy()
 
 
-recognises("mnist", lambda path: path.is_dir() and _mnist_folder(path) is not None)
+recognises("mnist", lambda path: _mnist_folder(path) is not None)
 
 
 # ---- Street View House Numbers from its cropped-digit .mat files ----
@@ -415,7 +413,7 @@ def svhn(where: Path) -> RawDataset:
         >>> from confide import data
         >>> data.load_dataset("svhn")  # doctest: +SKIP
     """
-    folder = _svhn_folder(where)
+    folder = folder_with(SVHN_FILES.values(), where, SVHN_PLACES)
     if folder is None:
         raise InputError(
             f"svhn must lie at {where / 'svhn'} as train_32x32.mat and test_32x32.mat, but it does not; put the files "
@@ -423,11 +421,6 @@ def svhn(where: Path) -> RawDataset:
         )
     parts = {split: _read_mat(folder / name) for split, name in SVHN_FILES.items() if (folder / name).is_file()}
     return RawDataset(parts, tuple("0123456789"), "svhn", SourceFacts(place=str(folder)))
-
-
-def _svhn_folder(where: Path) -> Path | None:
-    places = (where / place for place in SVHN_PLACES)
-    return next((p for p in places if any((p / name).is_file() for name in SVHN_FILES.values())), None)
 
 
 def _read_mat(file: Path) -> RawSplit:
@@ -446,7 +439,7 @@ def _read_mat(file: Path) -> RawSplit:
     return RawSplit(np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels % 10)
 
 
-recognises("svhn", lambda path: path.is_dir() and _svhn_folder(path) is not None)
+recognises("svhn", lambda path: folder_with(SVHN_FILES.values(), path, SVHN_PLACES) is not None)
 
 
 # ---- Tiny-ImageNet's folder layout: train/<wnid>/images, val/images with val_annotations.txt ----
@@ -456,11 +449,7 @@ TINY_IMAGENET_FOLDER = "tiny-imagenet-200"
 
 @DATASETS.add("tiny-imagenet", paper="Le and Yang, 2015, Tiny ImageNet visual recognition challenge", takes="word")
 def tiny_imagenet(
-    where: Path,
-    *,
-    data_folder: Path,
-    size: int | tuple[int, int] | None = None,
-    memory_gb: float = 2.0,
+    where: Path, *, data_folder: Path, size: int | tuple[int, int] | None = None, memory_gb: float = 2.0
 ) -> RawDataset:
     """Tiny-ImageNet, 100,000 / 10,000 colour images of 64 x 64 in 200 classes, unpacked in the data folder.
 

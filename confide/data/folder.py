@@ -83,9 +83,7 @@ def image_part(root: Path, split: str, names: list[str], labels: list[int]) -> t
 
 def is_image_folder(path: Path) -> bool:
     """Some folder inside holds images."""
-    if not path.is_dir():
-        return False
-    return any(_has_images(path / name) for name in _folders(path))
+    return path.is_dir() and any(_has_images(path / name) for name in _folders(path))
 
 
 recognises("folder", is_image_folder)
@@ -135,8 +133,7 @@ def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
                 f"{path} must have one folder per split, got '{places[word].name}' and '{name}'; join them"
             )
         places[word] = path / name
-    rest = {name: "no class folders" for name in _folders(path) if name not in splits}
-    return places, rest
+    return places, {name: "no class folders" for name in _folders(path) if name not in splits}
 
 
 def _folders(path: Path) -> list[str]:

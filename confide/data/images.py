@@ -70,21 +70,18 @@ class ImageFiles:
             return "gone"
 
 
+@dataclass(eq=False)
 class ImageBytes:
     """A column of image bytes, in memory or memory-mapped; where bytes are missing, a column of paths may help.
 
     `version` changes when the files that hold the column do.
     """
 
-    def __init__(
-        self,
-        column: pa.ChunkedArray,
-        names: NDArray[np.str_],
-        place: str,
-        version: str = "",
-        paths: pa.ChunkedArray | None = None,
-    ) -> None:
-        self.column, self.names, self.place, self.version, self.paths = column, names, place, version, paths
+    column: pa.ChunkedArray
+    names: NDArray[np.str_]
+    place: str
+    version: str = ""
+    paths: pa.ChunkedArray | None = None
 
     def __len__(self) -> int:
         return len(self.column)
@@ -382,8 +379,7 @@ class LazyImages:
     def fingerprint(self) -> str:
         """Changes when an image of them, its bytes or the format does."""
         words = [str(self.form), *self.encoded.names[self.rows].tolist(), *self.encoded.stamps(self.rows)]
-        digest = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=16)
-        return digest.hexdigest()
+        return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def subset(self, rows: Any) -> LazyImages:
         """The chosen rows, still undecoded."""

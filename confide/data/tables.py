@@ -28,12 +28,10 @@ from confide.data.base import (
     SourceFacts,
     as_inputs,
     default_ids_of,
-    pick_column,
     pick_id_column,
     recognises,
 )
 from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
-from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import arrow_to_numpy, atomic, read_json
 
 # ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
@@ -43,15 +41,12 @@ def part_files(path: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[Pat
     """Split name -> its files in order (`train.csv`, `train-00000-of-00002.parquet`), and files left out with why."""
     if path.is_file():
         return {WHOLE: [path]}, {}
-    files = data_files(path, endings)
     splits: dict[str, list[Path]] = {}
-    for file in files:
+    for file in data_files(path, endings):
         word = SPLIT_WORDS.get(re.split(r"[-_.]", file.name.lower())[0], WHOLE)
         splits.setdefault(word, []).append(file)
-    if len(splits) > 1:
-        left_out = {file.name: "no split in its name" for file in splits.pop(WHOLE, [])}
-        return splits, left_out
-    return splits, {}
+    without_split = splits.pop(WHOLE, []) if len(splits) > 1 else []
+    return splits, {file.name: "no split in its name" for file in without_split}
 
 
 def data_files(path: Path, endings: tuple[str, ...]) -> list[Path]:
@@ -109,9 +104,7 @@ class TextColumns:
         try:
             for line, row in reader(file):
                 if chosen is None:
-                    text = pick_column(row, names.inputs, INPUT_COLUMNS, "inputs", str(file))
-                    label = pick_column(row, names.labels, DATASET_LABEL_COLUMNS, "labels", str(file))
-                    chosen = text, label, pick_id_column(row)
+                    chosen = (*names.pick(row, str(file)), pick_id_column(row))
                 self._append(row, chosen, f"{file}, line {line},")
         except UnicodeDecodeError as error:
             raise InputError(
@@ -243,29 +236,21 @@ csv, jsonl = (text_format.register() for text_format in TEXT_FORMATS)
 
 
 def read_tables(
-    tables: Mapping[str, pa.Table],
-    raw: RawDataset,
-    names: ColumnNames,
-    options: ImageOptions,
-    data_folder: Path,
+    tables: Mapping[str, pa.Table], raw: RawDataset, names: ColumnNames, options: ImageOptions, data_folder: Path
 ) -> RawDataset:
     """`raw` with parts from one table per split."""
     first = next(iter(tables.values()))
-    inputs = pick_column(first.column_names, names.inputs, INPUT_COLUMNS, "inputs", raw.name)
-    labels = pick_column(first.column_names, names.labels, DATASET_LABEL_COLUMNS, "labels", raw.name)
+    inputs, labels = names.pick(first.column_names, raw.name)
     raw = replace(raw, class_names=raw.class_names or _names_in_metadata(first, labels))
     parts = {split: _part(table, inputs, labels, split, raw.name) for split, table in tables.items()}
     if not _is_bytes(first.schema.field(inputs).type):
-        complete = {
-            key: RawSplit(_plain(tables[key], inputs, key), p.labels, p.ids, p.columns) for key, p in parts.items()
-        }
-        return replace(raw, parts=complete)
+        values = {split: as_inputs(arrow_to_numpy(table.column(inputs)), split) for split, table in tables.items()}
+        return replace(raw, parts={split: replace(part, inputs=values[split]) for split, part in parts.items()})
     encoded = {}
     for split, part in parts.items():
         column, paths = _bytes_and_paths(tables[split].column(inputs))
         assert part.ids is not None
-        place = f"{raw.facts.place or raw.name}\0{split}"
-        version = raw.facts.versions.get(split, "")
+        place, version = f"{raw.facts.place or raw.name}\0{split}", raw.facts.versions.get(split, "")
         encoded[split] = (ImageBytes(column, part.ids.astype(np.str_), place, version, paths), part)
     return read_images(encoded, options, data_folder, raw)
 
@@ -284,10 +269,6 @@ def _part(table: pa.Table, inputs: str, labels: str, split: str, where: str) -> 
     return RawSplit(inputs, arrow_to_numpy(table.column(labels)), ids, columns)
 
 
-def _plain(table: pa.Table, inputs: str, where: str) -> Any:
-    return as_inputs(arrow_to_numpy(table.column(inputs)), where)
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
@@ -297,9 +278,8 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _bytes_and_paths(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     if not pa.types.is_struct(column.type):
         return column, None
-    fields = [column.type.field(i).name for i in range(column.type.num_fields)]
-    paths = pc.struct_field(column, "path") if "path" in fields else None
-    return pc.struct_field(column, "bytes"), paths
+    has_paths = column.type.get_field_index("path") >= 0
+    return pc.struct_field(column, "bytes"), pc.struct_field(column, "path") if has_paths else None
 
 
 def _names_in_metadata(table: pa.Table, labels: str) -> tuple[str, ...] | None:

@@ -13,21 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from confide.checks import InputError
+from confide.data import base
 from confide.data.arrays import arrays_by_split
-from confide.data.base import (
-    DATASETS,
-    WHOLE,
-    ColumnNames,
-    RawDataset,
-    RawSplit,
-    SourceFacts,
-    SplitPlan,
-    as_inputs,
-    assemble,
-    data_folder,
-    default_ids_of,
-    pick_column,
-)
+from confide.data.base import WHOLE, ColumnNames, RawDataset, RawSplit, SourceFacts
 from confide.data.folder import IMAGE_ENDINGS, image_part, is_image_folder
 from confide.data.images import ImageOptions, read_images
 from confide.data.tables import PARQUET_ENDINGS, TEXT_FORMATS, TextFormat, read_tables, read_texts
@@ -59,11 +47,11 @@ def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> 
         array([-1, -1, -1, -1])
     """
     path = Path(source).expanduser()
-    is_word = str(source).partition(":")[0] in DATASETS
-    raw = None if is_word else _read_unlabelled(path, data_folder(folder))
+    is_word = str(source).partition(":")[0] in base.DATASETS
+    raw = None if is_word else _read_unlabelled(path, base.data_folder(folder))
     if raw is None:
         return None
-    dataset = assemble(raw, SplitPlan(), origin={"where": str(path)})
+    dataset = base.assemble(raw, base.SplitPlan(), origin={"where": str(path)})
     part = dataset.split(HELD_OUT)
     return replace(dataset, splits={WHOLE: replace(part, labels=np.full(len(part), -1, dtype=np.int64))})
 
@@ -111,8 +99,8 @@ def _npz(path: Path, home: Path) -> RawDataset | None:
     if len(groups) > 1 or _has_labels(next(iter(groups.values()))):
         return None
     columns = next(iter(groups.values()))
-    inputs = as_inputs(columns[pick_column(columns, None, INPUT_COLUMNS, "inputs", path.name)], path.name)
-    ids = columns.get("ids", default_ids_of(WHOLE, len(inputs)))
+    inputs = base.as_inputs(columns[base.pick_column(columns, None, INPUT_COLUMNS, "inputs", path.name)], path.name)
+    ids = columns.get("ids", base.default_ids_of(WHOLE, len(inputs)))
     return RawDataset({HELD_OUT: RawSplit(inputs, np.zeros(len(inputs), dtype=np.int64), ids)}, UNKNOWN, path.stem)
 
 

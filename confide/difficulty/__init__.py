@@ -8,34 +8,3 @@ from confide.difficulty.harden import harden
 from confide.difficulty.label_errors import verdicts, with_verdicts
 from confide.difficulty.training_logs import CountLog, ProbabilityLog, Recorder, open_log
 from confide.difficulty.weights import agreement, error_by_difficulty, groups, weights
-
-__all__ = [
-    "DIFFICULTY",
-    "CountLog",
-    "FittedDifficulty",
-    "ProbabilityLog",
-    "Recorder",
-    "agreement",
-    "check_ending",
-    "confusion",
-    "correctness",
-    "entropy",
-    "error_by_difficulty",
-    "explain",
-    "fit",
-    "groups",
-    "harden",
-    "kmeans",
-    "load",
-    "loss",
-    "md",
-    "names",
-    "open_log",
-    "prototype",
-    "read_vocabulary",
-    "rmd",
-    "score",
-    "verdicts",
-    "weights",
-    "with_verdicts",
-]

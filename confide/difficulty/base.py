@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_ids, check_labels
-from confide.difficulty.training_logs import TrainingLog, as_log
+from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
@@ -59,13 +59,11 @@ def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
 
 def need_shape(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
     """The shape of an array; None stands for any length."""
-    found = arrays[name].shape
-    if len(found) != len(shape) or any(
-        wanted not in (None, length) for wanted, length in zip(shape, found, strict=True)
-    ):
-        wanted_text = " x ".join("any" if length is None else str(length) for length in shape)
-        raise ValueError(f"{name} must be {wanted_text} numbers, got {' x '.join(map(str, found))}")
-    return tuple(found)
+    lengths = arrays[name].shape
+    if len(lengths) != len(shape) or any(n not in (None, length) for n, length in zip(shape, lengths, strict=True)):
+        expected = " x ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(f"{name} must be {expected} numbers, got {' x '.join(map(str, lengths))}")
+    return tuple(lengths)
 
 
 def need_counts(counts: NDArray[np.int64]) -> None:
@@ -255,8 +253,8 @@ def _source(features: Any) -> dict[str, Any]:
     """What a record of features knows of where they come from."""
     if not isinstance(features, Features) or features.extractor in ("", "unknown"):
         return {}
-    found = {"extractor": features.extractor, "options": dict(features.options)}
-    return {**found, "split": features.split} if features.split else found
+    source = {"extractor": features.extractor, "options": dict(features.options)}
+    return {**source, "split": features.split} if features.split else source
 
 
 def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:
@@ -288,21 +286,16 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
     method.check_options(options)
     if method.spec.source == "log":
         log = as_log(features, labels, ids)
-        return _score_log(word, log, options)
+        values = method.function(log, **options)
+        return Scores(log.ids, values, word, {**method.options, **options}, log.labels)
     return fit(word, features, labels, **options).score(features, labels, ids=ids)
 
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     simple = (str, int, float, bool, type(None))
     options = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
-    kept = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}
-    return {k: v if isinstance(v, simple) else f"{len(v)} given" for k, v in kept.items()}
-
-
-def _score_log(word: str, log: TrainingLog, options: Mapping[str, Any]) -> Scores:
-    method = DIFFICULTY.get(word)
-    values = method.function(log, **options)
-    return Scores(log.ids, values, word, {**method.options, **options}, log.labels)
+    chosen = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}
+    return {k: v if isinstance(v, simple) else f"{len(v)} given" for k, v in chosen.items()}
 
 
 def names() -> tuple[str, ...]:

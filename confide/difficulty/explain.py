@@ -112,5 +112,4 @@ def explain(
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return result
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))

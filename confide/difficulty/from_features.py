@@ -438,17 +438,16 @@ class _KMeansState:
             table = matrix_product(block, across)
             table -= half
             # numpy's argmax is the faster one on a CPU.
-            found = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
+            nearest = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
             before = self.assigned[start : start + len(block)]
-            changed = np.flatnonzero(found != before)
+            changed = np.flatnonzero(nearest != before)
             moved += len(changed)
             if 8 * len(changed) >= len(block):
-                self._move(
-                    block if len(changed) == len(block) else _rows_at(block, changed), before[changed], found[changed]
-                )
+                rows = block if len(changed) == len(block) else _rows_at(block, changed)
+                self._move(rows, before[changed], nearest[changed])
             else:
-                late.add(changed + start, before[changed], found[changed])
-            before[changed] = found[changed]
+                late.add(changed + start, before[changed], nearest[changed])
+            before[changed] = nearest[changed]
             if late.count > MOVED_ROWS_AT_ONCE:
                 self._move(*late.take(values))
         if late.count:
@@ -500,9 +499,8 @@ class _MovedRows:
 
 def _rows_at(values: Any, places: NDArray[Any]) -> torch.Tensor:
     """Chosen rows of an array, a tensor or shards."""
-    return working_block(
-        values[torch.as_tensor(places, device=values.device) if isinstance(values, torch.Tensor) else places]
-    )
+    index = torch.as_tensor(places, device=values.device) if isinstance(values, torch.Tensor) else places
+    return working_block(values[index])
 
 
 def _worst_rows(values: Any, centres: torch.Tensor, count: int) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,25 +53,23 @@ def label_fit(
         member_log_probs: out-of-fold log-probabilities `n c` of a model; averaged with the Gaussians' ones.
     """
     num_classes = int(labels.max()) + 1
-    kept = np.ones(len(labels), dtype=bool)
-    found: LabelFit | None = None
+    clean = np.ones(len(labels), dtype=bool)
     for _ in range(rounds):
-        rows = values if kept.all() else _MaskedRows(values, kept)
-        gaussians = fit_gaussians(rows, labels[kept], num_classes, shrinkage=shrinkage)
-        found = _judge(gaussians, values, labels, kept, member_log_probs)
-        kept = ~found.wrong
+        rows = values if clean.all() else _MaskedRows(values, clean)
+        gaussians = fit_gaussians(rows, labels[clean], num_classes, shrinkage=shrinkage)
+        judged = _judge(gaussians, values, labels, clean, member_log_probs)
+        clean = ~judged.wrong
         # A class must not lose all its samples: without a Gaussian nothing could fit it.
-        bare = np.bincount(labels[kept], minlength=num_classes) < 2
-        kept |= bare[labels]
-    assert found is not None
-    return found
+        bare = np.bincount(labels[clean], minlength=num_classes) < 2
+        clean |= bare[labels]
+    return judged
 
 
 class _MaskedRows:
     """The rows of a mask, as blocks of a fit see them."""
 
-    def __init__(self, values: Any, kept: NDArray[np.bool_]) -> None:
-        self.values, self.index = values, np.flatnonzero(kept)
+    def __init__(self, values: Any, mask: NDArray[np.bool_]) -> None:
+        self.values, self.index = values, np.flatnonzero(mask)
         self.shape, self.dtype = (len(self.index), int(values.shape[1])), values.dtype
 
     def __getitem__(self, rows: Any) -> Any:
@@ -79,20 +77,17 @@ class _MaskedRows:
         return self.values[torch.as_tensor(chosen) if isinstance(self.values, Tensor) else chosen]
 
 
-def _judge(gaussians: Gaussians, values: Any, labels: Labels, kept: NDArray[np.bool_], model: Any) -> LabelFit:
-    temperature = _temperature(gaussians, values, labels, kept)
-    thresholds = _thresholds(gaussians, values, labels, kept, temperature, model)
-    parts: list[tuple[NDArray[Any], ...]] = []
-
-    def collect(start: int, log_posterior: Tensor, distance: Tensor) -> None:
-        part = slice(start, start + len(log_posterior))
-        parts.append(_columns(log_posterior, distance, labels[part], thresholds))
-
-    _for_each_block(gaussians, values, labels, kept, temperature, model, collect)
-    own, suspicion, suggested, second, top, runner_up, distance, wrong = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
-    return LabelFit(own, suspicion, suggested, second, top, runner_up, distance, wrong, temperature)
+def _judge(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], model: Any) -> LabelFit:
+    temperature = _temperature(gaussians, values, labels, clean)
+    # Confident learning's threshold of a class: the mean posterior of it among its own samples.
+    sums = np.zeros(gaussians.num_classes)
+    for own, log_posterior, _ in _posteriors(gaussians, values, labels, clean, temperature, model):
+        np.add.at(sums, own, np.exp(log_posterior.cpu().numpy()[np.arange(len(own)), own]))
+    thresholds = sums / np.maximum(np.bincount(labels, minlength=len(sums)), 1)
+    blocks = _posteriors(gaussians, values, labels, clean, temperature, model)
+    parts = [_columns(log_posterior, distance, own, thresholds) for own, log_posterior, distance in blocks]
+    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return LabelFit(*[*columns, temperature])
 
 
 def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds: Float64) -> tuple[NDArray[Any], ...]:
@@ -105,67 +100,41 @@ def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds
     best_other = others.max(dim=1).values
     wrong = enough.gather(1, others.argmax(dim=1, keepdim=True)).squeeze(1) & (best_other > of_label)
     chosen = distance.gather(1, place[:, :1]).squeeze(1)
-    numbers = (of_label.exp(), best_other - of_label)
-    ends = (top[:, 0].exp(), top[:, 1].exp(), chosen)
-    return (
-        *(c.cpu().numpy().astype(np.float64) for c in numbers),
-        place[:, 0].cpu().numpy(),
-        place[:, 1].cpu().numpy(),
-        *(c.cpu().numpy().astype(np.float64) for c in ends),
-        wrong.cpu().numpy(),
-    )
+    numbers = (of_label.exp(), best_other - of_label, top[:, 0].exp(), top[:, 1].exp(), chosen)
+    own_posterior, suspicion, first, runner_up, nearest = (c.cpu().numpy().astype(np.float64) for c in numbers)
+    suggested, second = place.cpu().numpy().T
+    return own_posterior, suspicion, suggested, second, first, runner_up, nearest, wrong.cpu().numpy()
 
 
-def _for_each_block(
-    gaussians: Gaussians,
-    values: Any,
-    labels: Labels,
-    kept: NDArray[np.bool_],
-    temperature: float,
-    model: Any,
-    take: Callable[[int, Tensor, Tensor], None],
-) -> None:
-    """Log-posterior of every block: rows of the fit are left out of it, dropped rows were never in it."""
+def _posteriors(
+    gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], temperature: float, model: Any
+) -> Iterator[tuple[Labels, Tensor, Tensor]]:
+    """Labels, log-posteriors and distances by blocks: a row of the fit is left out of it, a dropped one never in it."""
     prior = torch.log(torch.as_tensor(class_shares(gaussians)))
-    plain = None if kept.all() else distance_tables(gaussians, values)
+    plain = None if clean.all() else distance_tables(gaussians, values)
     for start, table, _ in distance_tables(gaussians, values, fitted_labels=labels):
+        part = slice(start, start + len(table))
         if plain is not None:
-            dropped = torch.as_tensor(~kept[start : start + len(table)], device=table.device)
+            dropped = torch.as_tensor(~clean[part], device=table.device)
             table = torch.where(dropped[:, None], next(plain)[1], table)
         raw = prior.to(table) - table.to(torch.float64) / 2
         log_posterior = torch.log_softmax(raw / temperature, dim=1)
         if model is not None:
-            said = torch.as_tensor(model[start : start + len(table)], device=table.device).to(log_posterior)
-            log_posterior = torch.log_softmax((log_posterior + said) / 2, dim=1)
+            log_probs = torch.as_tensor(model[part], device=table.device).to(log_posterior)
+            log_posterior = torch.log_softmax((log_posterior + log_probs) / 2, dim=1)
         # A posterior of exactly zero has no log odds; the floor is far below anything that matters.
-        take(start, log_posterior.clamp_min(-1e4), table)
+        yield labels[part], log_posterior.clamp_min(-1e4), table
 
 
-def _thresholds(
-    gaussians: Gaussians, values: Any, labels: Labels, kept: NDArray[np.bool_], temperature: float, model: Any
-) -> Float64:
-    sums = np.zeros(gaussians.num_classes)
-
-    def add(start: int, log_posterior: Tensor, _: Tensor) -> None:
-        own = labels[start : start + len(log_posterior)]
-        mine = log_posterior.cpu().numpy()[np.arange(len(own)), own]
-        np.add.at(sums, own, np.exp(mine))
-
-    _for_each_block(gaussians, values, labels, kept, temperature, model, add)
-    mean: Float64 = sums / np.maximum(np.bincount(labels, minlength=len(sums)), 1)
-    return mean
-
-
-def _temperature(gaussians: Gaussians, values: Any, labels: Labels, kept: NDArray[np.bool_]) -> float:
+def _temperature(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_]) -> float:
     """The temperature at which the left-out posteriors explain the labels best: Gaussians in many dimensions boast."""
-    chosen = np.flatnonzero(kept)
+    chosen = np.flatnonzero(clean)
     chosen = chosen[:: max(1, len(chosen) // CALIBRATION_ROWS)]
     mask = np.zeros(len(labels), dtype=bool)
     mask[chosen] = True
-    tables: list[Tensor] = []
-    for _, table, _ in distance_tables(gaussians, _MaskedRows(values, mask), fitted_labels=labels[mask]):
-        tables.append(-table.to(torch.float64).cpu() / 2)
-    table = torch.cat(tables) + torch.log(torch.as_tensor(class_shares(gaussians)))
+    distances = distance_tables(gaussians, _MaskedRows(values, mask), fitted_labels=labels[mask])
+    table = torch.cat([-block.to(torch.float64).cpu() / 2 for _, block, _ in distances])
+    table += torch.log(torch.as_tensor(class_shares(gaussians)))
     own = torch.as_tensor(labels[mask])
     usable = torch.isfinite(table.gather(1, own[:, None]).squeeze(1))
     if not bool(usable.any()):
@@ -319,36 +288,34 @@ def verdicts(
         raise InputError("verdicts need the labels to judge, class indices")
     if len(np.unique(rows.labels)) < 2:
         raise InputError("verdicts need samples of two classes or more, got one; there is no other label to suggest")
-    said = None if predictions is None else _log_probs(predictions, rows.ids, int(rows.labels.max()) + 1)
-    found = label_fit(rows.values, rows.labels, rounds=rounds, shrinkage=shrinkage, member_log_probs=said)
+    log_probs = None if predictions is None else _log_probs(predictions, rows.ids, int(rows.labels.max()) + 1)
+    judged = label_fit(rows.values, rows.labels, rounds=rounds, shrinkage=shrinkage, member_log_probs=log_probs)
     quality = quality_flags(inputs, len(rows.labels)) if inputs is not None else np.full(len(rows.labels), "")
-    deviation = _deviation(np.sqrt(found.distance))
+    deviation = _deviation(np.sqrt(judged.distance))
     hard = np.zeros(len(rows.labels), dtype=bool)
     if scores is not None:
         values = scores.of(rows.ids)
         hard = values > np.quantile(values, 1 - hardest)
-    own_in_two = (found.suggested == rows.labels) | (found.second == rows.labels)
+    own_in_two = (judged.suggested == rows.labels) | (judged.second == rows.labels)
     verdict = np.select(
-        [quality != "", deviation > ATYPICAL, found.wrong, (found.runner_up >= AMBIGUOUS) & own_in_two, hard],
+        [quality != "", deviation > ATYPICAL, judged.wrong, (judged.runner_up >= AMBIGUOUS) & own_in_two, hard],
         ["low quality", "atypical", "wrong label", "ambiguous", "hard"],
         "typical",
     )
-    return Verdicts(rows.ids, rows.labels, verdict, found, quality, deviation)
+    return Verdicts(rows.ids, rows.labels, verdict, judged, quality, deviation)
 
 
 def _deviation(distance: NDArray[np.float64]) -> NDArray[np.float64]:
     middle = np.median(distance)
     spread = 1.4826 * float(np.median(np.abs(distance - middle)))
-    result: NDArray[np.float64] = (distance - middle) / max(spread, 1e-12)
-    return result
+    return np.asarray((distance - middle) / max(spread, 1e-12))
 
 
 def _log_probs(predictions: Predictions, ids: Ids, num_classes: int) -> NDArray[np.float64]:
     logits = predictions.align(ids).logits
     if logits.shape[1] < num_classes:
         raise InputError(f"predictions must have a logit for each of the {num_classes} classes, got {logits.shape[1]}")
-    result: NDArray[np.float64] = torch.log_softmax(logits[:, :num_classes].double(), dim=1).cpu().numpy()
-    return result
+    return np.asarray(torch.log_softmax(logits[:, :num_classes].double(), dim=1).cpu().numpy())
 
 
 def with_verdicts(scores: Scores, found: Verdicts) -> Scores:

@@ -66,10 +66,10 @@ class ProbabilityLog:
 
     def choose(self, epochs: Selection, members: Selection) -> ProbabilityLog:
         """The log of some epochs (by their numbers) and members (by position)."""
-        wanted = _chosen(epochs, self.epochs, "epochs")
-        kept = [self.epochs.index(e) for e in wanted]
+        chosen = _chosen(epochs, self.epochs, "epochs")
+        places = [self.epochs.index(epoch) for epoch in chosen]
         rows = _chosen(members, tuple(range(self.members)), "members")
-        return replace(self, shards=tuple(tuple(self.shards[m][e] for e in kept) for m in rows), epochs=wanted)
+        return replace(self, shards=tuple(tuple(self.shards[m][e] for e in places) for m in rows), epochs=chosen)
 
     def mean_entropy(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
         """Mean over epochs of the entropy of the member mean, in nats."""
@@ -178,11 +178,11 @@ def _chosen(choice: Selection, known: tuple[int, ...], name: str) -> tuple[int, 
         if choice not in ("all", "last"):
             raise InputError(f"{name} must be 'all', 'last' or numbers, got {choice!r}")
         return known if choice == "all" else known[-1:]
-    wanted = (choice,) if isinstance(choice, int) else tuple(int(c) for c in choice)
-    missing = [c for c in wanted if c not in known]
-    if missing or not wanted:
+    numbers = (choice,) if isinstance(choice, int) else tuple(int(c) for c in choice)
+    missing = [number for number in numbers if number not in known]
+    if missing or not numbers:
         raise InputError(f"{name} must be among the recorded {known[0]} to {known[-1]}, got {missing or 'none'}")
-    return wanted
+    return numbers
 
 
 def need_labels(labels: Labels | None) -> Labels:
@@ -211,8 +211,7 @@ class EntropyOfMean:
         # The smallest normal number keeps log finite at 0, and 0 times it is 0; elsewhere it is lost in rounding.
         np.add(mean, self.smallest, out=logs)
         np.log(logs, out=logs)
-        entropy: Float64 = -np.einsum("nc,nc->n", mean, logs).astype(np.float64)
-        return entropy
+        return np.asarray(-np.einsum("nc,nc->n", mean, logs).astype(np.float64))
 
 
 def _copy_widened(part: Any, out: NDArray[Any]) -> None:
@@ -263,8 +262,7 @@ def _array_log(probs: NDArray[Any], labels: Any, ids: Any) -> ProbabilityLog:
 
 
 def _log_labels(labels: Any, n: int, classes: int | None) -> Labels:
-    checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, classes).numpy()
-    return checked
+    return np.asarray(check_labels(as_tensor(labels, "labels").cpu(), n, classes).numpy())
 
 
 # Records the predictions of a fixed evaluation set while any loop trains: shards per epoch, or running statistics.
@@ -299,9 +297,7 @@ class Recorder:
         check_choice(kind, ("logits", "probs"), "kind")
         check_choice(dtype, ("float16", "float32"), "dtype")
         self.ids: Ids = check_ids(ids, len(ids))
-        self.labels: NDArray[np.int64] | None = None
-        if labels is not None:
-            self.labels = check_labels(as_tensor(labels, "labels").cpu(), len(self.ids), None).numpy()
+        self.labels = None if labels is None else _log_labels(labels, len(self.ids), None)
         self.members, self.kind, self.dtype = members, kind, np.dtype(dtype)
         self.folder = None if folder is None else Path(folder)
         self._open: dict[int, tuple[int, NDArray[Any], NDArray[np.bool_]]] = {}

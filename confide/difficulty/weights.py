@@ -49,8 +49,7 @@ def weights(scores: Any, *, normalize: str = "none", temperature: float = 0.7, c
         bad = int((~np.isfinite(values)).nonzero()[0][0])
         raise InputError(f"scores must be finite, got {values[bad]} at sample {bad} of {len(values)}; drop it")
     normal = _normalized(values, normalize)
-    result: NDArray[np.float64] = np.exp((normal - normal.max()) / temperature) / (1 + c)
-    return result
+    return np.asarray(np.exp((normal - normal.max()) / temperature) / (1 + c))
 
 
 def _normalized(values: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:
@@ -64,15 +63,13 @@ def _normalized(values: NDArray[np.float64], normalize: str) -> NDArray[np.float
         values = average_ranks(values)
         low, spread = 0.0, float(len(values) - 1)
     # Scores that are all the same make no difference between samples.
-    result: NDArray[np.float64] = (values - low) / spread if spread > 0 else np.zeros_like(values)
-    return result
+    return np.asarray((values - low) / spread if spread > 0 else np.zeros_like(values))
 
 
 def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank of every value from 0, ties averaged."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = ((2 * np.cumsum(counts) - counts - 1) / 2)[place.reshape(-1)]
-    return ranks
+    return np.asarray(((2 * np.cumsum(counts) - counts - 1) / 2)[place.reshape(-1)])
 
 
 # How far difficulty scores of several methods agree.

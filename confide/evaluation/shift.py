@@ -43,7 +43,7 @@ class Subject:
         forward: uint8 images `n c h w` -> logits `n k` and features `n d` (or None).
         stages: fitted calibrators by word.
         trust: fitted trust predictors by word; one with a `scale` of probability or logit is also held to its chances.
-        hardness: (features, labels) -> difficulty of the samples, such as RMD.
+        difficulty: (features, labels) -> difficulty of the samples, such as RMD.
         attacked: images in [0, 1] -> logits with a gradient.
         identity: changes when the model does: cells made by another one are not used.
     """
@@ -51,7 +51,7 @@ class Subject:
     forward: Callable[[Tensor], Outputs]
     stages: Mapping[str, Callable[[Predictions], Predictions]] = field(default_factory=dict)
     trust: Mapping[str, Callable[[Predictions, Any], Any]] = field(default_factory=dict)
-    hardness: Callable[[Any, Any], Any] | None = None
+    difficulty: Callable[[Any, Any], Any] | None = None
     attacked: Callable[[Tensor], Tensor] | None = None
     identity: str = ""
 
@@ -100,7 +100,7 @@ class CellStore:
         identity |= {
             "stages": sorted(subject.stages),
             "trust": sorted(subject.trust),
-            "rmd": subject.hardness is not None,
+            "rmd": subject.difficulty is not None,
         }
         return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -174,8 +174,8 @@ def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> l
         if getattr(predictor, "scale", "score") in ("probability", "logit"):
             claimed = _trust_as_confidence(predictions, values, predictor)
             rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
-    if subject.hardness is not None:
-        hard = np.asarray(subject.hardness(features, predictions.labels.numpy()), dtype=np.float64)
+    if subject.difficulty is not None:
+        hard = np.asarray(subject.difficulty(features, predictions.labels.numpy()), dtype=np.float64)
         rows += [ShiftValue("raw", "msp", f"rmd_{name}", value) for name, value in sample_box(hard).items()]
         rows.append(ShiftValue("raw", "msp", "rmd_mean", float(hard.mean())))
     return rows
@@ -261,7 +261,7 @@ def grid_evaluation(
             for score in measured.scores(model)
             if score != "msp"
         ]
-        if subjects[model].hardness is not None:
+        if subjects[model].difficulty is not None:
             curves.append(rmd_curve(measured, model))
     names = next(iter(clean.values())).class_names
     known = About(title="Under shift", unit="images", class_names=tuple(names or ()), seed=seed)
@@ -338,7 +338,7 @@ def rmd_curve(measured: GridValues, model: str) -> Curve:
 
 
 def label_noise_curve(
-    hardness: Callable[[Any, Any], Any],
+    difficulty: Callable[[Any, Any], Any],
     features: Any,
     labels: Any,
     noisy: Callable[[Any, float], Any],
@@ -349,7 +349,7 @@ def label_noise_curve(
     """RMD of the same samples as more and more of their labels are wrong: quartiles, 95 % and mean by rate.
 
     Args:
-        hardness: (features, labels) -> difficulty of the samples, such as RMD.
+        difficulty: (features, labels) -> difficulty of the samples, such as RMD.
         features: of the samples, n x d.
         labels: of the samples, as they are.
         noisy: (labels, rate) -> labels, such as `shift.noisy_labels` with its ids.
@@ -361,18 +361,18 @@ def label_noise_curve(
 
     Example:
         >>> import numpy as np
-        >>> def hardness(features, labels):
+        >>> def difficulty(features, labels):
         ...     return np.abs(features[:, 0] - labels)
         >>> def noisy(labels, rate):
         ...     return np.where(np.arange(len(labels)) < rate * len(labels), 1 - labels, labels)
         >>> labels = np.array([0, 1, 0, 1])
-        >>> curve = confide.evaluation.label_noise_curve(hardness, labels[:, None], labels, noisy, rates=(0, 0.5))
+        >>> curve = confide.evaluation.label_noise_curve(difficulty, labels[:, None], labels, noisy, rates=(0, 0.5))
         >>> curve.columns["mean"]
         (0.0, 0.5)
     """
     columns: dict[str, list[float]] = {name: [] for name in ("mean", *BOX)}
     for rate in rates:
-        hard = np.asarray(hardness(features, noisy(labels, rate)), dtype=np.float64)
+        hard = np.asarray(difficulty(features, noisy(labels, rate)), dtype=np.float64)
         columns["mean"].append(float(hard.mean()))
         for name, value in sample_box(hard).items():
             columns[name].append(value)

@@ -62,21 +62,19 @@ class TrustEvidence:
     second: tuple[Features, Features, Features] | None = None
     """Features of another extractor: of both splits, and of the labelled training split."""
 
-    def test_inputs(self, word: str) -> Any:
-        """What the predictor of that word gets beside the test predictions."""
-        if trust.TRUST.get(word).spec.wants == "members":
-            return self.members.get(word)
-        return self.features[1] if self.features else None
+    def test_inputs(self, word: str) -> tuple[Any, Features | None]:
+        """What the predictor of that word gets beside the test predictions: features or members; a second opinion."""
+        method = trust.TRUST.get(word)
+        second = self.second[1] if self.second and "second" in method.options else None
+        if method.spec.wants == "members":
+            return self.members.get(word), second
+        return self.features[1] if self.features else None, second
 
     def to_fit(self, word: str) -> tuple[Predictions, Any]:
         """What the predictor of that word is fitted on: neighbours and Gaussians on the training split if given."""
         if trust.TRUST.get(word).spec.fit_on == "training" and self.reference is not None:
             return reference_predictions(self.reference, self.fit_on.num_classes), self.reference
         return self.fit_on, self.features[0] if self.features else None
-
-    def second_test(self, word: str) -> Features | None:
-        """The second opinion on the test predictions, for the predictor that takes one."""
-        return self.second[1] if self.second and "second" in trust.TRUST.get(word).options else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +147,7 @@ def fit_and_compare(
         if own.threshold is not None
     }
     kept = keep or ("combined" if "combined" in fitted else BASELINE)
-    trusted = fitted[kept].add_to(evidence.test, evidence.test_inputs(kept), evidence.second_test(kept))
+    trusted = fitted[kept].add_to(evidence.test, *evidence.test_inputs(kept))
     return TrustComparison(evaluation, fitted, values, baseline_tnr, kept, trusted)
 
 
@@ -165,7 +163,7 @@ def _fit_all(
     for word in dict.fromkeys([BASELINE, *(only or trust.names()), *([keep] if keep else ())]):
         try:
             predictor = _fit_one(word, evidence, options.get(word, {}), seed)
-            trusts = predictor(evidence.test, evidence.test_inputs(word), evidence.second_test(word))
+            trusts = predictor(evidence.test, *evidence.test_inputs(word))
         except InputError as error:
             if word in needed:
                 raise
@@ -206,10 +204,10 @@ def _sweep(evidence: TrustEvidence, alphas: Sequence[float], options: Mapping[st
     columns: dict[str, list[float]] = {"alpha_neg": [], "tpr": [], "tnr": [], "auroc": []}
     for alpha in alphas:
         fitted = _fit_one("steep_slope", evidence, {**options, "alpha_neg": alpha}, seed)
-        values = fitted(evidence.test, evidence.test_inputs("steep_slope"))
+        values = fitted(evidence.test, *evidence.test_inputs("steep_slope"))
         columns["alpha_neg"].append(alpha)
-        for name, metric in (("tpr", metrics.tpr), ("tnr", metrics.tnr)):
-            columns[name].append(float(metric(evidence.test, threshold=0.0, score=values)))
+        columns["tpr"].append(float(metrics.tpr(evidence.test, threshold=0.0, score=values)))
+        columns["tnr"].append(float(metrics.tnr(evidence.test, threshold=0.0, score=values)))
         columns["auroc"].append(float(metrics.auroc(evidence.test, score=values)))
     return Curve.of("alpha_sweep", columns, split=evidence.test.split, score="trust:steep_slope")
 
@@ -265,14 +263,13 @@ def read_evidence(files: TrustFiles, load: Callable[[str], Predictions] = Predic
 
 def read_feature_pair(paths: Sequence[str], fit_on: Predictions, test: Predictions) -> tuple[Features, Features]:
     """Features of both splits."""
-    first, second = (
-        Features.load(path, ids=p.ids, labels=p.labels.cpu().numpy())
-        for path, p in zip(paths, (fit_on, test), strict=True)
-    )
-    for rows, p, path in zip((first, second), (fit_on, test), paths, strict=True):
-        rows_of(p.ids, rows.ids, f"features of {path}")
-    check_one_width(paths, (first, second))
-    return first, second
+    pair = []
+    for path, predictions in zip(paths, (fit_on, test), strict=True):
+        rows = Features.load(path, ids=predictions.ids, labels=predictions.labels.cpu().numpy())
+        rows_of(predictions.ids, rows.ids, f"features of {path}")
+        pair.append(rows)
+    check_one_width(paths, pair)
+    return pair[0], pair[1]
 
 
 def check_different_samples(fit_on: Predictions, test: Predictions, files: TrustFiles) -> None:

@@ -5,8 +5,7 @@ after calibration, its picture or text, its neighbours, the parts of its difficu
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,8 +102,7 @@ class TagState:
     @classmethod
     def of(cls, tag: SampleTag, samples: SampleTable) -> TagState:
         """The state of a tag."""
-        name = samples.name_of(tag.new_label)
-        return cls(tag.action, tag.kind, name, tag.new_label, tag.note, tag.changed)
+        return cls(tag.action, tag.kind, samples.name_of(tag.new_label), tag.new_label, tag.note, tag.changed)
 
 
 @dataclass(frozen=True)
@@ -136,19 +134,10 @@ def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> li
         f"SELECT row, id, split, {label}, {difficulty}, {predicted}, action, {value} FROM {source} "
         f"WHERE row IN ({places})"
     )
-    name, splits = database.samples.name_of, database.samples.columns["split"].values
+    name, splits, tags = database.samples.name_of, database.samples.columns["split"].values, dict(enumerate(TAG_KINDS))
     cells = {
         row: RowCell(
-            row,
-            sample,
-            splits[split],
-            name(truth),
-            hard,
-            name(prediction),
-            confidence,
-            right,
-            None if action is None else TAG_KINDS[action],
-            shown,
+            row, sample, splits[split], name(truth), hard, name(prediction), confidence, right, tags.get(action), shown
         )
         for row, sample, split, truth, hard, prediction, confidence, right, action, shown in records
     }
@@ -159,13 +148,8 @@ def describe(database: SampleDatabase, query: Query, row: int, logits: LogitsRea
     """Everything of one sample that is known at once."""
     cell = describe_rows(database, query, [row])[0]
     tag = database.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
-    return SampleDetails(
-        cell,
-        _top_classes(database, query, row, logits),
-        _values(database, query, row),
-        _suggested(database.samples, row),
-        TagState.of(tag, database.samples),
-    )
+    top, values = _top_classes(database, query, row, logits), _values(database, query, row)
+    return SampleDetails(cell, top, values, _suggested(database.samples, row), TagState.of(tag, database.samples))
 
 
 def _values(database: SampleDatabase, query: Query, row: int) -> tuple[ColumnValue, ...]:
@@ -175,13 +159,9 @@ def _values(database: SampleDatabase, query: Query, row: int) -> tuple[ColumnVal
         return ()
     source = database.source(query.model_stage)
     values = database.fetch(f"SELECT {', '.join(c.sql for c in columns)} FROM {source} WHERE row = ?", [row])[0]
-    described = (
-        ColumnValue(c.key, c.title, c.kind, value, _word(database.samples, c, value))
-        for c, value in zip(columns, values, strict=True)
-    )
     return tuple(
-        replace(v, rank=_rank(database, v.value)) if v.key == "difficulty" and v.value is not None else v
-        for v in described
+        ColumnValue(c.key, c.title, c.kind, value, _word(database.samples, c, value), _rank(database, c, value))
+        for c, value in zip(columns, values, strict=True)
     )
 
 
@@ -193,10 +173,12 @@ def _word(samples: SampleTable, column: Column, value: Any) -> str | None:
     return column.values[int(value)] if column.kind == "category" else None
 
 
-def _rank(database: SampleDatabase, difficulty: float) -> float:
-    """Share of all samples that are at least as hard."""
+def _rank(database: SampleDatabase, column: Column, value: Any) -> float | None:
+    """Share of all samples that are at least as hard; of difficulty only."""
+    if column.key != "difficulty" or value is None:
+        return None
     sql = "SELECT count(*) FILTER (difficulty >= ?), count(difficulty) FROM samples"
-    at_least, scored = database.fetch(sql, [difficulty])[0]
+    at_least, scored = database.fetch(sql, [value])[0]
     return float(at_least) / float(max(scored, 1))
 
 
@@ -319,9 +301,8 @@ class Pictures:
         assert self._dataset is not None
         ids = self.samples.ids[split]
         # A run sets a part of val apart under a name of its own: any split may hold it, the like-named one first.
-        names = sorted(self._dataset.splits, key=lambda name: (name != split, name != "val"))
         holding: list[tuple[Split, Any]] = []
-        for name in names:
+        for name in sorted(self._dataset.splits, key=lambda name: (name != split, name != "val")):
             part = self._dataset.splits[name]
             known = pa.array(part.ids).cast(pa.string())
             if known.equals(ids):
@@ -404,9 +385,7 @@ class FeatureRows:
     @property
     def reference(self) -> str | None:
         """The split neighbours are looked for in and Gaussians are fitted on: train, else the only one there is."""
-        if "train" in self.layout.features:
-            return "train"
-        return next(iter(self.layout.features), None)
+        return "train" if "train" in self.layout.features else next(iter(self.layout.features), None)
 
     def nearest(self, row: int) -> list[Neighbour] | Missing:
         """The nearest samples of the training split, by Euclidean distance in feature space."""
@@ -466,11 +445,9 @@ class FeatureRows:
 
     def _absent(self, what: str) -> Missing:
         if self.layout.rerun:
-            why = "The run folder holds no features of this sample."
-            return Missing(what, why, self.layout.rerun)
-        return Missing(
-            what, "A file alone has no features.", f"confide explore {self.layout.path} --features features.npz"
-        )
+            return Missing(what, "The run folder holds no features of this sample.", self.layout.rerun)
+        command = f"confide explore {self.layout.path} --features features.npz"
+        return Missing(what, "A file alone has no features.", command)
 
 
 def _distances(values: Any, vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -504,7 +481,6 @@ class History:
 
         self.layout, self.samples = layout, samples
         self._connection = duckdb.connect()
-        self._splits: dict[str, str] = {}
         self._places: dict[tuple[str, str], Any] = {}
 
     def read(self, model: str, row: int) -> EpochHistory | Missing:
@@ -514,7 +490,7 @@ class History:
             return Missing("History", "The training of this model kept none.", self.layout.rerun or "confide run")
         split = self.samples.split_of(row)
         files = sorted(folder.glob("*.parquet"))
-        recorded = self._recorded(folder, files[0])
+        recorded = formats.parquet_metadata(files[0]).get("split", "")
         if recorded != split:
             why = f"It was kept for the split '{recorded}'; for this one say record: {split} under training."
             return Missing("History", why, self.layout.rerun or "confide run")
@@ -534,11 +510,6 @@ class History:
         """Let go of the database."""
         self._connection.close()
         del self._connection
-
-    def _recorded(self, folder: Path, first: Path) -> str:
-        if str(folder) not in self._splits:
-            self._splits[str(folder)] = formats.parquet_metadata(first).get("split", "")
-        return self._splits[str(folder)]
 
     def _place(self, model: str, split: str, row: int) -> int:
         """Epochs are kept in the order of the split, which is that of its predictions."""

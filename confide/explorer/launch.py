@@ -128,14 +128,10 @@ def address_of(host: str, port: int, token: str | None) -> str:
 
 def start_lines(layout: Layout, address: str, token: str | None) -> list[str]:
     """The lines for the terminal at the start."""
-    lines = [f"{m.what}: {m.why} ({m.command})" for m in layout.missing]
-    lines += [f"explorer: {address}"]
-    if token:
-        lines.append(
-            "The token is shown this once; your browser keeps it as a cookie. Anyone who has it can read and tag."
-        )
-    lines.append(f"tags are kept in {layout.tags}; Ctrl-C stops")
-    return lines
+    missing = [f"{m.what}: {m.why} ({m.command})" for m in layout.missing]
+    shown_once = "The token is shown this once; your browser keeps it as a cookie. Anyone who has it can read and tag."
+    tags = f"tags are kept in {layout.tags}; Ctrl-C stops"
+    return [*missing, f"explorer: {address}", *([shown_once] if token else []), tags]
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,6 @@ class SampleDatabase:
                 columns[key] = replace(column, low=0.0, high=1.0) if key == "confidence" else column
         return ModelStage(model, stage, name, columns)
 
-    def columns(self, model_stage: ModelStage | None) -> dict[str, Column]:
-        """All columns that can be filtered by with a model at a stage."""
-        return {**self.samples.columns, **(model_stage.columns if model_stage else {})}
-
     def source(self, *model_stages: ModelStage | None) -> str:
         """FROM: the samples with what these models predict, row by row."""
         names = dict.fromkeys(model_stage.table for model_stage in model_stages if model_stage is not None)
@@ -195,7 +191,7 @@ def parse_query(database: SampleDatabase, pairs: Iterable[tuple[str, str]]) -> Q
     for key, value in pairs:
         words.setdefault(key, []).append(value)
     first, second = _model_stages(database, words)
-    columns = database.columns(first)
+    columns = {**database.samples.columns, **(first.columns if first else {})}
     filters = []
     for key, values in words.items():
         if key in COMPARISONS:
@@ -453,46 +449,32 @@ class QueryRunner:
         fits = {key: self._fits(query, key) for key in filtered}
         shown = [c for c in query.columns.values() if not c.key.startswith("c.") or c.key in opened]
         listed = [c for c in shown if c.kind in ("category", "class") and c.key not in HIDDEN]
-        histograms = {c.key: self._histogram(query, c, fits.get(c.key, fits_all)) for c in shown if c.kind == "number"}
+        numbers = [c for c in shown if c.kind == "number"]
+        histograms = {c.key: self._counts(query, c, fits.get(c.key, fits_all), BINS)[1:].tolist() for c in numbers}
         facets = {c.key: self._facet(query, c, fits.get(c.key, fits_all)) for c in listed}
         count = len(self.order(query, fits_all, version))
-        return QuerySummary(
-            count,
-            histograms,
-            facets,
-            self._tags(fits.get("tag", fits_all)),
-            self.database.fetch("SELECT count(*) FROM marks")[0][0],
-            tuple(query.columns.values()),
-            None if count or not filtered else max(sorted(filtered), key=lambda key: int(fits[key].sum())),
-        )
-
-    def _histogram(self, query: Query, column: Column, fits: Mask) -> list[int]:
-        """Samples that fit in every bar."""
-        counts = self._counts(query, column, fits)
-        return [int(counts[k]) if k < len(counts) else 0 for k in range(1, BINS + 1)]
+        tags, tagged = self._tags(fits.get("tag", fits_all)), self.database.fetch("SELECT count(*) FROM marks")[0][0]
+        blame = None if count or not filtered else max(sorted(filtered), key=lambda key: int(fits[key].sum()))
+        return QuerySummary(count, histograms, facets, tags, tagged, tuple(query.columns.values()), blame)
 
     def _facet(self, query: Query, column: Column, fits: Mask) -> Facet:
         """Samples that fit by value; values beyond the listed are left to the search."""
-        counts = self._counts(query, column, fits)
+        is_class, samples = column.kind == "class", self.database.samples
+        counts = self._counts(query, column, fits, samples.num_classes if is_class else len(column.values))
         present = np.flatnonzero(counts[1:])
         known = present[np.argsort(-counts[1:][present], kind="stable")]
         chosen = {v for f in query.filters if f.key == column.key for v in f.values}
-        most = MAX_LISTED_CLASSES if column.kind == "class" else MAX_LISTED_VALUES
-        listed = [*known[:most].tolist(), *sorted(chosen - set(known[:most].tolist()))]
-        values = tuple(
-            FacetValue(
-                str(value) if column.kind == "class" else column.values[value],
-                str(self.database.samples.name_of(value)) if column.kind == "class" else column.values[value],
-                int(counts[value + 1]) if value + 1 < len(counts) else 0,
-            )
-            for value in listed
-        )
-        return Facet(values, int(counts[0]) if len(counts) else 0, len(known))
+        first = known[: MAX_LISTED_CLASSES if is_class else MAX_LISTED_VALUES].tolist()
+        values = []
+        for value in (*first, *sorted(chosen - set(first))):
+            word, name = (str(value), str(samples.name_of(value))) if is_class else (column.values[value],) * 2
+            values.append(FacetValue(word, name, int(counts[value + 1])))
+        return Facet(tuple(values), int(counts[0]), len(known))
 
-    def _counts(self, query: Query, column: Column, fits: Mask) -> NDArray[Any]:
-        """How many rows that fit have each code."""
+    def _counts(self, query: Query, column: Column, fits: Mask, num_values: int) -> NDArray[Any]:
+        """How many rows that fit have each code: none of the values first, then each value."""
         codes = self._coded(query, column)
-        return np.bincount(codes if fits.all() else codes[fits])
+        return np.bincount(codes if fits.all() else codes[fits], minlength=num_values + 1)
 
     def _coded(self, query: Query, column: Column) -> NDArray[Any]:
         """A number per row: 0 where the value is missing, else the bin or the value's place plus one."""

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
 from confide.numerics.blocks import BLOCK_ELEMENTS
-from confide.predictions import Predictions, predictions_from_columns
+from confide.predictions import Facts, FactsBuilder, Predictions, predictions_from_columns
 from confide.records import Scores
 
 if TYPE_CHECKING:
@@ -65,12 +67,6 @@ class ClassNames:
         """Take these where no file names the classes."""
         self.names = self.names or tuple(names)
 
-    def name_of(self, label: int | None) -> str | None:
-        """The name of a class; its number where it has none."""
-        if label is None or label < 0:
-            return None
-        return self.names[label] if label < len(self.names) else str(label)
-
 
 @dataclass(frozen=True, eq=False)
 class SampleTable:
@@ -91,7 +87,9 @@ class SampleTable:
 
     def name_of(self, label: int | None) -> str | None:
         """The name of a class; its number where it has none."""
-        return self.classes.name_of(label)
+        if label is None or label < 0:
+            return None
+        return self.classes.names[label] if label < len(self.classes.names) else str(label)
 
     def label_of(self, row: int) -> int | None:
         """The label of a row, where labels are known."""
@@ -279,35 +277,6 @@ def number_column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Col
 # What a model predicts: files of predictions, every row at a stage, single rows.
 
 
-@dataclass(frozen=True, eq=False)
-class ModelFacts:
-    """What a model predicts for n samples, one value each; NaN where a number is not known."""
-
-    prediction: NDArray[np.int32]
-    confidence: NDArray[np.float32]
-    loss: NDArray[np.float32]
-    correct: NDArray[np.bool_]
-    trust: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, predictions: Predictions, trust: Any) -> ModelFacts:
-        """The facts of a block of predictions."""
-        facts = predictions.facts
-        unknown = np.full(len(predictions), np.nan, dtype=np.float32)
-        return cls(
-            facts.prediction.numpy().astype(np.int32),
-            facts.confidence.float().numpy(),
-            unknown if facts.nll is None else facts.nll.float().numpy(),
-            facts.correct.numpy(),
-            unknown if trust is None else trust.float().numpy(),
-        )
-
-    @classmethod
-    def join(cls, parts: Sequence[ModelFacts]) -> ModelFacts:
-        """Blocks one after the other."""
-        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
-
-
 class PredictionsFile:
     """A file of predictions, read without its logits, block by block, or one row of it.
 
@@ -345,19 +314,20 @@ class PredictionsFile:
             columns["label"] = _class_indices(labels, class_names, str(self.path))
         return _SplitColumns({"id": self.read_ids(), **columns}, class_names, max(2, self._width()))
 
-    def read_facts(self, calibrator: StageCalibrator | None) -> ModelFacts:
-        """What the model predicts for every sample of the file, read in blocks of bounded memory."""
+    def read_facts(self, calibrator: StageCalibrator | None) -> tuple[Facts, Tensor | None]:
+        """What the model predicts for every sample of the file, and its trust, read in blocks of bounded memory."""
         roles = self.roles
         outputs = roles.outputs.names if roles.outputs else ()
         names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.trust]
         if calibrator is not None and calibrator.difficulty is not None:
             names.append(roles.id)
-        parts = []
+        blocks, trust = FactsBuilder(), []
         for columns, metadata in formats.table_batches(self.path, self._block_rows(), [n for n in names if n]):
             predictions = self._predictions(columns, metadata)
-            calibrated = predictions if calibrator is None else calibrator(predictions)
-            parts.append(ModelFacts.of(calibrated, predictions.trust))
-        return ModelFacts.join(parts)
+            facts = (predictions if calibrator is None else calibrator(predictions)).facts
+            blocks.add(Facts(facts.confidence.float(), facts.prediction.int(), facts.correct, nll=facts.nll))
+            trust += [] if predictions.trust is None else [predictions.trust.float()]
+        return blocks.join(), torch.cat(trust) if trust else None
 
     def read_row(self, connection: Any, place: int) -> Predictions:
         """All outputs of one sample, by a connection to DuckDB."""
@@ -401,10 +371,12 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     calibrator = load_calibrator(layout, model, stage)
     for split, path in layout.predictions[model].items():
         file = PredictionsFile(path, split, samples.classes.names)
-        facts = file.read_facts(calibrator)
+        facts, own_trust = file.read_facts(calibrator)
         rows, places = _aligned_rows(samples, split, file.read_ids())
-        prediction[rows], confidence[rows] = facts.prediction[places], facts.confidence[places]
-        loss[rows], correct[rows], trust[rows] = facts.loss[places], facts.correct[places], facts.trust[places]
+        known = ((prediction, facts.prediction), (confidence, facts.confidence), (correct, facts.correct))
+        for target, values in (*known, (loss, facts.nll), (trust, own_trust)):
+            if values is not None:
+                target[rows] = values.numpy()[places]
     for split, path in layout.trust.get(model, {}).items():
         table, _ = formats.read_arrow(path)
         rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +43,11 @@ class Routes:
 
     def table(self) -> dict[str, Any]:
         """Handlers by HTTP method and path."""
+        samples = (self.find, self.rows, self.locate, self.compare, self.classes, self.export)
+        one_sample = (self.sample, self.neighbours, self.parts, self.history, self.picture)
+        reading: tuple[Callable[..., Response], ...] = (self.about, self.alive, self.views, *samples, *one_sample)
         return {
-            "GET /api/about": self.about,
-            "GET /api/alive": self.alive,
-            "GET /api/find": self.find,
-            "GET /api/rows": self.rows,
-            "GET /api/locate": self.locate,
-            "GET /api/sample": self.sample,
-            "GET /api/neighbours": self.neighbours,
-            "GET /api/parts": self.parts,
-            "GET /api/history": self.history,
-            "GET /api/picture": self.picture,
-            "GET /api/compare": self.compare,
-            "GET /api/classes": self.classes,
-            "GET /api/export": self.export,
-            "GET /api/views": self.views,
+            **{f"GET /api/{handler.__name__}": handler for handler in reading},
             "POST /api/fiftyone": self.fiftyone,
             "PUT /api/tag": self.tag,
             "PATCH /api/tag": self.change_tag,
@@ -91,7 +83,7 @@ class Routes:
                 "kind": explorer.pictures.kind if explorer.pictures.loaded else "loading",
                 "pictures": explorer.pictures.reason,
                 "missing": [asdict(missing) for missing in layout.missing],
-                "fiftyone": session.has_fiftyone(),
+                "fiftyone": find_spec("fiftyone") is not None,
             }
         )
 
@@ -274,15 +266,13 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1", token: str | None = 
         app.add_api_route(where, handler, methods=[method], response_model=None)
     app.add_api_route("/", lambda: asset("index.html"), methods=["GET"], response_model=None)
     app.add_api_route("/assets/{name}", asset, methods=["GET"], response_model=None)
-    app.add_exception_handler(InputError, error_response)
-    app.add_exception_handler(MissingExtra, error_response)
-    app.add_exception_handler(sqlite3.Error, error_response)
+    for error in (InputError, MissingExtra, sqlite3.Error):
+        app.add_exception_handler(error, error_response)
     return AccessControl(app, host, token)
 
 
-def error_response(request: Request, error: Exception) -> Response:
+def error_response(_: Request, error: Exception) -> Response:
     """Bad input as one line."""
-    del request
     return Response(json.dumps({"error": str(error)}), 400, media_type="application/json")
 
 

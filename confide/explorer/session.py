@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +148,10 @@ def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Tabl
     picked = whole.take(pa.array(rows, pa.int32()))
     columns: dict[str, pa.Array] = {"id": picked.column("id")}
     for column in query.columns.values():
-        values = picked.column(column.key)
-        name = column.key.removeprefix("c.")
-        if column.kind == "category":
-            columns[name] = pa.array(column.values).take(values.combine_chunks())
-        elif column.kind == "class":
-            columns[name] = values
+        values, name = picked.column(column.key), column.key.removeprefix("c.")
+        columns[name] = pa.array(column.values).take(values.combine_chunks()) if column.kind == "category" else values
+        if column.kind == "class":
             columns[f"{name}_name"] = pa.array([database.samples.name_of(v) for v in values.to_pylist()], pa.string())
-        else:
-            columns[name] = values
     if model is not None:
         columns["model"] = pa.array([model.model] * len(rows), pa.string())
         columns["stage"] = pa.array([model.stage] * len(rows), pa.string())
@@ -212,11 +206,6 @@ def write_export(path: Path, table: pa.Table) -> None:
     content = as_bytes(table, path.suffix[1:])
     with formats.atomic(path) as temporary:
         temporary.write_bytes(content)
-
-
-def has_fiftyone() -> bool:
-    """Whether FiftyOne is installed."""
-    return find_spec("fiftyone") is not None
 
 
 def to_fiftyone(table: pa.Table, rows: Order, pictures: Pictures, folder: Path, name: str) -> Any:

@@ -1,16 +1,6 @@
 """Words -> extractors: inputs of any kind to feature rows."""
 
-from confide.features.extraction import (
-    EXTRACTORS,
-    Extractor,
-    create,
-    extract,
-    from_module,
-    model,
-    names,
-    pixels,
-    usual,
-)
+from confide.features.extraction import EXTRACTORS, Extractor, create, extract, from_module, model, names, pixels, usual
 from confide.features.pretrained import (
     clip,
     dinov2,

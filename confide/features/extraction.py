@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -248,19 +247,12 @@ def from_module(
     return Extractor(name, "any", prepare, encode, torch.stack, network)
 
 
-def check_rows(rows: NDArray[Any], n: int, name: str) -> NDArray[Any]:
-    """Rows of a reader must be n x d."""
-    if rows.ndim != 2 or len(rows) != n:
-        raise InputError(f"extractor '{name}' must give {n} rows, got shape {np.shape(rows)}")
-    return rows
-
-
 # ---- Batched extraction over a split: in memory, or to memory-mapped shards that a stopped run goes on from ----
 
 
 @dataclass(frozen=True)
 class ExtractionSettings:
-    """How an extraction runs; none of it changes the numbers beyond the dtype's rounding."""
+    """How an extraction runs; but for `augment`, none of it changes the numbers beyond the dtype's rounding."""
 
     batch_size: int
     device: str | None
@@ -268,6 +260,7 @@ class ExtractionSettings:
     amp: bool | None
     shard_rows: int
     dtype: str
+    augment: int | None
 
 
 @dataclass(frozen=True)
@@ -345,15 +338,16 @@ def extract(
     check_range(shard_rows, "shard_rows", 1)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype must be 'float32' or 'float16', got {dtype!r}")
-    settings = ExtractionSettings(batch_size, device, workers, amp, shard_rows, dtype)
+    settings = ExtractionSettings(batch_size, device, workers, amp, shard_rows, dtype, augment)
     if not len(part):
         raise InputError(f"split '{split}' must have samples, got none")
     if out is None:
         extractor = _extractor_of(word, options)
-        rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, augment)))
+        with Progress(f"features {extractor.name}", len(part)) as progress:
+            rows = np.concatenate(list(_encoded(extractor, part, np.arange(len(part)), settings, progress)))
         name = word if isinstance(word, str) else extractor.name
         return Features(rows.astype(dtype), part.labels, part.ids, name, split, options)
-    return _to_shards(word, part, split, Path(out), settings, augment, options)
+    return _to_shards(word, part, split, Path(out), settings, options)
 
 
 def cached(part: Split, split: str) -> Features:
@@ -371,13 +365,7 @@ def _extractor_of(word: str | Extractor, options: dict[str, Any]) -> Extractor:
 
 
 def _to_shards(
-    word: str | Extractor,
-    part: Split,
-    split: str,
-    folder: Path,
-    settings: ExtractionSettings,
-    augment: int | None,
-    options: dict[str, Any],
+    word: str | Extractor, part: Split, split: str, folder: Path, settings: ExtractionSettings, options: dict[str, Any]
 ) -> Features:
     plan = ExtractionPlan(
         extractor=word if isinstance(word, str) else word.name,
@@ -387,7 +375,7 @@ def _to_shards(
         samples=hashlib.sha256(json.dumps(part.ids.tolist()).encode()).hexdigest(),
         shard_rows=settings.shard_rows,
         dtype=settings.dtype,
-        augment=augment,
+        augment=settings.augment,
     )
     _check_same(folder, plan)
     todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, plan)]
@@ -398,7 +386,7 @@ def _to_shards(
             progress.done = len(part) - sum(plan.shard(k).size for k in todo)
             for k in todo:
                 rows = plan.shard(k)
-                block = np.concatenate(list(_encoded(extractor, part, rows, settings, augment, progress)))
+                block = np.concatenate(list(_encoded(extractor, part, rows, settings, progress)))
                 dim = block.shape[1]
                 write_shard(shard_path(folder, k), block.astype(settings.dtype))
         dim = dim or np.load(shard_path(folder, 0), mmap_mode="r", allow_pickle=False).shape[1]
@@ -455,15 +443,13 @@ class _Prepared(TorchDataset[Any]):
 
 
 def _encoded(
-    extractor: Extractor,
-    part: Split,
-    rows: NDArray[np.intp],
-    settings: ExtractionSettings,
-    augment: int | None,
-    progress: Progress | None = None,
+    extractor: Extractor, part: Split, rows: NDArray[np.intp], settings: ExtractionSettings, progress: Progress
 ) -> Iterator[NDArray[Any]]:
     if extractor.rows_of is not None:
-        yield check_rows(extractor.rows_of(part.take(rows)), len(rows), extractor.name)
+        values = extractor.rows_of(part.take(rows))
+        if values.ndim != 2 or len(values) != len(rows):
+            raise InputError(f"extractor '{extractor.name}' must give {len(rows)} rows, got shape {np.shape(values)}")
+        yield values
         return
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     half = device.type == "cuda" if settings.amp is None else settings.amp
@@ -472,42 +458,29 @@ def _encoded(
         if device.type == "cuda":
             # Half-precision convolutions want the channels last; other layers do not mind.
             extractor.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    own = Progress(f"features {extractor.name}", len(rows)) if progress is None else None
-    with own or nullcontext(), torch.inference_mode():
-        for batch in _prepared(extractor, part, rows, settings, augment, device):
+    with torch.inference_mode():
+        for batch in _prepared(extractor, part, rows, settings, device):
             with torch.autocast(device.type, enabled=half):
                 encoded = extractor.encode(batch)
             rows_out = encoded.float().cpu().numpy()
             if not np.isfinite(rows_out).all():
                 raise InputError(f"extractor '{extractor.name}' gave NaN or infinity; check its weights, or amp=False")
             yield rows_out
-            shown = progress or own
-            assert shown is not None
-            shown.step(len(rows_out))
+            progress.step(len(rows_out))
 
 
 def _prepared(
-    extractor: Extractor,
-    part: Split,
-    rows: NDArray[np.intp],
-    settings: ExtractionSettings,
-    augment: int | None,
-    device: torch.device,
+    extractor: Extractor, part: Split, rows: NDArray[np.intp], settings: ExtractionSettings, device: torch.device
 ) -> Iterator[Any]:
     """Prepared batches on the device: one by one in workers, or, off the CPU, whole arrays resized where they go."""
-    prepare = extractor.prepare
+    prepare, augment = extractor.prepare, settings.augment
     if device.type != "cpu" and augment is None and isinstance(prepare, Preprocess) and _is_array(part, prepare):
         for start in range(0, len(rows), settings.batch_size):
             levels = np.ascontiguousarray(part.inputs[rows[start : start + settings.batch_size]])
             yield prepare.batch(torch.from_numpy(levels).to(device)).contiguous(memory_format=torch.channels_last)
         return
-    loader = DataLoader(
-        _Prepared(extractor, part, rows, augment),
-        batch_size=settings.batch_size,
-        num_workers=settings.workers,
-        collate_fn=extractor.collate,
-    )
-    for batch in loader:
+    prepared = _Prepared(extractor, part, rows, augment)
+    for batch in DataLoader(prepared, settings.batch_size, num_workers=settings.workers, collate_fn=extractor.collate):
         yield _to_device(batch, device)
 
 

@@ -51,10 +51,14 @@ def fetched(word: str, model: str, load: Callable[[], Any]) -> Any:
 
 def hub_model(word: str, model: str, class_name: str, **options: Any) -> nn.Module:
     """A pre-trained model in evaluation mode, from safetensors."""
-    package = transformers_for(word)
-    kind = getattr(package, class_name)
+    kind = getattr(transformers_for(word), class_name)
     network: nn.Module = fetched(word, model, lambda: kind.from_pretrained(model, **options))
     return network.eval()
+
+
+def hub_tokenizer(word: str, model: str) -> Any:
+    """The tokenizer of a model."""
+    return fetched(word, model, lambda: transformers_for(word).AutoTokenizer.from_pretrained(model))
 
 
 def hub_preprocess(word: str, model: str) -> Preprocess:
@@ -88,6 +92,15 @@ def token_pool(hidden: Tensor, pool: str) -> Tensor:
 def image_extractor(word: str, model: str, network: nn.Module, encode: Callable[[Tensor], Tensor]) -> Extractor:
     """An extractor over a hub's vision model with its own preprocessing."""
     return Extractor(f"{word}:{model}", "image", hub_preprocess(word, model), encode, torch.stack, network)
+
+
+def transformer_extractor(word: str, model: str, class_name: str, pool: str, **options: Any) -> Extractor:
+    """An extractor over the tokens of a hub's vision transformer."""
+    check_choice(pool, ("cls", "mean"), "pool")
+    network: Any = hub_model(word, model, class_name, **options)
+    return image_extractor(
+        word, model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
+    )
 
 
 # ---- CLIP image embeddings ----
@@ -125,25 +138,15 @@ def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
     def encode(batch: Tensor) -> Tensor:
         return pooled(network.get_image_features(pixel_values=batch))
 
-    return Extractor(
-        f"clip:{model}",
-        "image",
-        hub_preprocess("clip", where),
-        encode,
-        torch.stack,
-        network,
-        lambda texts: _clip_text(network, where, texts),
-    )
+    def encode_text(texts: list[str]) -> Tensor:
+        tokens = hub_tokenizer("clip", where)(texts, padding=True, truncation=True, return_tensors="pt")
+        device = next(nn.Module.parameters(network)).device
+        chosen = {k: v.to(device) for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
+        with torch.inference_mode():
+            return pooled(network.get_text_features(**chosen)).float().cpu()
 
-
-def _clip_text(network: Any, model: str, texts: list[str]) -> Tensor:
-    package = transformers_for("clip")
-    tokenizer = fetched("clip", model, lambda: package.AutoTokenizer.from_pretrained(model))
-    tokens = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
-    device = next(nn.Module.parameters(network)).device
-    chosen = {k: v.to(device) for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
-    with torch.inference_mode():
-        return pooled(network.get_text_features(**chosen)).float().cpu()
+    prepare = hub_preprocess("clip", where)
+    return Extractor(f"clip:{model}", "image", prepare, encode, torch.stack, network, encode_text)
 
 
 # ---- Vision transformers of the hub ----
@@ -168,11 +171,7 @@ def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "
         >>> from confide import features
         >>> features.extract("dinov2", dataset, "train")  # doctest: +SKIP
     """
-    check_choice(pool, ("cls", "mean"), "pool")
-    network: Any = hub_model("dinov2", model, "Dinov2Model")
-    return image_extractor(
-        "dinov2", model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
-    )
+    return transformer_extractor("dinov2", model, "Dinov2Model", pool)
 
 
 @EXTRACTORS.add("mae", paper="He et al., 2022, arXiv:2111.06377", kind="image", corners=({"pool": "mean"},))
@@ -225,11 +224,7 @@ def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", poo
         >>> from confide import features
         >>> features.extract("vit", dataset, "train")  # doctest: +SKIP
     """
-    check_choice(pool, ("cls", "mean"), "pool")
-    network: Any = hub_model("vit", model, "ViTModel", add_pooling_layer=False)
-    return image_extractor(
-        "vit", model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
-    )
+    return transformer_extractor("vit", model, "ViTModel", pool, add_pooling_layer=False)
 
 
 # ---- Models of open_clip and timm, by name ----
@@ -267,12 +262,9 @@ def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
             embedded: Tensor = network.encode_text(library.get_tokenizer(name)(texts).to(device))
             return embedded.float().cpu()
 
-    def prepare(item: Any) -> Tensor:
-        prepared: Tensor = transform(as_rgb(item))
-        return prepared
-
+    encode = network.eval().encode_image
     return Extractor(
-        f"open_clip:{name}", "image", prepare, network.encode_image, torch.stack, network.eval(), encode_text
+        f"open_clip:{name}", "image", lambda item: transform(as_rgb(item)), encode, torch.stack, network, encode_text
     )
 
 
@@ -406,9 +398,8 @@ def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Ex
         >>> features.extract("minilm", dataset, "train")  # doctest: +SKIP
     """
     where = _minilm_weights() if model is None else model
-    package = transformers_for("minilm")
     network: Any = hub_model("minilm", where, "AutoModel")
-    tokenizer = fetched("minilm", where, lambda: package.AutoTokenizer.from_pretrained(where))
+    tokenizer = hub_tokenizer("minilm", where)
 
     def collate(texts: list[str]) -> dict[str, Tensor]:
         return dict(tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt"))

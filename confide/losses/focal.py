@@ -147,11 +147,6 @@ class ValidationBins:
     accuracy: Tensor
 
 
-def equal_width_edges(bins: int) -> Tensor:
-    """Edges of the bins before the first validation pass."""
-    return torch.from_numpy(width_edges(bins))
-
-
 def bin_of_samples(p_true: PerSample, edges: Tensor) -> Tensor:
     """Bin of every sample, [low, high); the first also takes all below, the last all above."""
     return torch.bucketize(p_true, edges[1:-1].to(p_true), right=True)
@@ -217,7 +212,7 @@ class CalFocal(LossModule):
         super().__init__()
         self.case, self.rate, self.detach_gamma, self.update_every = case, float(rate), detach_gamma, int(update_every)
         self.register_buffer("gammas", torch.ones(int(bins), dtype=torch.float64))
-        self.register_buffer("edges", equal_width_edges(int(bins)))
+        self.register_buffer("edges", torch.from_numpy(width_edges(int(bins))))
         self.register_buffer("accuracy", torch.full((int(bins),), torch.nan, dtype=torch.float64))
         self.register_buffer("confidence", torch.full((int(bins),), torch.nan, dtype=torch.float64))
 
@@ -318,7 +313,7 @@ class AdaFocal(LossModule):
         self.rate, self.switch, self.update_every = float(rate), float(switch), int(update_every)
         self.gamma_min, self.gamma_max = float(gamma_min), float(gamma_max)
         self.register_buffer("gammas", torch.ones(int(bins), dtype=torch.float64))
-        self.register_buffer("edges", equal_width_edges(int(bins)))
+        self.register_buffer("edges", torch.from_numpy(width_edges(int(bins))))
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         if len(self.gammas) <= FUSED_BINS:

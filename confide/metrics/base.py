@@ -168,6 +168,10 @@ def metric(
     return wrap
 
 
+calibration_metric = partial(metric, kind="calibration", better="lower", range=(0.0, 1.0), unit="pts")
+ranking_metric = partial(metric, kind="ranking", range=(0.0, 1.0), unit="%")
+
+
 def _help(function: Callable[..., float], info: MetricInfo) -> str:
     """The docstring of a metric with what all metrics share: the record it takes, its score, what it returns."""
     text = inspect.cleandoc(function.__doc__ or "")

@@ -9,7 +9,7 @@ from scipy.fft import dct
 from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import Variant, metric
+from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.view import Floats, View
 from confide.numerics.binning import (
     BinSums,
@@ -53,16 +53,12 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
     return BinSums.of(index, bins, sure, hit), float(inside.mean())
 
 
-@metric(
+@calibration_metric(
     "ece",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602; Guo et al., 2017, arXiv:1706.04599",
     title="ECE, equal width",
     short="ECE width",
     meaning="Average gap between confidence and accuracy over bins of equal width.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     tables={"core": 5, "models": 5, "headline": 4, "summary": 4, "calibrated": 4, "shift": 3},
     variants=(
         Variant(
@@ -127,15 +123,11 @@ def ece(
     return binned_error(sums, norm) * (share if norm == 1 else math.sqrt(share) if norm == 2 else 1.0)
 
 
-@metric(
+@calibration_metric(
     "mce",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
     title="MCE",
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
 )
@@ -187,15 +179,11 @@ def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
     return 2 * plain - float((weight * np.abs(confidence - drawn)).sum(axis=1).mean())
 
 
-@metric(
+@calibration_metric(
     "debiased_ece",
     paper="Kumar et al., 2019, arXiv:1909.10155",
     title="Debiased ECE",
     meaning="The root mean squared gap between confidence and accuracy, with the part owed to chance taken off.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     corners=({"binning": "width"}, {"norm": 1}, {"of": "classes"}, {"bins": 1}, {"bins": 1000}),
     debiased=True,
 )
@@ -255,15 +243,11 @@ def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
     return max(n - 1, 1)
 
 
-@metric(
+@calibration_metric(
     "sweep_ece",
     paper="Roelofs et al., 2022, arXiv:2012.08668",
     title="ECE sweep",
     meaning="The calibration error with the most bins that still show accuracy rising with confidence.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     corners=({"binning": "width"}, {"norm": 2}),
     costly=True,
 )
@@ -332,15 +316,11 @@ def smooth_error(sure: Floats, residual: Floats) -> float:
         cells *= 4
 
 
-@metric(
+@calibration_metric(
     "smooth_ece",
     paper="Blasiok & Nakkiran, 2023, arXiv:2309.12236",
     title="Smooth ECE",
     meaning="The calibration error without bins, smoothed at the scale of the error itself.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     costly=True,
 )
 def smooth_ece(view: View) -> float:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
+from confide.metrics.base import calibration_metric
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
@@ -76,6 +76,15 @@ def entries_of(predictions: Predictions, edges: Floats, closed: str) -> Entries:
     return Entries(np.concatenate(rows), np.concatenate(cells), np.concatenate(residuals))
 
 
+def thinned(records: list[Predictions], most: int, rng: np.random.Generator) -> tuple[list[Predictions], float]:
+    """Records with `most` rows at most, the same of each, and the factor from their spread to that of all rows."""
+    n = len(records[0])
+    if n <= most:
+        return records, 1.0
+    rows = np.sort(rng.choice(n, most, replace=False))
+    return [record.take(rows) for record in records], math.sqrt(most / n)
+
+
 def draw_within_labels(labels: NDArray[np.int64], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """How often each sample is drawn in each resample, with as many of every label as there are."""
     order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
@@ -111,10 +120,8 @@ def errors_of(cells: Floats, n: int) -> Floats:
 
 def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
-    factor, rng = 1.0, generator(seed, "classwise bootstrap")
-    if len(predictions) > LARGEST:
-        factor = math.sqrt(LARGEST / len(predictions))
-        predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
+    rng = generator(seed, "classwise bootstrap")
+    (predictions,), factor = thinned([predictions], LARGEST, rng)
     weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
     return errors_of(cells[:, counted_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
@@ -123,9 +130,7 @@ def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], see
 def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
     """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
     rng = generator(seed, "classwise permutation")
-    if len(a) > LARGEST:
-        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
-        a, b = a.take(rows), b.take(rows)
+    (a, b), _ = thinned([a, b], LARGEST, rng)
     # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
     swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
     bins, closed = options.get("bins", 15), options.get("closed", "right")
@@ -222,11 +227,9 @@ def errors_in_cells(
     return errors
 
 
-def mass_rows(predictions: Predictions, rng: np.random.Generator) -> NDArray[np.intp] | None:
-    """Rows to resample where there are too many; None for all of them."""
-    most = min(LARGEST, max(1, MASS_ELEMENTS // predictions.num_classes))
-    n = len(predictions)
-    return None if n <= most else np.sort(rng.choice(n, most, replace=False))
+def most_mass_rows(predictions: Predictions) -> int:
+    """How many rows are resampled at most: their probabilities are held at once."""
+    return min(LARGEST, max(1, MASS_ELEMENTS // predictions.num_classes))
 
 
 def weighted_errors(records: list[Predictions], weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
@@ -266,10 +269,8 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
     """Class-wise ECE of resamples within labels, and the factor of their spread where only some rows were resampled."""
     if options.get("binning", "width") == "width":
         return width_bootstrap_draws(predictions, options, seed)
-    factor, rng = 1.0, generator(seed, "classwise mass bootstrap")
-    rows = mass_rows(predictions, rng)
-    if rows is not None:
-        factor, predictions = math.sqrt(len(rows) / len(predictions)), predictions.take(rows)
+    rng = generator(seed, "classwise mass bootstrap")
+    (predictions,), factor = thinned([predictions], most_mass_rows(predictions), rng)
     weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
     return weighted_errors([predictions], weights, options), factor
 
@@ -279,9 +280,7 @@ def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], s
     if options.get("binning", "width") == "width":
         return width_permutation_draws(a, b, options, seed)
     rng = generator(seed, "classwise mass permutation")
-    rows = mass_rows(a, rng)
-    if rows is not None:
-        a, b = a.take(rows), b.take(rows)
+    (a, b), _ = thinned([a, b], most_mass_rows(a), rng)
     swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
     to_b = np.concatenate([swap, 1 - swap], axis=1)
     first, second = (weighted_errors([a, b], w, options) for w in (1 - to_b, to_b))
@@ -313,15 +312,11 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     return draws
 
 
-@metric(
+@calibration_metric(
     "classwise_ece",
     paper="Nixon et al., 2019, arXiv:1904.01685; Kull et al., 2019, arXiv:1910.12656",
     title="Class-wise ECE",
     meaning="How far the probability of each class is from how often it is the label, averaged over all classes.",
-    kind="calibration",
-    better="lower",
-    range=(0.0, 1.0),
-    unit="pts",
     digits=2,
     tables={"core": 7, "models": 6},
     corners=(

@@ -5,7 +5,6 @@ A kernel matrix has n x n entries, so there are 100 resamples, and at most 2,000
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import metric
-from confide.metrics.classwise_calibration import draw_labels, draw_within_labels
+from confide.metrics.base import calibration_metric
+from confide.metrics.classwise_calibration import draw_labels, draw_within_labels, thinned
 from confide.metrics.resampling import strata
 from confide.metrics.view import View
 from confide.predictions import Predictions
@@ -130,10 +129,8 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
 
 def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """The error of 100 resamples within labels, and the factor of their spread where only 2,000 rows were resampled."""
-    factor, rng = 1.0, generator(seed, "kernel bootstrap")
-    if len(predictions) > LARGEST:
-        factor = math.sqrt(LARGEST / len(predictions))
-        predictions = predictions.take(np.sort(rng.choice(len(predictions), LARGEST, replace=False)))
+    rng = generator(seed, "kernel bootstrap")
+    (predictions,), factor = thinned([predictions], LARGEST, rng)
     if len(predictions) < 2:
         return np.zeros(RESAMPLES), factor
     rows = KernelInputs.of(predictions, options.get("of", "all"))
@@ -144,9 +141,7 @@ def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int
 def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
     """|difference| of the error as it is and with the two predictions of random samples swapped; of 2,000 samples."""
     rng = generator(seed, "kernel permutation")
-    if len(a) > LARGEST:
-        chosen = np.sort(rng.choice(len(a), LARGEST, replace=False))
-        a, b = a.take(chosen), b.take(chosen)
+    (a, b), _ = thinned([a, b], LARGEST, rng)
     if len(a) < 2:
         return 0.0, np.zeros(RESAMPLES)
     swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5])
@@ -169,15 +164,12 @@ def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
     return estimates
 
 
-@metric(
+@calibration_metric(
     "kde_ece",
     paper="Popordanoska et al., 2022, arXiv:2210.07810",
     title="ECE by kernels",
     meaning="The distance between all probabilities and what is seen around them, by kernels instead of bins.",
-    kind="calibration",
-    better="lower",
     range=(0.0, 2.0),
-    unit="pts",
     corners=({"of": "top"}, {"of": "classes"}, {"p": 2}, {"bandwidth": 0.5}),
     whole=True,
     slow=True,

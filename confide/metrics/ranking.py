@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-from confide.metrics.base import Variant, metric
+from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
@@ -52,14 +52,12 @@ def trapezoid_area(ranks: Ranks) -> float:
     return float(((risk[1:] + risk[:-1]) / 2 * np.diff(coverage)).sum())
 
 
-@metric(
+@ranking_metric(
     "aurc",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
     title="AURC",
     meaning="Average error rate over all shares of samples one might accept, most trusted first.",
-    kind="ranking",
     better="lower",
-    range=(0.0, 1.0),
     unit="× 1000",
     tables={"core": 8, "models": 7, "summary": 6, "calibrated": 6, "trust": 5, "scores": 2, "shift": 5},
     corners=({"area": "trapezoid"}, {"ties": "given"}, {"ties": "given", "risk": "brier"}, {"risk": "brier"}),
@@ -100,14 +98,12 @@ def best_area(n: int, wrong: int, form: str) -> float:
     return float(wrong - right * (sums[n] - sums[right])) / n
 
 
-@metric(
+@ranking_metric(
     "eaurc",
     paper="Geifman et al., 2019, arXiv:1805.08206",
     title="E-AURC",
     meaning="AURC less that of a perfect ranking of the same errors; 0 if every error ranks last.",
-    kind="ranking",
     better="lower",
-    range=(0.0, 1.0),
     unit="× 1000",
     tables={"core": 9, "trust": 6},
     corners=({"form": "finite"},),
@@ -130,12 +126,11 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     return own_area - best_area(round(ranks.n), round(ranks.wrong), form)
 
 
-@metric(
+@ranking_metric(
     "augrc",
     paper="Traub et al., 2024, arXiv:2407.01032",
     title="AUGRC",
     meaning="The share of samples accepted and wrong, averaged over all shares one might accept.",
-    kind="ranking",
     better="lower",
     range=(0.0, 0.5),
     unit="× 1000",
@@ -155,15 +150,12 @@ def augrc(view: View, *, score: Any = "msp") -> float:
     return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
 
 
-@metric(
+@ranking_metric(
     "auroc",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
     title="AUROC",
     meaning="Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"core": 11, "models": 8, "summary": 7, "trust": 1, "scores": 1, "shift": 6, "ood": 1},
 )
 def auroc(view: View, *, score: Any = "msp") -> float:
@@ -184,15 +176,12 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     return float((ranks.size - ranks.new_errors) @ below / (right * ranks.wrong))
 
 
-@metric(
+@ranking_metric(
     "aupr_success",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
     title="AUPR, right",
     meaning="How purely the highest scores hold correct samples; a guess gets the accuracy.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"core": 12, "trust": 2},
     variants=(
         Variant(
@@ -224,15 +213,12 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)
 
 
-@metric(
+@ranking_metric(
     "aupr_error",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
     title="AUPR, errors",
     meaning="How purely the lowest scores hold errors; a guess gets the error rate.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"core": 13, "trust": 3},
     variants=(
         Variant(
@@ -300,16 +286,13 @@ def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
     return float(ranks.errors[at[hit[0]]] / ranks.wrong) if len(hit) else math.nan
 
 
-@metric(
+@ranking_metric(
     "fpr95",
     paper="Liang et al., 2018, arXiv:1706.02690",
     title="FPR at 95 % TPR",
     short="FPR95",
     meaning="The share of errors still accepted at the threshold that accepts 95 % of the correct samples.",
-    kind="ranking",
     better="lower",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"core": 14, "trust": 4, "scores": 3, "ood": 4},
     corners=({"tpr": 1.0}, {"tpr": 0.0}, {"form": "corner"}),
 )
@@ -342,15 +325,12 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     return float(ranks.errors[int(np.argmax(reached))] / ranks.wrong)
 
 
-@metric(
+@ranking_metric(
     "tpr",
     paper="Luo et al., 2021, arXiv:2110.00054",
     title="TPR",
     meaning="The share of correct samples that the threshold accepts.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"decisions": 1},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
@@ -370,15 +350,12 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     return float((weights * (accepted & ~wrong)).sum()) / right if right else math.nan
 
 
-@metric(
+@ranking_metric(
     "tnr",
     paper="Luo et al., 2021, arXiv:2110.00054",
     title="TNR",
     meaning="The share of wrong samples that the threshold rejects.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"decisions": 2},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
 )
@@ -413,15 +390,12 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
     return reached / ranks.n
 
 
-@metric(
+@ranking_metric(
     "coverage_at_risk",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
     title="Coverage at a risk",
     meaning="The largest share of samples one can accept with at most the given error rate; seen here, not promised.",
-    kind="ranking",
     better="higher",
-    range=(0.0, 1.0),
-    unit="%",
     corners=({"risk": 0.0}, {"risk": 1.0}),
 )
 def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
@@ -441,15 +415,12 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
     return largest_coverage(view.ranks(score), risk)
 
 
-@metric(
+@ranking_metric(
     "risk_at_coverage",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
     title="Risk at a coverage",
     meaning="The error rate among the given share of samples with the highest scores.",
-    kind="ranking",
     better="lower",
-    range=(0.0, 1.0),
-    unit="%",
     corners=({"coverage": 1.0}, {"coverage": 1e-9}),
 )
 def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
@@ -471,16 +442,13 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
     return float(np.interp(accepted_count, accepted, errors) / accepted_count)
 
 
-@metric(
+@ranking_metric(
     "halving_rejection",
     paper="Nadeem et al., 2010, PMLR 8 (accuracy-rejection curves)",
     title="Share to set aside to halve the error rate",
     short="Halving",
     meaning="The share of samples to set aside, least trusted first, so that the error rate of the rest is halved.",
-    kind="ranking",
     better="lower",
-    range=(0.0, 1.0),
-    unit="%",
     tables={"core": 15},
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:

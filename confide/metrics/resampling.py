@@ -211,7 +211,7 @@ def nulls(
         draws_of = [large_null(base, method, options, resamples, seed) for method, options in requests]
         return [null_from(value, draws) for value, draws in zip(values, draws_of, strict=True)]
     sure = base.ordered("msp").values.astype(np.float64)
-    base.running()
+    base.running  # noqa: B018 - made once, before the threads share it
     draws = np.empty((len(requests), resamples))
 
     def chunk(first: int) -> None:
@@ -232,10 +232,10 @@ class BinnedView:
 
     def bins(self, binning: str = "width", bins: int = 15, closed: str = "right") -> BinSums:
         """Sums per bin with errors drawn from the confidences."""
-        sure, spread = self.base.running(), self.base.running_variance()
         at = self.base.positions(binning, bins, closed)
         total = np.diff(at)[::-1].astype(np.float64)
-        confidence, variance = (np.diff(np.where(at > 0, v[at - 1], 0.0))[::-1] for v in (sure, spread))
+        sums = (self.base.running, self.base.running_variance)
+        confidence, variance = (np.diff(np.where(at > 0, v[at - 1], 0.0))[::-1] for v in sums)
         errors = bernoulli_sums(total - confidence, variance, self.rng)
         return BinSums(total, confidence, total - np.minimum(errors, total))
 

@@ -223,8 +223,6 @@ class MetricSamples:
     rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
     _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
-    _running: Floats | None = None
-    _variance: Floats | None = None
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
 
     @property
@@ -272,19 +270,17 @@ class MetricSamples:
         self._scores.append(score)
         return len(self._scores) - 1
 
+    @cached_property
     def running(self) -> Floats:
         """Sums of confidence from the most confident on."""
-        if self._running is None:
-            self._running = np.cumsum(self.ordered("msp").values, dtype=np.float64)
-        return self._running
+        return np.cumsum(self.ordered("msp").values, dtype=np.float64)
 
+    @cached_property
     def running_variance(self) -> Floats:
         """Sums of c (1 - c) from the most confident on."""
-        if self._variance is None:
-            spread = np.subtract(1.0, self.ordered("msp").values, dtype=np.float64)
-            spread *= self.ordered("msp").values
-            self._variance = np.cumsum(spread, out=spread)
-        return self._variance
+        spread = np.subtract(1.0, self.ordered("msp").values, dtype=np.float64)
+        spread *= self.ordered("msp").values
+        return np.cumsum(spread, out=spread)
 
     def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
         """How many samples lie in the bins above each edge, from 1 down to 0: positions in the sorted order."""
@@ -311,7 +307,6 @@ class View:
         self.base, self.weights, self.wrong = base, weights, wrong
         self.n = float(base.n if weights is None else weights.sum())
         self._ranks: dict[str | int, Ranks] = {}
-        self._running: tuple[Floats | None, NDArray[Any], Floats] | None = None
 
     @property
     def predictions(self) -> Predictions:
@@ -348,7 +343,7 @@ class View:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
-        weights, *others = self._cumulative()
+        weights, *others = self._cumulative
         count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
         errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
         if binning == "mass":
@@ -395,25 +390,22 @@ class View:
         values = ordered.values.astype(np.float64)
         return _moments(values, weights * ~ordered.wrong), _moments(values, weights * ordered.wrong)
 
+    @cached_property
     def _cumulative(self) -> tuple[Floats | None, NDArray[Any], Floats]:
         """Running weights (None where all are 1), errors and confidences from the most confident on."""
-        if self._running is None:
-            ordered = self.base.ordered("msp")
-            weights = self.in_order(ordered)
-            wrong = ordered.wrong if self.wrong is None else self.wrong
-            if weights is None:
-                self._running = (None, np.cumsum(wrong, dtype=np.int32), self.base.running())
-            else:
-                sure = np.cumsum(weights * ordered.values)
-                self._running = (np.cumsum(weights), np.cumsum(weights * wrong), sure)
-        return self._running
+        ordered = self.base.ordered("msp")
+        weights = self.in_order(ordered)
+        wrong = ordered.wrong if self.wrong is None else self.wrong
+        if weights is None:
+            return None, np.cumsum(wrong, dtype=np.int32), self.base.running
+        return np.cumsum(weights), np.cumsum(weights * wrong), np.cumsum(weights * ordered.values)
 
     def _split_ties(self, at: NDArray[np.intp], errors: Floats) -> None:
         """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
         ordered = self.base.ordered("msp")
         if ordered.order is not None or self.wrong is not None or not ordered.tied.any():
             return
-        cumulative = self._cumulative()[1]
+        cumulative = self._cumulative[1]
         for k, position in enumerate(at):
             if 0 < position < self.base.n and ordered.values[position - 1] == ordered.values[position]:
                 group = int(np.searchsorted(ordered.ends, position))
@@ -425,7 +417,7 @@ class View:
 
     def _mass_of_resample(self, bins: int) -> BinSums:
         """A sample drawn several times may be cut by an edge: its copies are equal, so it is shared out."""
-        weights, *others = self._cumulative()
+        weights, *others = self._cumulative
         assert weights is not None
         count, errors, confidence = (np.concatenate(([0.0], v)) for v in (weights, *others))
         at = self.n - mass_starts(int(self.n), bins)[::-1].astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -180,17 +181,12 @@ resnet50_imagenet = _resnet(
 
 
 def plain_residual(
-    shape: tuple[int, ...],
-    num_classes: int,
-    depth: int,
-    widths: Sequence[int],
-    dropout: float,
-    shortcut: Shortcut = projection,
+    shape: tuple[int, ...], num_classes: int, depth: int, width: int, dropout: float, shortcut: Shortcut = projection
 ) -> Classifier:
-    """Three stages of basic blocks on a stem of 16 channels with norm and ReLU."""
+    """Three stages of basic blocks, each twice as wide, on a stem of 16 channels with norm and ReLU."""
     stem = (conv(shape[0], 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
-    blocks = stages(partial(BasicBlock, shortcut=shortcut), 16, widths, (depth,) * 3)
-    return pooled([*stem, *blocks], widths[-1], num_classes, dropout)
+    blocks = stages(partial(BasicBlock, shortcut=shortcut), 16, (width, 2 * width, 4 * width), (depth,) * 3)
+    return pooled([*stem, *blocks], 4 * width, num_classes, dropout)
 
 
 @MODELS.add("resnet110", paper=RESNET_PAPER, corners=DROPOUT)
@@ -211,17 +207,17 @@ def resnet110(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0)
         >>> model.head.in_features, model.head.out_features
         (64, 10)
     """
-    return plain_residual(shape, num_classes, 18, (16, 32, 64), dropout, PaddingShortcut)
+    return plain_residual(shape, num_classes, 18, 16, dropout, PaddingShortcut)
 
 
 def preactivated(
-    shape: tuple[int, ...], num_classes: int, depth: int, widths: Sequence[int], dropout: float, inner: float = 0.0
+    shape: tuple[int, ...], num_classes: int, depth: int, width: int, dropout: float, inner: float = 0.0
 ) -> Classifier:
-    """Three stages of pre-activation blocks on a stem of 16 channels, with a last norm and ReLU."""
+    """Three stages of pre-activation blocks, each twice as wide, on a stem of 16 channels; last a norm and ReLU."""
     stem = conv(shape[0], 16, 3)
-    blocks = stages(partial(PreActivationBlock, dropout=inner), 16, widths, (depth,) * 3)
-    last = (nn.BatchNorm2d(widths[-1]), nn.ReLU(inplace=True))
-    return pooled([stem, *blocks, *last], widths[-1], num_classes, dropout)
+    blocks = stages(partial(PreActivationBlock, dropout=inner), 16, (width, 2 * width, 4 * width), (depth,) * 3)
+    last = (nn.BatchNorm2d(4 * width), nn.ReLU(inplace=True))
+    return pooled([stem, *blocks, *last], 4 * width, num_classes, dropout)
 
 
 @MODELS.add("preresnet56", paper="He et al., 2016, arXiv:1603.05027", corners=DROPOUT)
@@ -242,7 +238,7 @@ def preresnet56(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.
         >>> model.head.in_features, model.head.out_features
         (64, 10)
     """
-    return preactivated(shape, num_classes, 9, (16, 32, 64), dropout)
+    return preactivated(shape, num_classes, 9, 16, dropout)
 
 
 # ---- Wide residual networks (Zagoruyko and Komodakis, 2016) ----
@@ -270,7 +266,7 @@ def wide_resnet28_10(shape: tuple[int, ...], num_classes: int, *, dropout: float
         >>> model.head.in_features, model.head.out_features
         (640, 10)
     """
-    return preactivated(shape, num_classes, 4, (160, 320, 640), 0.0, dropout)
+    return preactivated(shape, num_classes, 4, 160, 0.0, dropout)
 
 
 @MODELS.add(
@@ -295,7 +291,7 @@ def wide_resnet26_10(shape: tuple[int, ...], num_classes: int, *, dropout: float
         >>> model.head.in_features, model.head.out_features
         (640, 10)
     """
-    return plain_residual(shape, num_classes, 4, (160, 320, 640), dropout)
+    return plain_residual(shape, num_classes, 4, 160, dropout)
 
 
 # ---- Densely connected network (Huang et al., 2017) ----
@@ -497,9 +493,7 @@ def mlp(
         >>> model.head.in_features, model.head.out_features
         (16, 10)
     """
-    size = 1
-    for extent in shape:
-        size *= extent
+    size = math.prod(shape)
     layers: list[nn.Module] = [nn.Flatten()]
     for units in hidden:
         layers += [nn.Linear(size, units), nn.ReLU(inplace=True)]

@@ -238,7 +238,9 @@ PROBABILITY_CLAMP = 1e-9
 
 def kde_calibration_error(logits: Logits, labels: Labels, bandwidth: float | None, power: float, form: str) -> Scalar:
     """Calibration error by Dirichlet kernels; the bandwidth chosen without gradient where none is given."""
-    probs = torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype)).clamp(PROBABILITY_CLAMP, 1 - PROBABILITY_CLAMP)
+    probs = torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype)).clamp(
+        PROBABILITY_CLAMP, 1 - PROBABILITY_CLAMP
+    )
     if form == "released":
         probs = probs.detach()
     chosen = likely_bandwidth(probs.detach(), extra_factor=form == "original") if bandwidth is None else bandwidth

@@ -134,9 +134,7 @@ class Convex(Protocol):
         """About the inverse of the curvature at the last point measured."""
 
 
-def truncated_newton(
-    function: Convex, start: Tensor, *, tolerance: float, change: float, iterations: int
-) -> Minimum:
+def truncated_newton(function: Convex, start: Tensor, *, tolerance: float, change: float, iterations: int) -> Minimum:
     """From the start to the minimum.
 
     Args:

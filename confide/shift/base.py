@@ -145,8 +145,18 @@ def check_shift(images: Tensor, word: str, severity: int, form: str = "auto") ->
     method = SHIFTS.get(word)
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise InputError(f"severity must be a whole number from 1 to 5, got {severity!r}")
-    parameters = parameters_of(method, int(severity), form_of(images.shape[2], images.shape[3], form))
-    check_fits(method, parameters, images)
+    height, width = images.shape[2:]
+    published = method.spec.small if form_of(height, width, form) == "32" else method.spec.large
+    parameters = published[int(severity) - 1]
+    parameters = parameters if isinstance(parameters, tuple) else (parameters,)
+    if method.spec.colour and images.shape[1] != 3:
+        raise InputError(f"shift '{word}' changes colours, but the images have one channel; leave it out")
+    smallest = method.spec.smallest(parameters)
+    if min(height, width) < smallest:
+        raise InputError(
+            f"shift '{word}' needs images of at least {smallest} x {smallest} pixels here, "
+            f"got {height} x {width}; use form='32', a lower severity or larger images"
+        )
     return parameters
 
 
@@ -155,12 +165,6 @@ def _tensor(images: Any) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise InputError(f"images must be an array or tensor of numbers, got {array.dtype}; decode them first")
     return torch.from_numpy(array)
-
-
-def parameters_of(method: Method[ShiftSpec], severity: int, form: str) -> tuple[float, ...]:
-    """The published numbers of a severity, as a tuple."""
-    parameters = (method.spec.small if form == "32" else method.spec.large)[severity - 1]
-    return parameters if isinstance(parameters, tuple) else (parameters,)
 
 
 def check_images(images: Tensor) -> None:
@@ -183,19 +187,6 @@ def check_images(images: Tensor) -> None:
         raise InputError(
             f"floating images must lie in [0, 1], got {low:g} to {high:g} in image {row}; "
             "divide by 255, or undo the normalisation"
-        )
-
-
-def check_fits(method: Method[ShiftSpec], parameters: tuple[float, ...], images: Tensor) -> None:
-    """Grey images cannot lose their colours, and a kernel must fit into the image."""
-    if method.spec.colour and images.shape[1] != 3:
-        raise InputError(f"shift '{method.word}' changes colours, but the images have one channel; leave it out")
-    smallest = method.spec.smallest(parameters)
-    side = min(images.shape[2:])
-    if side < smallest:
-        raise InputError(
-            f"shift '{method.word}' needs images of at least {smallest} x {smallest} pixels here, "
-            f"got {images.shape[2]} x {images.shape[3]}; use form='32', a lower severity or larger images"
         )
 
 

@@ -120,27 +120,20 @@ def identity_of(
     dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
 ) -> dict[str, Any]:
     """A checkpoint may be resumed where all of this is equal."""
-    return {
-        **settings.as_dict(),
-        **data_identity(dataset, samples, scores),
-        "device": device.device.type,
-        "precision": device.precision,
-        "processes": world.size,
-    }
-
-
-def data_identity(dataset: Dataset, samples: TrainingSamples, scores: Scores | None) -> dict[str, Any]:
-    """Name, size and digests of the data and scores of a training."""
     digest = None
     if scores is not None:
         values = np.ascontiguousarray(scores.values, dtype=np.float64)
         digest = hashlib.sha256("\0".join(map(str, scores.ids)).encode() + values.tobytes()).hexdigest()[:16]
     return {
+        **settings.as_dict(),
         "dataset": dataset.name,
         "training samples": len(samples.train),
         "training data": split_digest(samples.train),
         "validation data": None if samples.val is None else split_digest(samples.val),
         "difficulty scores": digest,
+        "device": device.device.type,
+        "precision": device.precision,
+        "processes": world.size,
     }
 
 

@@ -25,18 +25,10 @@ from confide.models.trained import MODEL_FILE
 from confide.predictions import SMALLEST_PROBABILITY, Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Scores, Split
+from confide.training import loop
 from confide.training.checkpoint import Trained, checkpoint_paths
 from confide.training.distributed import World
-from confide.training.loop import (
-    PredictionRecorder,
-    add_row,
-    check_finite,
-    diverged,
-    finished_before,
-    fit,
-    log_row,
-    trained_model,
-)
+from confide.training.loop import PredictionRecorder, fit
 from confide.training.prediction import predict
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import make_optimizer
@@ -302,7 +294,7 @@ def fit_stacked(
         own = settings.changed(seed=settings.seed + number)
         with device.seeded(own.seed, own.deterministic):
             runs.append(start_run(dataset, own, scores, folders[number], device, World(), math.inf))
-    finished = [finished_before(run, if_other) for run in runs]
+    finished = [loop.finished_before(run, if_other) for run in runs]
     if all(finished):
         return tuple(trained for trained in finished if trained is not None)
     if not all(run.feed.resident for run in runs):
@@ -327,7 +319,7 @@ def fit_stacked(
             for number, run in enumerate(runs):
                 if on_epoch is not None:
                     on_epoch(number, {k: v[-1] for k, v in run.state.log.items()})
-                add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
+                loop.add_row(run.timings, {"epoch": epoch, "train_seconds": time.monotonic() - began})
             progress.step(1, f"{members} members, loss {runs[0].state.log['train_loss'][-1]:.3f}")
     return tuple(_finished_member(stack, number, dataset) for number in range(members))
 
@@ -344,7 +336,7 @@ def _step(stack: Stack, optimizer: torch.optim.Optimizer, rows: Sequence[Any], s
         except InputError:
             if bool(torch.isfinite(logits).all()):
                 raise
-            raise diverged(run, step) from None
+            raise loop.diverged(run, step) from None
         note_non_finite(run.state, mean, torch.full_like(run.state.first_bad, step))
         total = total + target
         add_to_sums(run.state, mean, (logits.detach().argmax(dim=1) == labels).sum(), len(own))
@@ -359,10 +351,10 @@ def _end_stack_epoch(stack: Stack, dataset: Dataset, recorder: PredictionRecorde
     assert feed is not None
     stacked_logits = _stack_logits(stack, feed)
     for run, logits in zip(stack.runs, stacked_logits, strict=True):
-        check_finite(run)
+        loop.check_finite(run)
         if run.state.objective.learns_from_validation:
             run.state.objective.update(logits, feed.labels)
-        add_row(run.state.log, log_row(run, logits))
+        loop.add_row(run.state.log, loop.log_row(run, logits))
         run.state.objective.loss.end_epoch()
     if recorder is not None:
         name = first.settings.record
@@ -382,7 +374,7 @@ def _stack_logits(stack: Stack, feed: Feed) -> Tensor:
 def _finished_member(stack: Stack, number: int, dataset: Dataset) -> Trained:
     run = stack.runs[number]
     run.notes.append(f"trained as member {number} {OF_A_STACK} {len(stack.runs)}")
-    trained = trained_model(run, dataset, stack.weights(number), run.settings.epochs - 1)
+    trained = loop.trained_model(run, dataset, stack.weights(number), run.settings.epochs - 1)
     if run.folder is not None:
         trained.save(run.folder)
     return trained

@@ -24,22 +24,17 @@ class TrainingSamples:
 
 def choose_samples(dataset: Dataset, settings: Settings) -> TrainingSamples:
     """The dataset's own splits, or a stratified validation split held out by seed; then label noise on train."""
-    train = dataset.train
+    train, seed = dataset.train, settings.seed
     check_training_labels(dataset, train)
     val = dataset.splits.get("val")
     if val is None and settings.val_fraction:
         fractions = {"val": settings.val_fraction}
-        rows = random.split(train.ids, train.labels, fractions, seed=settings.seed, purpose="validation")
+        rows = random.split(train.ids, train.labels, fractions, seed=seed, purpose="validation")
         train, val = train.take(rows["train"]), train.take(rows["val"])
     if val is not None and not len(val):
         val = None
     noisy = random.noisy_labels(
-        train.labels,
-        settings.label_noise,
-        num_classes=dataset.num_classes,
-        ids=train.ids,
-        seed=settings.seed,
-        draw="rotation",
+        train.labels, settings.label_noise, num_classes=dataset.num_classes, ids=train.ids, seed=seed, draw="rotation"
     )
     return TrainingSamples(Split(train.inputs, noisy, train.ids, train.columns), val, train.labels)
 

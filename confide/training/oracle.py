@@ -29,7 +29,7 @@ from confide.progress import Progress
 from confide.records import Dataset, Split, rows_of
 from confide.training.batch_norm import exact_batch_norms
 from confide.training.checkpoint import Trained
-from confide.training.loop import fit
+from confide.training.loop import add_row, fit
 from confide.training.prediction import logits_of, predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
@@ -37,10 +37,7 @@ from confide.trust.oracles import HEADS, apply_head
 
 # The network of an oracle: a copy of a backbone, hidden layers and a head; its settings, and its files.
 
-DEPTHS = ("head", "network")
 BALANCED = "class_balanced"
-TARGETS = ("probability", "ratio")
-BATCH_NORMS = ("frozen", "trained")
 
 
 @dataclass(frozen=True)
@@ -82,9 +79,9 @@ class OracleSettings:
             check_range(self.beta, "beta", 0, 1, high_open=True)
         else:
             TRUST_LOSSES.get(self.loss).check_options(self.loss_options)
-        check_choice(self.target, TARGETS, "target")
-        check_choice(self.depth, DEPTHS, "depth")
-        check_choice(self.batch_norm, BATCH_NORMS, "batch_norm")
+        check_choice(self.target, ("probability", "ratio"), "target")
+        check_choice(self.depth, ("head", "network"), "depth")
+        check_choice(self.batch_norm, ("frozen", "trained"), "batch_norm")
         check_choice(self.augment, AUGMENTS, "augment")
         check_choice(self.head or "linear", HEADS, "head")
         check_range(self.epochs, "epochs", 1)
@@ -347,7 +344,7 @@ def _train(
     steps = settings.epochs * -(-len(data.feed) // settings.batch_size)
     rates = [group["lr"] for group in groups]
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps + 1, cycle_momentum=False)
-    log: dict[str, list[float]] = {"loss": [], "tpr": [], "tnr": []}
+    log: dict[str, list[float]] = {}
     with Progress("oracle", steps) as progress:
         for epoch in range(settings.epochs):
             _set_modes(network, settings)
@@ -366,12 +363,8 @@ def _train(
                 sums += torch.stack([c.double().sum() for c in counts])
                 progress.step()
             total, trusted_right, rights, distrusted_wrong, wrongs = sums.tolist()
-            for name, value in (
-                ("loss", total / len(data.feed)),
-                ("tpr", trusted_right / max(rights, 1)),
-                ("tnr", distrusted_wrong / max(wrongs, 1)),
-            ):
-                log[name].append(value)
+            true_positives, true_negatives = trusted_right / max(rights, 1), distrusted_wrong / max(wrongs, 1)
+            add_row(log, {"loss": total / len(data.feed), "tpr": true_positives, "tnr": true_negatives})
     return {name: tuple(values) for name, values in log.items()}
 
 

@@ -7,31 +7,3 @@ from confide.trust.cross_fitting import augmented, linear_classifier, out_of_fol
 from confide.trust.distances import knn, rmd, trust_score
 from confide.trust.oracles import binary_cross_entropy, binary_focal, class_balanced, steep_slope, tcp
 from confide.trust.scores import energy, ensemble, entropy, margin, max_logit, mc_dropout, mcp
-
-__all__ = [
-    "TRUST",
-    "Trust",
-    "augmented",
-    "binary_cross_entropy",
-    "binary_focal",
-    "class_balanced",
-    "combined",
-    "energy",
-    "ensemble",
-    "entropy",
-    "fit",
-    "knn",
-    "linear_classifier",
-    "load",
-    "losses",
-    "margin",
-    "max_logit",
-    "mc_dropout",
-    "mcp",
-    "names",
-    "out_of_fold",
-    "rmd",
-    "steep_slope",
-    "tcp",
-    "trust_score",
-]

@@ -25,15 +25,13 @@ from confide.registry import Method, MethodSpec, Registry
 from confide.types import PerSample
 
 
-def check_option_kinds(method: Method[MethodSpec], given: Mapping[str, Any]) -> None:
+def check_option_kinds(method: Method[MethodSpec], options: Mapping[str, Any]) -> None:
     """Refuse `alpha_neg="a"` and `folds=2.5` by name; an option without a default value may be anything."""
-    for name, value in given.items():
-        default = method.options.get(name)
-        whole = isinstance(default, Integral)
-        wanted = "a word" if isinstance(default, str) else "a whole number" if whole else "a number"
-        kind = str if isinstance(default, str) else Integral if whole else Real
-        if default is not None and (isinstance(value, bool) or not isinstance(value, kind)):
-            raise InputError(f"{name} of {method.family} '{method.word}' must be {wanted}, got {value!r}")
+    kinds = {str: "a word", Integral: "a whole number", Real: "a number"}
+    for name, value in options.items():
+        kind = next((kind for kind in kinds if isinstance(method.options.get(name), kind)), None)
+        if kind is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise InputError(f"{name} of {method.family} '{method.word}' must be {kinds[kind]}, got {value!r}")
 
 
 # What a method is, and what it says of itself.
@@ -167,18 +165,10 @@ class Trust:
         """Write `trust.json` and, beside it, its safetensors; a path without .json is a folder."""
         target = Path(path) if Path(path).suffix == ".json" else Path(path) / "trust.json"
         numbers, tensors = self.scorer.state()
-        record = {
-            "method": self.word,
-            "threshold": self.threshold,
-            "scale": self.scale,
-            "wants": self.wants,
-            "num_classes": self.num_classes,
-            "feature_dim": self.feature_dim,
-            "second_dim": self.second_dim,
-            "options": {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))},
-            "about": dict(self.about),
-            "state": numbers,
-        }
+        options = {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))}
+        facts = ("threshold", "scale", "wants", "num_classes", "feature_dim", "second_dim")
+        record = {"method": self.word, **{name: getattr(self, name) for name in facts}}
+        record |= {"options": options, "about": dict(self.about), "state": numbers}
         return save_fitted(target, formats.TRUST, FittedState(record, tensors))
 
 
@@ -231,6 +221,14 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     if method.spec.learns_errors:
         check_right_and_wrong(word, predictions)
     scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
+    about = {
+        "split": predictions.split,
+        "n": len(predictions),
+        "errors": len(predictions) - int(predictions.facts.correct.sum()),
+        "extractor": features.extractor if isinstance(features, Features) else None,
+    }
+    if isinstance(second, Features):
+        about["second_extractor"] = second.extractor
     return Trust(
         word,
         scorer,
@@ -240,7 +238,7 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         num_classes=predictions.num_classes if trained else None,
         feature_dim=int(rows.shape[-1]) if rows is not None and wants != "members" else None,
         options={**method.options, **options},
-        about={**_about(predictions, features), **_about_second(second)},
+        about=about,
         out_of_fold=getattr(scorer, "out_of_fold", None),
         second_dim=None if opinion is None else int(opinion.shape[1]),
     )
@@ -324,20 +322,6 @@ def check_right_and_wrong(word: str, predictions: Predictions) -> None:
             f"trust predictor '{word}' needs right and wrong predictions to learn from, got {right} right and "
             f"{wrong} wrong; fit on held-out or out-of-fold predictions (confide.trust.out_of_fold), or use 'mcp'"
         )
-
-
-def _about(predictions: Predictions, features: Any) -> dict[str, Any]:
-    right = int(predictions.facts.correct.sum())
-    return {
-        "split": predictions.split,
-        "n": len(predictions),
-        "errors": len(predictions) - right,
-        "extractor": features.extractor if isinstance(features, Features) else None,
-    }
-
-
-def _about_second(second: Any) -> dict[str, Any]:
-    return {"second_extractor": second.extractor} if isinstance(second, Features) else {}
 
 
 # Trust predictors from their files: trust.json and its safetensors, checked.

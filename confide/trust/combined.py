@@ -18,15 +18,8 @@ from confide.predictions import Predictions
 from confide.records import Features, Ids
 from confide.trust.base import TRUST, Scorer, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
-from confide.trust.distances import (
-    NeighbourDistance,
-    class_index,
-    relative_mahalanobis,
-    restore_neighbours,
-    restore_rmd,
-    restore_trust_score,
-)
-from confide.trust.oracles import energy_of, logit_of_confidence, restore_oracle
+from confide.trust.distances import NeighbourDistance, class_index, relative_mahalanobis
+from confide.trust.oracles import OracleScorer, energy_of, logit_of_confidence
 from confide.types import FeatureRows, Float64, PerSample
 
 # Regularised logistic regression of being right on a few signals, by Newton's method.
@@ -50,12 +43,7 @@ class Logistic:
 
     def state(self) -> dict[str, Float64]:
         """Arrays that hold all of it."""
-        return {
-            "mean": self.mean,
-            "deviation": self.deviation,
-            "weight": self.weight,
-            "bias": np.array([self.bias]),
-        }
+        return {"mean": self.mean, "deviation": self.deviation, "weight": self.weight, "bias": np.array([self.bias])}
 
     @classmethod
     def restored(cls, arrays: dict[str, Float64]) -> Logistic:
@@ -145,16 +133,12 @@ class Boosted:
         return cls(float(arrays["base"][0]), arrays["signal"].astype(np.int64), arrays["threshold"], arrays["value"])
 
 
-def fit_boosted(
-    signals: Float64,
-    correct: Flags,
-    penalty: float = 1.0,
-    *,
-    rounds: int = 60,
-    rate: float = 0.1,
-    depth: int = 2,
-    bins: int = 64,
-) -> Boosted:
+BOOSTED_ROUNDS = 60
+BOOSTED_RATE = 0.1
+BOOSTED_BINS = 64
+
+
+def fit_boosted(signals: Float64, correct: Flags, penalty: float = 1.0, *, depth: int = 2) -> Boosted:
     """Newton boosting of the logistic loss with Platt targets.
 
     Args:
@@ -163,16 +147,15 @@ def fit_boosted(
     targets = platt_targets(correct)
     mean = float(targets.mean())
     base = float(np.log(mean / (1 - mean)))
-    edges = [np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1])) for column in signals.T]
+    edges = [np.unique(np.quantile(column, np.linspace(0, 1, BOOSTED_BINS + 1)[1:-1])) for column in signals.T]
     binned = np.stack([np.searchsorted(e, c, side="left") for e, c in zip(edges, signals.T, strict=True)], axis=1)
-    nodes = 2 ** (depth + 1) - 1
-    shape = (rounds, nodes)
+    shape = (BOOSTED_ROUNDS, 2 ** (depth + 1) - 1)
     trees = Boosted(base, np.zeros(shape, np.int64), np.full(shape, np.inf), np.zeros(shape))
     logit = np.full(len(signals), base)
-    for tree in range(rounds):
+    for tree in range(BOOSTED_ROUNDS):
         probability = expit(logit)
         pull, curve = targets - probability, probability * (1 - probability)
-        leaf = _grow(trees, tree, binned, edges, pull, curve, (penalty, rate, depth, bins))
+        leaf = _grow(trees, tree, depth, binned, edges, pull, curve, penalty)
         logit += trees.value[tree, leaf]
     return trees
 
@@ -180,39 +163,39 @@ def fit_boosted(
 def _grow(
     trees: Boosted,
     tree: int,
+    depth: int,
     binned: Indices,
     edges: list[Float64],
     pull: Float64,
     curve: Float64,
-    how: tuple[float, float, int, int],
+    penalty: float,
 ) -> Indices:
     """Fill one tree level by level; the leaf of every sample."""
-    penalty, rate, depth, bins = how
     node = np.zeros(len(binned), dtype=np.int64)
     for level in range(depth):
-        for one in range(2**level - 1, 2 ** (level + 1) - 1):
-            rows = np.flatnonzero(node == one)
-            signal, cut = _best_split(binned[rows], pull[rows], curve[rows], penalty, bins, edges)
-            trees.signal[tree, one] = signal
+        for parent in range(2**level - 1, 2 ** (level + 1) - 1):
+            rows = np.flatnonzero(node == parent)
+            signal, cut = _best_split(binned[rows], pull[rows], curve[rows], penalty, edges)
+            trees.signal[tree, parent] = signal
             if cut >= 0:
-                trees.threshold[tree, one] = edges[signal][cut]
+                trees.threshold[tree, parent] = edges[signal][cut]
             right = binned[rows, signal] > cut if cut >= 0 else np.zeros(len(rows), dtype=bool)
-            node[rows] = 2 * one + 1 + right
-            for child, inside in ((2 * one + 1, rows[~right]), (2 * one + 2, rows[right])):
+            node[rows] = 2 * parent + 1 + right
+            for child, inside in ((2 * parent + 1, rows[~right]), (2 * parent + 2, rows[right])):
                 # A node without samples keeps its parent's value.
-                step = rate * pull[inside].sum() / (curve[inside].sum() + penalty)
-                trees.value[tree, child] = step if len(inside) else trees.value[tree, one]
+                step = BOOSTED_RATE * pull[inside].sum() / (curve[inside].sum() + penalty)
+                trees.value[tree, child] = step if len(inside) else trees.value[tree, parent]
     return node
 
 
 def _best_split(
-    binned: Indices, pull: Float64, curve: Float64, penalty: float, bins: int, edges: list[Float64]
+    binned: Indices, pull: Float64, curve: Float64, penalty: float, edges: list[Float64]
 ) -> tuple[int, int]:
     """(signal, last bin that goes left) of largest gain, bin -1 where no split helps."""
-    best, found = 1e-9, (0, -1)
-    for signal, known in enumerate(edges):
-        left_pull = np.bincount(binned[:, signal], pull, bins)[: len(known)].cumsum()
-        left_curve = np.bincount(binned[:, signal], curve, bins)[: len(known)].cumsum()
+    best, split = 1e-9, (0, -1)
+    for signal, cuts in enumerate(edges):
+        left_pull = np.bincount(binned[:, signal], pull, BOOSTED_BINS)[: len(cuts)].cumsum()
+        left_curve = np.bincount(binned[:, signal], curve, BOOSTED_BINS)[: len(cuts)].cumsum()
         right_pull, right_curve = pull.sum() - left_pull, curve.sum() - left_curve
         gain = (
             left_pull**2 / (left_curve + penalty)
@@ -220,8 +203,8 @@ def _best_split(
             - pull.sum() ** 2 / (curve.sum() + penalty)
         )
         if len(gain) and gain.max() > best:
-            best, found = float(gain.max()), (signal, int(gain.argmax()))
-    return found
+            best, split = float(gain.max()), (signal, int(gain.argmax()))
+    return split
 
 
 COMPARED_SAMPLES = 200
@@ -255,12 +238,12 @@ SIGNAL_NEIGHBOURS = 10
 FACT_SIGNALS = ("confidence", "entropy", "margin", "energy")
 SECOND_PREFIX = "second_"
 """Names of signals of the second opinion, in the space of another extractor, begin so."""
-RESTORE_SCORER: dict[str, Callable[[dict[str, Any], dict[str, Tensor]], Scorer]] = {
-    "oracle": restore_oracle,
-    "rmd": restore_rmd,
-    "trust_score": restore_trust_score,
-    "neighbours": restore_neighbours,
-}
+LEARNED_SIGNALS = {"oracle": "steep_slope", "rmd": "rmd", "trust_score": "trust_score", "neighbours": "knn"}
+"""Learned signal -> the trust predictor that restores it from its state; all oracles are restored alike."""
+
+
+Space = tuple[Tensor | None, Features | None, str]
+"""Rows of the samples, the labelled rows to compare them with (None: the other folds), the prefix of the signals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,9 +262,8 @@ class Signals:
         """All signals of some samples, `n j`."""
         parts = [fact_signal(name, predictions) for name in self.facts]
         for name, scorer in self.learned.items():
-            parts.append(
-                learned_signal(name, scorer(predictions, second if name.startswith(SECOND_PREFIX) else features))
-            )
+            rows = second if name.startswith(SECOND_PREFIX) else features
+            parts.append(learned_signal(name, scorer(predictions, rows)))
         parts += [column_signal(name, predictions) for name in self.columns]
         return checked_signals(np.stack(parts, axis=1), self.names)
 
@@ -305,13 +287,11 @@ def fact_signal(name: str, predictions: Predictions) -> Float64:
 
 def learned_signal(name: str, values: Tensor) -> Float64:
     """A learned score as a signal: TrustScore, a ratio, enters as its logarithm."""
-    column = values.to(torch.float64).cpu().numpy()
+    column: Float64 = values.to(torch.float64).cpu().numpy()
+    if name.removeprefix(SECOND_PREFIX) != "trust_score":
+        return column
     # Ratios beyond e^10 say no more than "on top of a training sample".
-    return (
-        np.clip(np.log(np.maximum(column, 1e-12)), -10, 10)
-        if name.removeprefix(SECOND_PREFIX) == "trust_score"
-        else column
-    )
+    return np.clip(np.log(np.maximum(column, 1e-12)), -10, 10)
 
 
 def column_signal(name: str, predictions: Predictions) -> Float64:
@@ -334,35 +314,25 @@ def checked_signals(values: Float64, names: tuple[str, ...]) -> Float64:
 
 def reference_scorers(rows: Tensor, labels: NDArray[np.int64], num_classes: int, prefix: str) -> dict[str, Scorer]:
     """RMD of the predicted class, TrustScore and, of the classifier's own space, distance to neighbours."""
-    found: dict[str, Scorer] = {
+    scorers: dict[str, Scorer] = {
         f"{prefix}rmd": relative_mahalanobis(rows, labels, num_classes),
         f"{prefix}trust_score": class_index(rows.numpy(), labels, num_classes),
     }
-    return found if prefix else {**found, "neighbours": NeighbourDistance(rows, min(SIGNAL_NEIGHBOURS, len(rows)))}
+    return scorers if prefix else {**scorers, "neighbours": NeighbourDistance(rows, min(SIGNAL_NEIGHBOURS, len(rows)))}
 
 
 def learn_signals(
-    predictions: Predictions,
-    features: Tensor | None,
-    folds: Folds,
-    *,
-    oracle_word: str,
-    oracle_options: dict[str, Any],
-    reference: Features | None,
-    second: Tensor | None,
-    second_reference: Features | None,
-    columns: tuple[str, ...],
+    predictions: Predictions, folds: Folds, oracle: OracleScorer | None, spaces: list[Space], columns: tuple[str, ...]
 ) -> tuple[Signals, Float64]:
     """Signals fitted on everything, and their honest values here: none was fitted with the fold it scores."""
     learned: dict[str, Scorer] = {}
     honest: dict[str, Float64] = {}
-    if oracle_word != "none":
+    if oracle is not None and oracle.out_of_fold is not None:
         # An oracle's member m was trained without fold m, and nothing was selected: its values there are honest.
-        fitted = TRUST.get(oracle_word).function(predictions, features, **oracle_options)
-        learned["oracle"], honest["oracle"] = fitted, learned_signal("oracle", fitted.out_of_fold)
-    for rows, labelled, prefix in ((features, reference, ""), (second, second_reference, SECOND_PREFIX)):
+        learned["oracle"], honest["oracle"] = oracle, learned_signal("oracle", oracle.out_of_fold)
+    for rows, reference, prefix in spaces:
         if rows is not None:
-            scorers, values = _near_signals(predictions, rows.cpu(), folds, labelled, prefix)
+            scorers, values = _near_signals(predictions, rows.cpu(), folds, reference, prefix)
             learned |= scorers
             honest |= values
     signals = Signals(fact_names(predictions), learned, columns)
@@ -395,10 +365,7 @@ def _near_signals(
 
 Regression = Logistic | Boosted
 REGRESSIONS: dict[str, Callable[..., Regression]] = {"logistic": fit_logistic, "boosted": fit_boosted}
-RESTORE_REGRESSION: dict[str, Callable[[dict[str, Float64]], Regression]] = {
-    "logistic": Logistic.restored,
-    "boosted": Boosted.restored,
-}
+REGRESSION_KINDS: dict[str, type[Logistic | Boosted]] = {"logistic": Logistic, "boosted": Boosted}
 ORACLES = ("steep_slope", "tcp", "binary_cross_entropy", "binary_focal", "class_balanced", "none")
 
 
@@ -448,12 +415,12 @@ def restore_combined(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Com
     for name in numbers["facts"]:
         check_choice(name, FACT_SIGNALS, "facts of a combined predictor")
     learned = {
-        name: RESTORE_SCORER[name.removeprefix(SECOND_PREFIX)](own, under(name))
+        name: TRUST.get(LEARNED_SIGNALS[name.removeprefix(SECOND_PREFIX)]).spec.restore(own, under(name))
         for name, own in numbers["learned"].items()
     }
     signals = Signals(tuple(numbers["facts"]), learned, tuple(numbers["columns"]))
     arrays = {k: v.numpy() for k, v in under("regression").items()}
-    return Combined(signals, RESTORE_REGRESSION[numbers["model"]](arrays), numbers["model"], numbers["loss"])
+    return Combined(signals, REGRESSION_KINDS[numbers["model"]].restored(arrays), numbers["model"], numbers["loss"])
 
 
 @TRUST.add(
@@ -520,20 +487,13 @@ def combined(
     check_choice(model, REGRESSIONS, "model")
     check_choice(oracle, ORACLES, "oracle")
     check_range(penalty, "penalty", 0, low_open=True)
-    _check_reference(reference, features, predictions)
+    _check_reference(reference, features, predictions, "reference", "features")
     _check_reference(second_reference, second, predictions, "second_reference", "second features")
     fold = stratified_folds(predictions, folds, seed)
-    signals, values = learn_signals(
-        predictions,
-        features,
-        fold,
-        oracle_word=oracle,
-        oracle_options={"folds": folds, "seed": seed},
-        reference=reference,
-        second=second,
-        second_reference=second_reference,
-        columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
-    )
+    fitted = None if oracle == "none" else TRUST.get(oracle).function(predictions, features, folds=folds, seed=seed)
+    spaces: list[Space] = [(features, reference, ""), (second, second_reference, SECOND_PREFIX)]
+    column_names = tuple(name.strip() for name in columns.split(",") if name.strip())
+    signals, values = learn_signals(predictions, fold, fitted, spaces, column_names)
     correct = predictions.facts.correct.cpu().numpy()
     honest = cross_fitted(values, correct, fold, model, penalty)
     loss = _losses(values, correct, fold, (model, penalty), honest, signals.names)
@@ -569,11 +529,7 @@ def _losses(
 
 
 def _check_reference(
-    reference: Features | None,
-    features: Tensor | None,
-    predictions: Predictions,
-    name: str = "reference",
-    beside: str = "features",
+    reference: Features | None, features: Tensor | None, predictions: Predictions, name: str, beside: str
 ) -> None:
     if reference is None:
         return

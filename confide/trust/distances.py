@@ -18,6 +18,8 @@ from confide.progress import Progress
 from confide.trust.base import TRUST, ScorerState
 from confide.types import FeatureRows, PerSample
 
+TRAINING_FEATURES: dict[str, Any] = {"trained": True, "wants": "features", "fit_on": "training"}
+
 # Distance to the nearest training samples.
 
 
@@ -46,12 +48,10 @@ def restore_neighbours(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> N
     "knn",
     paper="Sun et al., 2022, arXiv:2204.06507",
     corners=({"k": 1},),
-    trained=True,
-    wants="features",
     scale="score",
     threshold=None,
     restore=restore_neighbours,
-    fit_on="training",
+    **TRAINING_FEATURES,
 )
 def knn(predictions: Predictions, features: FeatureRows, *, k: int = 10) -> NeighbourDistance:
     """Negative distance to the k-th nearest training sample of any class; fit it on the training features.
@@ -94,22 +94,17 @@ class RelativeMahalanobis:
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         assert features is not None
-        said = predictions.facts.prediction.cpu()
-        return torch.cat(
-            [
-                self._block(rows.cpu(), said[start : start + len(rows)])
-                for start, rows in ((i * 4096, block) for i, block in enumerate(torch.split(features, 4096)))
-            ]
-        )
+        predicted = predictions.facts.prediction.cpu()
+        pairs = zip(torch.split(features, 4096), torch.split(predicted, 4096), strict=True)
+        return torch.cat([self._block(rows.cpu(), classes) for rows, classes in pairs])
 
-    def _block(self, rows: Tensor, said: Tensor) -> Tensor:
+    def _block(self, rows: Tensor, predicted: Tensor) -> Tensor:
         projected = (rows.to(torch.float64) - self.origin) @ self.matrix
-        own = (projected - self.centres[said]).square().sum(dim=1)
+        own = (projected - self.centres[predicted]).square().sum(dim=1)
         return projected.square() @ self.inverse_total - own
 
     def state(self) -> ScorerState:
-        names = ("origin", "matrix", "centres", "inverse_total")
-        return {}, {name: getattr(self, name) for name in names}
+        return {}, dict(vars(self))
 
 
 def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> RelativeMahalanobis:
@@ -121,12 +116,10 @@ def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Relative
     "rmd",
     paper="Ren et al., 2021, arXiv:2106.09022",
     corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}),
-    trained=True,
-    wants="features",
     scale="score",
     threshold=None,
     restore=restore_rmd,
-    fit_on="training",
+    **TRAINING_FEATURES,
 )
 def rmd(predictions: Predictions, features: FeatureRows, *, shrinkage: str = "auto") -> RelativeMahalanobis:
     """Negative relative Mahalanobis distance, MD_agnostic(x) - MD_predicted(x); fit it on the training features.
@@ -209,30 +202,29 @@ class TrustScore:
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         assert features is not None
         rows = features.cpu().numpy().astype(self.points.dtype, copy=False)
-        said = predictions.facts.prediction.cpu().numpy()
+        predicted = predictions.facts.prediction.cpu().numpy()
         squares = np.einsum("nd,nd->n", self.points, self.points)
         height = int(np.clip(CLASS_BLOCK_BYTES // (self.points.itemsize * int(np.diff(self.bounds).max())), 64, 4096))
         score = np.empty(len(rows), dtype=self.points.dtype)
         with Progress("trust score", len(rows)) as progress:
             for start in range(0, len(rows), height):
                 part = slice(start, start + height)
-                score[part] = self._block(rows[part], said[part], squares)
+                score[part] = self._block(rows[part], predicted[part], squares)
                 progress.step(height)
         return torch.from_numpy(score)
 
-    def _block(self, rows: Rows, said: NDArray[Any], squares: Rows) -> Rows:
+    def _block(self, rows: Rows, predicted: NDArray[Any], squares: Rows) -> Rows:
         """d_other / (d_predicted + 1e-12) of one block; a class without points is infinitely far."""
         far, place = kth_of_classes(rows, self.points, squares, self.centre, self.bounds, self.neighbour)
         n = np.arange(len(rows))
-        own_missing = np.isinf(far[n, said])
-        own = pair_distances(rows - self.centre[said], self.points, place[n, said][:, None])[:, 0]
+        own_missing = np.isinf(far[n, predicted])
+        own = pair_distances(rows - self.centre[predicted], self.points, place[n, predicted][:, None])[:, 0]
         own[own_missing] = np.inf
         # The predicted class is excluded by name: comparing distances would misjudge exact ties.
-        far[n, said] = np.inf
+        far[n, predicted] = np.inf
         nearest_other = far.argmin(axis=1)
         other = pair_distances(rows - self.centre[nearest_other], self.points, place[n, nearest_other][:, None])[:, 0]
-        result: Rows = other / (own + SMALLEST_DISTANCE)
-        return result
+        return np.asarray(other / (own + SMALLEST_DISTANCE))
 
     def state(self) -> ScorerState:
         arrays = {"points": self.points, "centre": self.centre, "bounds": self.bounds}
@@ -251,12 +243,10 @@ def restore_trust_score(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> 
     "trust_score",
     paper="Jiang et al., 2018, arXiv:1805.11783",
     corners=({"neighbour": 2}, {"filtering": "density", "alpha": 0.1}, {"filtering": "uncertainty", "alpha": 0.1}),
-    trained=True,
-    wants="features",
     scale="ratio",
     threshold=1.0,
     restore=restore_trust_score,
-    fit_on="training",
+    **TRAINING_FEATURES,
 )
 def trust_score(
     predictions: Predictions,
@@ -302,8 +292,8 @@ def trust_score(
     points = features.cpu().numpy()
     if filtering == "none" or (alpha == 0.0 and filtering != "uncertainty_released"):
         return class_index(points, labels, predictions.num_classes, neighbour)
-    kept = _kept_rows(points, labels, predictions.num_classes, filtering, k, alpha)
-    return class_index(points[kept], labels[kept], predictions.num_classes, neighbour)
+    dense = _dense_rows(points, labels, predictions.num_classes, filtering, k, alpha)
+    return class_index(points[dense], labels[dense], predictions.num_classes, neighbour)
 
 
 def class_index(points: Rows, labels: NDArray[np.int64], num_classes: int, neighbour: int = 1) -> TrustScore:
@@ -322,12 +312,12 @@ def class_index(points: Rows, labels: NDArray[np.int64], num_classes: int, neigh
     return TrustScore(ordered, centre, bounds, neighbour)
 
 
-def _kept_rows(
+def _dense_rows(
     points: Rows, labels: NDArray[np.int64], num_classes: int, filtering: str, k: int, alpha: float
 ) -> NDArray[np.int64]:
     if filtering == "density":
-        rows = [np.flatnonzero(labels == c) for c in np.unique(labels)]
-        return np.concatenate([one[_dense(points[one], k, alpha)] for one in rows])
+        of_classes = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+        return np.concatenate([rows[_dense(points[rows], k, alpha)] for rows in of_classes])
     # The sample itself is among its neighbours, as in the released code.
     votes = labels[nearest_neighbours(points, points, min(k, len(points)))[1]]
     if filtering == "uncertainty":

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from confide.checks import InputError, OptionError, check_choice, check_range, tensor_with_graph
+from confide.checks import InputError, OptionError, check_choice, tensor_with_graph
 from confide.registry import Method, OptionSpec, Registry
-from confide.trust.base import check_option_kinds
 from confide.types import PerSample
 
 __all__ = ["TRUST_LOSSES", "binary_cross_entropy", "binary_focal", "create", "names", "steep_slope", "tcp"]
@@ -33,24 +32,15 @@ PER_SAMPLE_OPTIONS = ("correct", "p_max")
 TrustLoss = Callable[..., PerSample]
 
 
-def trust_loss(
-    word: str,
-    *,
-    paper: str,
-    target: str,
-    corners: tuple[Mapping[str, Any], ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    choices: Mapping[str, tuple[Any, ...]] | None = None,
-) -> Callable[[TrustLoss], TrustLoss]:
+def trust_loss(word: str, *, paper: str, **facts: Any) -> Callable[[TrustLoss], TrustLoss]:
     """Register a trust loss, with the checks of the family before it.
 
     Args:
-        target: what the second argument is: `correct` (0 or 1) or `p_true` (in [0, 1]).
+        facts: `corners`, and the fields of a `TrustLossSpec`.
     """
 
     def register(function: TrustLoss) -> TrustLoss:
-        facts = {"target": target, "ranges": ranges or {}, "choices": choices or {}}
-        TRUST_LOSSES.add(word, paper=paper, corners=corners, **facts)(function)
+        TRUST_LOSSES.add(word, paper=paper, **{"choices": {}, **facts})(function)
         return _with_checks(TRUST_LOSSES.get(word))
 
     return register
@@ -92,9 +82,8 @@ def create(word: str, *, reduction: str = "mean", **options: Any) -> TrustLossMo
         'correct'
     """
     method = TRUST_LOSSES.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     check_choice(reduction, ("mean", "sum", "none"), "reduction")
-    _check_values(method, options)
     return TrustLossModule(method, options, reduction)
 
 
@@ -122,9 +111,7 @@ def _with_checks(method: Method[TrustLossSpec]) -> TrustLoss:
         if len(positional) > len(placed) or placed.keys() & options.keys():
             known = ", ".join(method.options)
             raise OptionError(f"trust loss '{method.word}' takes {known} after z and the target, each once")
-        options = {**placed, **options}
-        method.check_options(options)
-        _check_values(method, options)
+        options = method.checked({**placed, **options})
         z, target = _check_pair(z, target, str(method.spec.target))
         beside = {
             name: _per_sample_option(options[name], z, name)
@@ -139,25 +126,16 @@ def _with_checks(method: Method[TrustLossSpec]) -> TrustLoss:
 
 def _per_sample_option(values: Any, z: Tensor, name: str) -> Tensor:
     """What a loss looks at beside the target: as many values as there are oracle outputs."""
-    given = tensor_with_graph(values, name).detach()
-    given = given.squeeze(1) if given.ndim == 2 and given.shape[1] == 1 else given
-    if given.shape != z.shape:
-        raise InputError(f"{name} must be {len(z)} values, one per oracle output, got shape {tuple(given.shape)}")
-    given = given.to(device=z.device, dtype=z.dtype)
-    if z.device.type == "cpu" and not bool(((given >= 0) & (given <= 1) & ((given > 0) | (name == "correct"))).all()):
+    column = tensor_with_graph(values, name).detach()
+    column = column.squeeze(1) if column.ndim == 2 and column.shape[1] == 1 else column
+    if column.shape != z.shape:
+        raise InputError(f"{name} must be {len(z)} values, one per oracle output, got shape {tuple(column.shape)}")
+    column = column.to(device=z.device, dtype=z.dtype)
+    inside = (column >= 0) & (column <= 1) & ((column > 0) | (name == "correct"))
+    if z.device.type == "cpu" and not bool(inside.all()):
         allowed = "0 or 1" if name == "correct" else "in (0, 1]"
-        raise InputError(f"{name} must be {allowed}, got {float(given.min()):g} to {float(given.max()):g}")
-    return given
-
-
-def _check_values(method: Method[TrustLossSpec], options: Mapping[str, Any]) -> None:
-    check_option_kinds(method, options)
-    for name, (low, high) in method.spec.ranges.items():
-        if options.get(name) is not None:
-            check_range(float(options[name]), f"{name} of trust loss '{method.word}'", low, high)
-    for name, words in method.spec.choices.items():
-        if name in options:
-            check_choice(options[name], words, f"{name} of trust loss '{method.word}'")
+        raise InputError(f"{name} must be {allowed}, got {float(column.min()):g} to {float(column.max()):g}")
+    return column
 
 
 def _check_pair(z: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import wraps
+from dataclasses import dataclass, field, fields, replace
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,9 @@ from confide.losses.reweighting import class_balance_weights
 from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions
 from confide.progress import Progress
+from confide.trust import losses
 from confide.trust.base import TRUST, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
-from confide.trust.losses import binary_cross_entropy as binary_cross_entropy_loss
-from confide.trust.losses import binary_focal as binary_focal_loss
-from confide.trust.losses import steep_slope as steep_slope_loss
-from confide.trust.losses import tcp as tcp_loss
 from confide.types import FeatureRows, PerSample
 
 # What an oracle sees of a sample: facts of the softmax, log-probabilities and features, as one row.
@@ -74,7 +71,7 @@ def oracle_inputs(
         log_probs = torch.log_softmax(logits.to(torch.float32), dim=1).clamp_min(LOWEST_LOG_PROBABILITY)
         summary = [logit_of_confidence(predictions), -facts.need("entropy"), facts.need("margin")]
         summary += [energy_of(predictions)] if energy else []
-        parts += [torch.stack([one.to(torch.float32) for one in summary], dim=1), log_probs]
+        parts += [torch.stack([fact.to(torch.float32) for fact in summary], dim=1), log_probs]
     if inputs == "features" and features is None:
         raise InputError("inputs='features' needs features of the samples; pass them as the second argument")
     if inputs != "logits" and features is not None:
@@ -86,8 +83,6 @@ def oracle_inputs(
 
 
 # The last layer of an oracle: from hidden values to one number z per sample, trustworthy iff z > 0.
-
-HEADS = ("signed_distance", "linear")
 
 
 def signed_distance_head(hidden: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-7) -> Tensor:
@@ -104,12 +99,16 @@ def linear_head(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return (hidden @ weight[..., None]).squeeze(-1) + bias[..., None]
 
 
+HEADS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "signed_distance": signed_distance_head,
+    "linear": linear_head,
+}
+
+
 def apply_head(head: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The head of that word."""
     check_choice(head, HEADS, "head")
-    return (
-        signed_distance_head(hidden, weight, bias) if head == "signed_distance" else linear_head(hidden, weight, bias)
-    )
+    return HEADS[head](hidden, weight, bias)
 
 
 # Oracles on stored logits and features: small networks that learn which predictions are right.
@@ -162,12 +161,20 @@ class OracleRecipe:
         check_range(self.folds, "folds", 2)
 
 
-def with_recipe_options(**defaults: Any) -> Callable[[Callable[..., OracleScorer]], Callable[..., OracleScorer]]:
-    """Decorator that gives a method the recipe's fields as options, with these defaults, and passes it a Recipe."""
-    recipe = OracleRecipe(**defaults)
+def oracle_options(
+    loss: Callable[..., Tensor], *names: str, head: str = "linear"
+) -> Callable[[Callable[..., OracleScorer]], Callable[..., OracleScorer]]:
+    """Decorator that gives a method these options of a loss and the recipe's fields; it gets an objective and a recipe.
+
+    Args:
+        names: of the loss's options, which keep their defaults.
+        head: default of the recipe's.
+    """
+    recipe = OracleRecipe(head=head)
 
     def decorate(method: Callable[..., OracleScorer]) -> Callable[..., OracleScorer]:
-        own = [p for p in inspect.signature(method).parameters.values() if p.name != "recipe"]
+        own = [p for p in inspect.signature(method).parameters.values() if p.name not in ("recipe", "objective")]
+        own += [inspect.signature(loss).parameters[name] for name in names]
         shared = [
             inspect.Parameter(
                 f.name, inspect.Parameter.KEYWORD_ONLY, default=getattr(recipe, f.name), annotation=f.type
@@ -177,8 +184,9 @@ def with_recipe_options(**defaults: Any) -> Callable[[Callable[..., OracleScorer
 
         @wraps(method)
         def with_recipe(predictions: Predictions, features: Tensor | None = None, **options: Any) -> OracleScorer:
-            chosen = {f.name: options.pop(f.name, getattr(recipe, f.name)) for f in fields(OracleRecipe)}
-            return method(predictions, features, recipe=OracleRecipe(**chosen), **options)
+            objective = partial(loss, **{name: options.pop(name) for name in names if name in options})
+            chosen = {f.name: options.pop(f.name) for f in fields(OracleRecipe) if f.name in options}
+            return method(predictions, features, objective=objective, recipe=replace(recipe, **chosen), **options)
 
         with_recipe.__doc__ = doc_with_recipe(method)
         with_recipe.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
@@ -252,9 +260,8 @@ def fit_oracle(
     weights = _start(rows, widths, folds, recipe)
     _train(weights, rows, target.to(torch.float32).cpu(), folds, objective, recipe)
     with torch.no_grad():
-        fold = torch.from_numpy(folds)
         values = torch.cat([oracle_forward(weights, block, recipe.head) for block in torch.split(rows, 8192)], dim=1)
-        honest = values.gather(0, fold[None]).squeeze(0)
+        honest = values.gather(0, torch.from_numpy(folds)[None]).squeeze(0)
     learned, energy = {k: v.detach() for k, v in weights.items()}, not predictions.from_probabilities
     return OracleScorer(learned, recipe.head, recipe.inputs, honest, energy)
 
@@ -287,8 +294,8 @@ def _train(
     weights: dict[str, Tensor], rows: Tensor, target: Tensor, folds: Folds, objective: Objective, recipe: OracleRecipe
 ) -> None:
     generator = torch.Generator().manual_seed(recipe.seed + 1)
-    own = [torch.from_numpy(np.flatnonzero(folds != m)) for m in range(recipe.folds)]
-    size = min(len(one) for one in own)
+    outside = [torch.from_numpy(np.flatnonzero(folds != m)) for m in range(recipe.folds)]
+    size = min(map(len, outside))
     batch = min(recipe.batch, size)
     steps = recipe.epochs * (size // batch)
     learned = [v.requires_grad_() for k, v in weights.items() if k not in ("mean", "deviation")]
@@ -297,7 +304,7 @@ def _train(
     small = recipe.folds * batch * rows.shape[1] < 1 << 20
     with Progress("oracle", recipe.epochs) as progress, one_thread(when=small):
         for _ in range(recipe.epochs):
-            order = torch.stack([one[torch.randperm(len(one), generator=generator)[:size]] for one in own])
+            order = torch.stack([own[torch.randperm(len(own), generator=generator)[:size]] for own in outside])
             for start in range(0, size - batch + 1, batch):
                 chosen = order[:, start : start + batch]
                 keep = _dropout_mask((*chosen.shape, recipe.hidden), recipe.dropout, generator)
@@ -323,14 +330,9 @@ def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Gener
     corners=({"hidden": 16}, {"head": "linear"}, {"inputs": "logits"}, {"alpha_pos": 6.0, "alpha_neg": 10.0}),
     **ORACLE_FACTS,
 )
-@with_recipe_options(head="signed_distance")
+@oracle_options(losses.steep_slope, "alpha_pos", "alpha_neg", head="signed_distance")
 def steep_slope(
-    predictions: Predictions,
-    features: FeatureRows | None = None,
-    *,
-    recipe: OracleRecipe,
-    alpha_pos: float = 1.0,
-    alpha_neg: float = 3.0,
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
 ) -> OracleScorer:
     """Oracle with the steep slope loss: exp(-a+ z/(1+|z|)) for right, exp(a- z/(1+|z|)) for wrong; trust iff z > 0.
 
@@ -359,10 +361,6 @@ def steep_slope(
         >>> trust.threshold
         0.0
     """
-
-    def objective(z: Tensor, correct: Tensor) -> Tensor:
-        return steep_slope_loss(z, correct, alpha_pos=alpha_pos, alpha_neg=alpha_neg)
-
     return fit_oracle(predictions, features, predictions.facts.correct, objective, recipe)
 
 
@@ -372,9 +370,14 @@ def steep_slope(
     corners=({"hidden": 16}, {"target": "ratio"}, {"inputs": "logits"}),
     **ORACLE_FACTS,
 )
-@with_recipe_options(head="linear")
+@oracle_options(losses.tcp)
 def tcp(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, target: str = "probability"
+    predictions: Predictions,
+    features: FeatureRows | None = None,
+    *,
+    recipe: OracleRecipe,
+    objective: Objective,
+    target: str = "probability",
 ) -> OracleScorer:
     """Oracle of the true class probability, (sigmoid(z) - p_y)^2.
 
@@ -402,10 +405,9 @@ def tcp(
     """
     check_choice(target, ("probability", "ratio"), "target")
     facts = predictions.facts
-    wanted: Tensor = facts.need("p_true")
-    if target == "ratio":
-        wanted = wanted / facts.confidence
-    return fit_oracle(predictions, features, wanted, tcp_loss, recipe)
+    p_true: Tensor = facts.need("p_true")
+    targets = p_true / facts.confidence if target == "ratio" else p_true
+    return fit_oracle(predictions, features, targets, objective, recipe)
 
 
 @TRUST.add(
@@ -414,15 +416,9 @@ def tcp(
     corners=({"hidden": 16}, {"inputs": "logits"}, {"weight_neg": 3.0}, {"form": "released"}),
     **ORACLE_FACTS,
 )
-@with_recipe_options(head="linear")
+@oracle_options(losses.binary_cross_entropy, "weight_pos", "weight_neg", "form")
 def binary_cross_entropy(
-    predictions: Predictions,
-    features: FeatureRows | None = None,
-    *,
-    recipe: OracleRecipe,
-    weight_pos: float = 1.0,
-    weight_neg: float = 1.0,
-    form: str = "paper",
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
 ) -> OracleScorer:
     """Oracle with binary cross-entropy, -o log sigmoid(z) - (1 - o) log sigmoid(-z), one term per sample.
 
@@ -450,10 +446,6 @@ def binary_cross_entropy(
         >>> trust.threshold
         0.0
     """
-
-    def objective(z: Tensor, correct: Tensor) -> Tensor:
-        return binary_cross_entropy_loss(z, correct, weight_pos=weight_pos, weight_neg=weight_neg, form=form)
-
     return fit_oracle(predictions, features, predictions.facts.correct, objective, recipe)
 
 
@@ -463,14 +455,9 @@ def binary_cross_entropy(
     corners=({"hidden": 16}, {"gamma": 0.0}, {"gamma": 5.0}, {"form": "released"}),
     **ORACLE_FACTS,
 )
-@with_recipe_options(head="linear")
+@oracle_options(losses.binary_focal, "gamma", "form")
 def binary_focal(
-    predictions: Predictions,
-    features: FeatureRows | None = None,
-    *,
-    recipe: OracleRecipe,
-    gamma: float = 2.0,
-    form: str = "paper",
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
 ) -> OracleScorer:
     """Oracle with the binary focal loss, -(1 - p_o)^gamma log p_o of the true outcome o, one term per sample.
 
@@ -497,10 +484,6 @@ def binary_focal(
         >>> trust.threshold
         0.0
     """
-
-    def objective(z: Tensor, correct: Tensor) -> Tensor:
-        return binary_focal_loss(z, correct, gamma=gamma, form=form)
-
     return fit_oracle(predictions, features, predictions.facts.correct, objective, recipe)
 
 
@@ -513,9 +496,14 @@ def binary_focal(
     corners=({"hidden": 16}, {"beta": 0.0}, {"beta": 0.9999}),
     **ORACLE_FACTS,
 )
-@with_recipe_options(head="linear")
+@oracle_options(losses.binary_cross_entropy)
 def class_balanced(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, beta: float = 0.999
+    predictions: Predictions,
+    features: FeatureRows | None = None,
+    *,
+    recipe: OracleRecipe,
+    objective: Objective,
+    beta: float = 0.999,
 ) -> OracleScorer:
     """Oracle with class-balanced binary cross-entropy, w_o = (1 - beta) / (1 - beta^n_o) for o in {wrong, right}.
 
@@ -545,7 +533,7 @@ def class_balanced(
     correct = predictions.facts.correct.cpu()
     weights = class_balance_weights(torch.bincount(correct.to(torch.int64), minlength=2), beta).to(torch.float32)
 
-    def objective(z: Tensor, right: Tensor) -> Tensor:
-        return weights[right.to(torch.int64)] * binary_cross_entropy_loss(z, right)
+    def weighted(z: Tensor, right: Tensor) -> Tensor:
+        return weights[right.to(torch.int64)] * objective(z, right)
 
-    return fit_oracle(predictions, features, correct, objective, recipe)
+    return fit_oracle(predictions, features, correct, weighted, recipe)

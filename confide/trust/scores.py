@@ -33,15 +33,27 @@ class OutputScore:
         return dict(self.options), {}
 
 
+@dataclass(frozen=True)
+class MembersScore(OutputScore):
+    """One that looks at the members' logits too: `formula(predictions, members, **options) -> n`."""
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
+        return self.formula(predictions, features, **self.options)
+
+
 def output_score_facts(
-    formula: Callable[..., PerSample], scale: str = "score", threshold: float | None = None
+    formula: Callable[..., PerSample],
+    scale: str = "score",
+    threshold: float | None = None,
+    kind: type[OutputScore] = OutputScore,
 ) -> dict[str, Any]:
     """What the registry tells about a method without training."""
 
     def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> OutputScore:
-        return OutputScore(formula, numbers)
+        return kind(formula, numbers)
 
-    return {"trained": False, "wants": "nothing", "scale": scale, "threshold": threshold, "restore": restore}
+    wants = "members" if kind is MembersScore else "nothing"
+    return {"trained": False, "wants": wants, "scale": scale, "threshold": threshold, "restore": restore}
 
 
 def need_real_logits(predictions: Predictions, word: str) -> Tensor:
@@ -217,29 +229,6 @@ def max_logit(predictions: Predictions | None = None, features: FeatureRows | No
 # Scores over the logits of several members `s n c`: an ensemble, or passes with dropout.
 
 
-@dataclass(frozen=True)
-class MembersScore:
-    """A scorer that only applies a formula to the members' logits: `formula(predictions, members, **options) -> n`."""
-
-    formula: Callable[..., PerSample]
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
-        return self.formula(predictions, features, **self.options)
-
-    def state(self) -> ScorerState:
-        return dict(self.options), {}
-
-
-def members_score_facts(formula: Callable[..., PerSample]) -> dict[str, Any]:
-    """What the registry tells about a method over members."""
-
-    def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> MembersScore:
-        return MembersScore(formula, numbers)
-
-    return {"trained": False, "wants": "members", "scale": "score", "threshold": None, "restore": restore}
-
-
 def negative_entropy_of_probs(probs: Tensor, epsilon: float = 0.0) -> Tensor:
     """sum_k p_k log(p_k + epsilon) over the last dimension; 0 log 0 = 0."""
     return torch.xlogy(probs, probs + epsilon).sum(dim=-1)
@@ -266,7 +255,7 @@ def agreement(predictions: Predictions, members: Tensor, measure: str = "predict
     "ensemble",
     paper="Lakshminarayanan et al., 2017, arXiv:1612.01474",
     corners=({"measure": "mutual_information"}, {"measure": "votes"}),
-    **members_score_facts(agreement),
+    **output_score_facts(agreement, kind=MembersScore),
 )
 def ensemble(
     predictions: Predictions | None = None, features: FeatureRows | None = None, *, measure: str = "predicted_class"
@@ -310,7 +299,7 @@ def averaged_negative_entropy(predictions: Predictions, members: Tensor, average
     "mc_dropout",
     paper="Gal & Ghahramani, 2016, arXiv:1506.02142",
     corners=({"average": "probs"},),
-    **members_score_facts(averaged_negative_entropy),
+    **output_score_facts(averaged_negative_entropy, kind=MembersScore),
 )
 def mc_dropout(
     predictions: Predictions | None = None, features: FeatureRows | None = None, *, average: str = "logits"

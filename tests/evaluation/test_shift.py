@@ -159,7 +159,7 @@ def test_difficulty_grows_with_severity_and_label_noise(split):
         return ((np.asarray(features) - centres[np.asarray(labels)]) ** 2).sum(axis=1)
 
     found = shift_grid(
-        split, {"a": subject(hardness=distance)}, words=["fog", "brightness"], severities=(1, 3, 5), intervals=False
+        split, {"a": subject(difficulty=distance)}, words=["fog", "brightness"], severities=(1, 3, 5), intervals=False
     )
     curve = next(c for c in found.curves if c.kind == "rmd_severity")
     assert curve.columns["severity"] == (0, 1, 3, 5)

@@ -276,15 +276,15 @@ def test_a_full_disk_is_one_line_and_what_was_there_stays(client, serve, run_fol
 
 def test_an_order_found_while_a_tag_came_is_not_taken_for_the_new_one(client, serve, monkeypatch):
     queries = serve.explorers[-1].queries
-    histogram = queries._histogram
+    counts = queries._counts
 
     def tag_meanwhile(*arguments):
-        monkeypatch.setattr(queries, "_histogram", histogram)
+        monkeypatch.setattr(queries, "_counts", counts)
         client.put("tag?row=0", {"action": "drop"})
-        return histogram(*arguments)
+        return counts(*arguments)
 
     client.get("find", tag="drop")
-    monkeypatch.setattr(queries, "_histogram", tag_meanwhile)
+    monkeypatch.setattr(queries, "_counts", tag_meanwhile)
     client.get("find", tag="none")
     assert client.get("rows", **{"tag": "none", "from": 0, "count": 1})["total"] == 179
     assert client.get("find", tag="none")["count"] == 179

@@ -126,6 +126,14 @@ def test_arrays_of_their_own_and_pickled_words_say_what_to_write(tmp_path):
         Predictions.load(tmp_path / "a.npz")
 
 
+def test_shards_whose_words_alone_would_number_the_classes_otherwise_are_refused(tmp_path):
+    for name, words in (("a", ["cat", "dog"]), ("b", ["bird", "dog"])):
+        top = {"label": words, "pred_label": words, "confidence": [0.9, 0.8]}
+        write(tmp_path / f"{name}.csv", {"id": [f"{name}0", f"{name}1"], **top})
+    with pytest.raises(InputError, match=r"name the same classes in one order, got \('bird', 'dog'\) in shard 1"):
+        evaluate(tmp_path, ["accuracy"], False)
+
+
 def test_shards_that_order_the_classes_otherwise_are_refused(tmp_path):
     for name, order in (("a", NAMES), ("b", NAMES[::-1])):
         write(tmp_path / f"{name}.csv", {**a_column_each(LOGITS, "logit_", order), "label": WORDS})

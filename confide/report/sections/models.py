@@ -10,7 +10,7 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import CHANCE, code, count, interval, p_value, shorten, shown, unit_word, value_texts
-from confide.results import PLAIN_SCORES, ComparedRow, Comparison, Measurement, MetricInfo
+from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, 
     """What the main table has no room for: paired tests, further metrics, groups."""
     tests = [_test(view.info(c.metric), c) for c in view.evaluation.comparisons]
     main = {info.word for info in columns}
-    whole = [m for m in view.measurements if m.group is None and not (m.metric in main and m.score in PLAIN_SCORES)]
+    whole = [m for m in view.measurements if m.group is None and not (m.metric in main and m.plain)]
     groups = [m for m in view.measurements if m.group is not None]
     header = ("Metric", "a", "b", "b minus a", "95\u202f% interval", "p", "p, Holm-corrected", "Better")
     tables = [
