@@ -1176,15 +1176,10 @@ def predictions_from_columns(
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
-    if (
-        outputs is None
-        and labels is not None
-        and prediction is not None
-        and are_words(labels)
-        and are_words(prediction)
-    ):
-        names = names or tuple(np.unique(np.concatenate([labels, prediction]).astype(np.str_)).tolist())
-        prediction = class_indices_of(prediction, names, where)
+    words = [values for values in (labels, prediction) if values is not None and are_words(values)]
+    if outputs is None and len(words) == 2:
+        names = names or tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
+        prediction = class_indices_of(words[1], names, where)
     labels = class_indices_of(labels, names, where) if labels is not None and are_words(labels) else labels
     n = len(next(values for values in (labels, outputs, prediction) if values is not None))
     others = {name: columns[name] for name in roles.others if name in columns}

@@ -203,7 +203,7 @@ def fit_map(
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
         kept=rows.dtype,
     )
-    return penalty.centre(turn(optimum.unknowns.view_as(start)).add_(start)), optimum.steepest, optimum.converged
+    return penalty.centre(turn(optimum.at.view_as(start)).add_(start)), optimum.steepest, optimum.converged
 
 
 ChangeOfBasis = Callable[[Tensor], Tensor]

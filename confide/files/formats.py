@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from confide import __version__
 from confide.checks import InputError
@@ -145,10 +146,6 @@ def tensor_metadata(path: str | Path) -> dict[str, str]:
         raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None
 
 
-# The only code that knows file formats: atomic writes, JSON, npz, parquet and csv tables, safetensors.
-#
-# Everything is written to a temporary file beside its target and renamed, so a reader never sees half a file.
-
 Table = dict[str, NDArray[Any]]
 
 
@@ -221,11 +218,7 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
-    readers: dict[str, Callable[[Path], tuple[Table, dict[str, str]]]] = {
-        ".npz": _read_npz,
-        ".parquet": _read_parquet,
-        ".csv": _read_csv,
-    }
+    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
     suffixes = [s for s in path.suffixes if s != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in readers:
@@ -247,7 +240,8 @@ def write_table(
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
             arrays: dict[str, Any] = {k: np.asarray(v) for k, v in columns.items()}
-            np.savez_compressed(file, **arrays, **_npz_metadata(metadata))
+            arrays |= {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
+            np.savez_compressed(file, **arrays)
     elif path.suffix == ".parquet":
         table = pa.table({name: _arrow_column(values) for name, values in columns.items()})
         table = table.replace_schema_metadata(dict(metadata or {}))
@@ -268,19 +262,12 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mappin
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
     """Torch tensors of a safetensors file; a damaged file gets one clear line."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if not Path(path).exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
     try:
         return dict(load_file(path))
     except SafetensorError as error:
         raise InputError(f"{path} must be a readable safetensors file, but reading it failed: {error}") from None
-
-
-def _npz_metadata(metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    return {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
 
 
 def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
@@ -370,8 +357,6 @@ def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Map
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Tensors and metadata of a safetensors file; one that is torn or was changed is refused."""
-    from safetensors import SafetensorError, safe_open
-
     if not Path(path).exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
     try:
@@ -387,8 +372,6 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
-    import torch
-
     digest = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
     for name in sorted(tensors):
         value = tensors[name]

@@ -121,8 +121,7 @@ def _to_device(matrix: Any, device: str) -> Tensor:
 
 
 def _to_numpy(tensor: Tensor) -> Float64:
-    taken: Float64 = tensor.cpu().numpy()
-    return taken
+    return tensor.cpu().numpy()
 
 
 # Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.

@@ -33,11 +33,6 @@ from confide.numerics.blocks import (
 )
 from confide.types import Float64
 
-# Streamed, mergeable first and second moments by class: what every Gaussian fit needs, at any size.
-#
-# Products are taken in the dtype of the rows after centring by pilot class means (those of a small sample), and added
-# up in float64: neither an offset nor well separated classes cost digits.
-
 Labels = NDArray[np.int64]
 PRODUCT_ROWS = 2048
 """Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""
@@ -80,20 +75,17 @@ class Moments:
 
     def between_factor(self) -> Float64:
         """K x d factor F of the between-class covariance F'F: rows sqrt(n_k / n) (mu_k - mu)."""
-        factor: Float64 = np.sqrt(self.counts / self.n)[:, None] * (self.means - self.mean)
-        return factor
+        return np.sqrt(self.counts / self.n)[:, None] * (self.means - self.mean)
 
     def within(self) -> Float64:
         """Biased covariance of the rows about their class means."""
         residue = self.sums / np.sqrt(np.maximum(self.counts, 1))[:, None]
-        covariance: Float64 = (self.scatter - residue.T @ residue) / self.n
-        return covariance
+        return (self.scatter - residue.T @ residue) / self.n
 
     def total(self, within: Float64 | None = None) -> Float64:
         """Biased covariance of all rows about their mean: within plus between."""
         factor = self.between_factor()
-        covariance: Float64 = (self.within() if within is None else within) + factor.T @ factor
-        return covariance
+        return (self.within() if within is None else within) + factor.T @ factor
 
     def about(self, pilots: Float64) -> Moments:
         """The same moments about other pilots."""
@@ -251,8 +243,7 @@ def shrunk(covariance: Float64, intensity: float) -> Float64:
     """(1 - rho) S + rho mu I, mu = tr S / d."""
     dim = len(covariance)
     mu = float(np.trace(covariance)) / dim
-    result: Float64 = (1 - intensity) * covariance + intensity * mu * np.eye(dim)
-    return result
+    return (1 - intensity) * covariance + intensity * mu * np.eye(dim)
 
 
 def intensity_of(rule: Any, covariance: Float64, n: int, fourth: float) -> float:
@@ -261,12 +252,6 @@ def intensity_of(rule: Any, covariance: Float64, n: int, fourth: float) -> float
         return float(rule)
     return ledoit_wolf_intensity(covariance, n, fourth) if rule == "ledoit_wolf" else oas_intensity(covariance, n)
 
-
-# Class Gaussians with one shared covariance, and the Gaussian of all rows, from streamed moments.
-#
-# With Sigma = L L' within the classes, rows times L^-T are white. The total covariance differs from Sigma by the
-# between-class part of rank at most K - 1, so MD - MD_agnostic lives in the span of the whitened class means: one
-# projection to min(d, K) columns serves both distances.
 
 FourthMoment = Callable[[Float64, bool], float]
 """(centres, by class?) -> mean of ||x - centre||^4; asked for only when Ledoit-Wolf needs it."""
@@ -433,8 +418,7 @@ def _full_rank_factor(within: Float64, moments: Moments) -> Float64 | None:
     # A pivot is the share of a column's variance that the columns before it do not explain.
     if factor is None or float(np.diag(factor).min()) ** 2 < 8 * moments.precision:
         return None
-    scaled: Float64 = factor * scale[:, None]
-    return scaled
+    return factor * scale[:, None]
 
 
 # Mahalanobis distances of rows to fitted class Gaussians, by blocks of bounded memory.

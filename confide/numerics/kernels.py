@@ -1,6 +1,5 @@
 """Batch kernels of calibration errors, with gradients: the Laplacian in n log n (MMCE), the Dirichlet by matrix
-products
-(KDE-XE), and the gap of class means (MDCA).
+products (KDE-XE), and the gap of class means (MDCA).
 """
 
 from __future__ import annotations
@@ -16,10 +15,6 @@ from torch import Tensor
 
 from confide.simplex.reference import accumulator, refuse_second_derivative
 from confide.types import Labels, Logits, PerSample, Probs, Scalar
-
-# Batch kernels that penalties and losses share: the Laplacian in n log n, the Dirichlet by matrix products.
-#
-# All take probabilities or confidences and give a scalar with its gradient.
 
 LARGEST_EXPONENT = 600.0
 """exp of this times any batch size is still a float64; wider ranges are summed by segments."""
@@ -243,7 +238,9 @@ PROBABILITY_CLAMP = 1e-9
 
 def kde_calibration_error(logits: Logits, labels: Labels, bandwidth: float | None, power: float, form: str) -> Scalar:
     """Calibration error by Dirichlet kernels; the bandwidth chosen without gradient where none is given."""
-    probs = _softmax(logits).clamp(PROBABILITY_CLAMP, 1 - PROBABILITY_CLAMP)
+    probs = torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype)).clamp(
+        PROBABILITY_CLAMP, 1 - PROBABILITY_CLAMP
+    )
     if form == "released":
         probs = probs.detach()
     chosen = likely_bandwidth(probs.detach(), extra_factor=form == "original") if bandwidth is None else bandwidth
@@ -256,7 +253,3 @@ def class_mean_gap(means: Tensor, labels: Labels) -> Scalar:
     labels = labels.clamp(0, len(means) - 1)
     share = torch.zeros_like(means).index_add(0, labels, torch.full_like(labels, 1, dtype=means.dtype))
     return (means - share / max(len(labels), 1)).abs().mean()
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return torch.softmax(logits, dim=1, dtype=accumulator(logits.dtype))

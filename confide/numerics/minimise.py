@@ -21,10 +21,10 @@ Objective = Callable[[Tensor], tuple[float, Tensor]]
 
 
 @dataclass(frozen=True)
-class LbfgsResult:
-    """Where a descent ended, its steepest slope there, and whether it ended by itself."""
+class Minimum:
+    """Where a search ended, its steepest slope there, and whether it ended by itself."""
 
-    unknowns: Tensor
+    at: Tensor
     steepest: float
     converged: bool
 
@@ -39,7 +39,7 @@ def lbfgs(
     iterations: int,
     memory: int,
     kept: torch.dtype = torch.float64,
-) -> LbfgsResult:
+) -> Minimum:
     """From zero to the minimum.
 
     Args:
@@ -54,13 +54,13 @@ def lbfgs(
     still = 0
     for _ in range(iterations):
         if float(slope.abs().max()) <= tolerance or still >= idle:
-            return LbfgsResult(here, float(slope.abs().max()), True)
+            return Minimum(here, float(slope.abs().max()), True)
         direction = _lbfgs_direction(slope, pairs)
         found = _lbfgs_line_search(objective, here, value, slope, direction)
         if found is None:
             # No step improves: the rounding of the value is reached, or the memory misleads.
             if not pairs:
-                return LbfgsResult(here, float(slope.abs().max()), True)
+                return Minimum(here, float(slope.abs().max()), True)
             pairs.clear()
             continue
         step, new_value, new_slope = found
@@ -70,7 +70,7 @@ def lbfgs(
             pairs.append((moved.to(kept), turned.to(kept), 1.0 / curvature))
         still = still + 1 if abs(value - new_value) <= change * max(abs(value), 1.0) else 0
         here, value, slope = here + moved, new_value, new_slope
-    return LbfgsResult(here, float(slope.abs().max()), False)
+    return Minimum(here, float(slope.abs().max()), False)
 
 
 def _lbfgs_direction(slope: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
@@ -134,18 +134,7 @@ class Convex(Protocol):
         """About the inverse of the curvature at the last point measured."""
 
 
-@dataclass(frozen=True)
-class NewtonResult:
-    """Where a search ended, its steepest slope there, and whether it ended by itself."""
-
-    at: Tensor
-    steepest: float
-    converged: bool
-
-
-def truncated_newton(
-    function: Convex, start: Tensor, *, tolerance: float, change: float, iterations: int
-) -> NewtonResult:
+def truncated_newton(function: Convex, start: Tensor, *, tolerance: float, change: float, iterations: int) -> Minimum:
     """From the start to the minimum.
 
     Args:
@@ -157,21 +146,21 @@ def truncated_newton(
     precision = ROUGH_SHARE
     for _ in range(iterations):
         if float(slope.abs().max()) <= tolerance:
-            return NewtonResult(here, float(slope.abs().max()), True)
+            return Minimum(here, float(slope.abs().max()), True)
         direction = _newton_direction(function, slope, precision)
         fall, unit = _dot(slope, direction), change * max(abs(value), 1.0)
         if -fall <= unit and precision == SHARP_SHARE:
             # Near the minimum the step leaves an error of the square of its fall: no need to look.
-            return NewtonResult(here + direction, float(slope.abs().max()), True)
+            return Minimum(here + direction, float(slope.abs().max()), True)
         step, new_value, new_slope = 1.0, *function.measure(here + direction)
         while new_value > value + 1e-4 * step * fall + unit and step > 1e-6:
             step /= 2
             new_value, new_slope = function.measure(here + step * direction)
         if new_value > value + unit:
-            return NewtonResult(here, float(slope.abs().max()), True)
+            return Minimum(here, float(slope.abs().max()), True)
         here, value, slope = here + step * direction, new_value, new_slope
         precision = SHARP_SHARE if -fall <= SHARP_WITHIN * unit else ROUGH_SHARE
-    return NewtonResult(here, float(slope.abs().max()), False)
+    return Minimum(here, float(slope.abs().max()), False)
 
 
 def _newton_direction(function: Convex, slope: Tensor, precision: float) -> Tensor:

@@ -18,13 +18,6 @@ from confide.checks import InputError, check_choice, check_range
 from confide.numerics.blocks import blocks, cache_rows, check_block, matrix_product
 from confide.types import Float64
 
-# Chunked nearest neighbours: exact Euclidean, by matrix products in bounded memory.
-#
-# Squared distances of a block come from one product, |a - b|^2 = |a|^2 + |b|^2 - 2 a.b; they only choose the
-# neighbours, whose distances are then computed directly, without the cancellation of that formula. Where its rounding
-# may have hidden a nearer point, as in tight clusters far from each other, all points that it may concern are
-# compared directly.
-
 Rows: TypeAlias = NDArray[Any]
 """n d, floating."""
 Indices: TypeAlias = NDArray[np.int64]
