@@ -197,10 +197,10 @@ def check_number(value: Any, name: str, default: Any, low: float, high: float) -
     return int(value)
 
 
-def check_options(word: str, family: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
     """Every option given must be one the method has."""
     names = list(known)
-    for name in given:
+    for name in options:
         if name not in names:
             hint = did_you_mean(name, names) if names else "it takes none"
             raise OptionError(f"{family} '{word}' has no option '{name}'; {hint}")

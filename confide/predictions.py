@@ -146,9 +146,9 @@ class ClassCounter:
             self._keep(prediction[sure], top[sure])
             weights, scale, mask = weights[~sure], scale[~sure], mask[: len(sure) - np.count_nonzero(sure)]
         first = (scale * weights.dtype.type(self.first_edge))[:, None]
-        found = np.flatnonzero(np.greater_equal(weights, first, out=mask))
-        row = found // self.num_classes
-        self._keep(found - row * self.num_classes, weights.reshape(-1)[found] / scale[row])
+        cells = np.flatnonzero(np.greater_equal(weights, first, out=mask))
+        row = cells // self.num_classes
+        self._keep(cells - row * self.num_classes, weights.reshape(-1)[cells] / scale[row])
 
     def _keep(self, columns: NDArray[np.int64], probs: Block) -> None:
         self._columns.append(columns)
@@ -339,14 +339,14 @@ class FactsBuilder:
             if part is None:
                 self.unknown.add(fact.name)
                 continue
-            kept = self.vectors.get(fact.name, part[:0])
-            kind = torch.promote_types(kept.dtype, part.dtype)
-            if end > len(kept) or kind != kept.dtype:
-                room = max(len(kept), end + end // 2 if self.size else end)
-                kept, old = part.new_empty(room, dtype=kind), kept[: self.size]
-                kept[: len(old)] = old
-            kept[self.size : end] = part
-            self.vectors[fact.name] = kept
+            vector = self.vectors.get(fact.name, part[:0])
+            kind = torch.promote_types(vector.dtype, part.dtype)
+            if end > len(vector) or kind != vector.dtype:
+                room = max(len(vector), end + end // 2 if self.size else end)
+                vector, old = part.new_empty(room, dtype=kind), vector[: self.size]
+                vector[: len(old)] = old
+            vector[self.size : end] = part
+            self.vectors[fact.name] = vector
         self.size = end
 
     def join(self) -> Facts:
@@ -1160,16 +1160,16 @@ def predictions_from_columns(
     columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
     """Predictions from named columns; `files.columns` knows the names."""
-    given = ", ".join(list(columns)[:8]) or "none"
+    header = ", ".join(list(columns)[:8]) or "none"
     roles = column_roles(columns, where)
     if (pairs := _pairs_from_columns(columns, roles, metadata, split)) is not None:
         return pairs
     if roles.label is None and metadata.get("labels") != "none":
-        raise InputError(f"{where} must have a column 'label', got {given}; add it, or rename the one that holds it")
+        raise InputError(f"{where} must have a column 'label', got {header}; add it, or rename the one that holds it")
     if not roles.are_predictions:
         raise InputError(
             f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
-            f"or 'pred_label' and 'confidence', got {given}; rename the columns"
+            f"or 'pred_label' and 'confidence', got {header}; rename the columns"
         )
     labels = columns[roles.label] if roles.label else None
     prediction = columns[roles.prediction] if roles.prediction else None

@@ -218,10 +218,10 @@ class Features:
 def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
     """Options of an extractor from a file's metadata; what another program keeps under that name is none of ours."""
     try:
-        found = json.loads(about.get("options", "{}"))
+        options = json.loads(about.get("options", "{}"))
     except (ValueError, TypeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return options if isinstance(options, dict) else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,19 +350,19 @@ class Scores:
         )
 
 
-def rows_of(wanted: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
-    """Rows of `known` that hold the wanted ids, in their order."""
-    wanted = np.asarray(wanted)
-    if wanted.dtype.kind != known.dtype.kind and "U" in (wanted.dtype.kind, known.dtype.kind):
-        wanted, known = wanted.astype(np.str_), known.astype(np.str_)
+def rows_of(ids: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
+    """Rows of `known` that hold the ids, in their order."""
+    ids = np.asarray(ids)
+    if ids.dtype.kind != known.dtype.kind and "U" in (ids.dtype.kind, known.dtype.kind):
+        ids, known = ids.astype(np.str_), known.astype(np.str_)
     order = np.argsort(known, kind="stable")
-    place = np.searchsorted(known[order], wanted)
-    rows = order[np.minimum(place, len(known) - 1)] if len(known) else np.zeros(len(wanted), dtype=np.intp)
-    missing = known[rows] != wanted if len(known) else np.ones(len(wanted), dtype=bool)
+    place = np.searchsorted(known[order], ids)
+    rows = order[np.minimum(place, len(known) - 1)] if len(known) else np.zeros(len(ids), dtype=np.intp)
+    missing = known[rows] != ids if len(known) else np.ones(len(ids), dtype=bool)
     if missing.any():
-        first = wanted[missing][0]
+        first = ids[missing][0]
         raise InputError(
-            f"{what} must have every id asked for, but {int(missing.sum())} of {len(wanted)} are missing, "
+            f"{what} must have every id asked for, but {int(missing.sum())} of {len(ids)} are missing, "
             f"first {first.item()!r}; use {what} of the same samples"
         )
     return rows

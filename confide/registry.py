@@ -27,14 +27,14 @@ class MethodSpec:
 
     def as_dict(self) -> dict[str, Any]:
         """Field -> value, for listings: no functions, and optional fields only where they differ from the default."""
-        told = {}
+        facts = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             required = entry.default is MISSING and entry.default_factory is MISSING
             default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
             if not callable(value) and (required or value != default):
-                told[entry.name] = value
-        return told
+                facts[entry.name] = value
+        return facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +97,10 @@ class Method(Generic[S]):
                 raise OptionError(f"{self.family} '{self.word}' got its option '{name}' twice; give it by name only")
         return {**placed, **options}
 
-    def checked(self: Method[OptionSpec], given: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self: Method[OptionSpec], values: Mapping[str, Any]) -> dict[str, Any]:
         """Options as plain Python values; refuses unknown names and values outside `ranges` and `choices`."""
         aliases, ranges, choices = self.spec.aliases, self.spec.ranges, self.spec.choices
-        options = {aliases.get(name, name): value for name, value in given.items()} if aliases else dict(given)
+        options = {aliases.get(name, name): value for name, value in values.items()} if aliases else dict(values)
         self.check_options(options)
         for name, value in options.items():
             where = f"{name} of {self.family} '{self.word}'"
@@ -113,9 +113,9 @@ class Method(Generic[S]):
                 check_choice(value, choices[name], where)
         return options
 
-    def check_options(self, given: Mapping[str, Any]) -> None:
+    def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse option names that this method does not have."""
-        check_options(self.word, self.family, given, (*self.options, *self.needs))
+        check_options(self.word, self.family, options, (*self.options, *self.needs))
 
 
 class Registry(Generic[S]):

@@ -552,8 +552,8 @@ class Evaluation:
 
         Example:
             >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
-            >>> found = confide.evaluate(p, ["nll", "accuracy"], intervals=False)
-            >>> [info.title for info in found.columns("models")]
+            >>> evaluation = confide.evaluate(p, ["nll", "accuracy"], intervals=False)
+            >>> [info.title for info in evaluation.columns("models")]
             ['Accuracy', 'NLL', 'Brier']
         """
         own = [info for info in self.metrics.values() if table in info.tables]
@@ -584,8 +584,8 @@ class Evaluation:
 
         Example:
             >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
-            >>> found = confide.evaluate(p, "accuracy", intervals=False)
-            >>> found.find("accuracy", group="class=1").n
+            >>> evaluation = confide.evaluate(p, "accuracy", intervals=False)
+            >>> evaluation.find("accuracy", group="class=1").n
             3
         """
         for m in self.measurements:

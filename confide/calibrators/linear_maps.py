@@ -201,7 +201,7 @@ def fit_map(
         idle=precision.idle,
         iterations=MATRIX_ITERATIONS,
         memory=10 if rows.num_classes <= MANY_CLASSES else 5,
-        kept=rows.dtype,
+        memory_dtype=rows.dtype,
     )
     return penalty.centre(turn(optimum.at.view_as(start)).add_(start)), optimum.steepest, optimum.converged
 

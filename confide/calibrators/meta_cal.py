@@ -77,9 +77,7 @@ def metamis(
     return tempered_below(logits, labels, entropy, threshold, chosen)
 
 
-def chosen_rows(
-    rows: Sequence[int] | None, pool: NDArray[np.int64], wanted: int, seed: int, n: int
-) -> NDArray[np.int64]:
+def chosen_rows(rows: Sequence[int] | None, pool: NDArray[np.int64], size: int, seed: int, n: int) -> NDArray[np.int64]:
     """The rows given, or a seeded draw from the pool: at least one, at most 500."""
     if rows is not None:
         index = np.asarray(rows, dtype=np.int64)
@@ -88,7 +86,7 @@ def chosen_rows(
         return index
     if not len(pool):
         raise InputError("the threshold needs at least one right prediction, got none; use more predictions on 'val'")
-    return np.random.default_rng(seed).permutation(pool)[: min(max(wanted, 1), LARGEST_DRAW)]
+    return np.random.default_rng(seed).permutation(pool)[: min(max(size, 1), LARGEST_DRAW)]
 
 
 def tempered_below(

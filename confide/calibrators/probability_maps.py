@@ -49,8 +49,8 @@ def isotonic_nodes(chunks: Iterable[Vector], hits: Vector) -> tuple[Vector, Vect
         ends = np.append(np.searchsorted(ordered, starts, side="left"), len(ordered))
         sizes = np.diff(ends, prepend=0)
         count += sizes
-        some = sizes > 0
-        last[some] = np.maximum(last[some], ordered[ends[some] - 1])
+        filled = sizes > 0
+        last[filled] = np.maximum(last[filled], ordered[ends[filled] - 1])
         first = min(first, float(ordered[0])) if len(ordered) else first
     begin, outcome = np.insert(starts, 0, first), np.insert(multiplicity / np.maximum(count[1:], 1), 0, 0.0)
     keep = count > 0

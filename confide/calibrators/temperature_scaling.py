@@ -81,8 +81,8 @@ class TemperedRows:
 
     def spread(self) -> float:
         """Typical distance of a logit from the largest of its row: the unit in which T is bounded."""
-        some = self.rows[:: max(1, self.n // SAMPLE_SIZES[0])].astype(np.float64)
-        distance = some.max(axis=1) - some.mean(axis=1)
+        sample = self.rows[:: max(1, self.n // SAMPLE_SIZES[0])].astype(np.float64)
+        distance = sample.max(axis=1) - sample.mean(axis=1)
         typical = float(np.median(distance)) or float(distance.mean())
         return typical if math.isfinite(typical) else 1.0
 

@@ -106,21 +106,21 @@ def table_of(evaluation: Evaluation) -> str:
 
 def groups_of(evaluation: Evaluation) -> str:
     """Accuracy and confidence gap of the groups, at most 20 of a kind."""
-    found: dict[str, dict[str, Measurement]] = {}
+    by_group: dict[str, dict[str, Measurement]] = {}
     for m in evaluation.measurements:
         if m.group is not None:
-            found.setdefault(m.group, {}).setdefault(m.metric, m)
+            by_group.setdefault(m.group, {}).setdefault(m.metric, m)
     kinds: dict[str, list[str]] = {}
-    for group in found:
+    for group in by_group:
         kinds.setdefault(group.split("=", 1)[0], []).append(group)
     parts = []
     for kind, groups in kinds.items():
         words = [info.word for info in evaluation.columns("groups")]
-        shown = [w for w in words if any(w in found[g] for g in groups)]
+        shown = [w for w in words if any(w in by_group[g] for g in groups)]
         rows = []
         for group in groups[:20]:
-            cells = [f"{number(found[group][w].value)} {interval(found[group][w])}".strip() for w in shown]
-            first = next(iter(found[group].values()))
+            cells = [f"{number(by_group[group][w].value)} {interval(by_group[group][w])}".strip() for w in shown]
+            first = next(iter(by_group[group].values()))
             rows.append([group.split("=", 1)[1], f"{first.n:,}", *cells])
         more = f"\n... and {len(groups) - 20} more in evaluation.json" if len(groups) > 20 else ""
         parts.append("\n\n" + text_table([f"by {kind}", "samples", *shown], rows) + more)

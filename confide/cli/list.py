@@ -72,5 +72,5 @@ def as_row(method: Method[MethodSpec]) -> dict[str, Any]:
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in method.options.items()
         },
         "needs": list(method.needs),
-        **({"facts": told} if (told := method.spec.as_dict()) else {}),
+        **({"facts": facts} if (facts := method.spec.as_dict()) else {}),
     }

@@ -26,8 +26,8 @@ from confide.records import Dataset, Features, Scores, Split, rows_of
 CHUNK = 1024
 
 
-def distinct_rows(values: Any, order: NDArray[np.integer], wanted: int, similarity: float) -> NDArray[np.int64]:
-    """The first `wanted` rows of `order` of which no two have a cosine of `similarity` or more; earlier ones win."""
+def distinct_rows(values: Any, order: NDArray[np.integer], count: int, similarity: float) -> NDArray[np.int64]:
+    """The first `count` rows of `order` of which no two have a cosine of `similarity` or more; earlier ones win."""
     distinct: list[int] = []
     chosen = torch.empty(0, int(values.shape[1]))
     for start in range(0, len(order), CHUNK):
@@ -38,13 +38,13 @@ def distinct_rows(values: Any, order: NDArray[np.integer], wanted: int, similari
             free = matrix_product(rows, chosen.to(rows).T).max(dim=1).values.numpy() < similarity
         among = matrix_product(rows, rows.T).numpy() >= similarity
         for i in range(len(here)):
-            if free[i] and len(distinct) < wanted:
+            if free[i] and len(distinct) < count:
                 distinct.append(int(here[i]))
                 free[i + 1 :] &= ~among[i, i + 1 :]
             else:
                 free[i] = False
         chosen = torch.cat([chosen.to(rows), rows[torch.from_numpy(free)]])
-        if len(distinct) >= wanted:
+        if len(distinct) >= count:
             break
     return np.asarray(distinct, dtype=np.int64)
 
@@ -156,13 +156,13 @@ def _count(fraction: float, n: int) -> int:
 
 
 def _choose(
-    order: NDArray[Any], wanted: int, scores: Scores, features: Features | None, similarity: float
+    order: NDArray[Any], count: int, scores: Scores, features: Features | None, similarity: float
 ) -> tuple[NDArray[np.int64], int]:
     if features is None:
-        return order[:wanted].astype(np.int64), 0
+        return order[:count].astype(np.int64), 0
     place = rows_of(scores.ids[order], features.ids, "features")
     mean = np.asarray(features.values[:: max(1, len(features) // 4096)], dtype=np.float64).mean(axis=0)
-    distinct = distinct_rows(_Centred(features.values, mean), place, wanted, similarity)
+    distinct = distinct_rows(_Centred(features.values, mean), place, count, similarity)
     back = dict(zip(place.tolist(), order.tolist(), strict=True))
     rows = np.array([back[int(k)] for k in distinct], dtype=np.int64)
     position = {int(row): i for i, row in enumerate(order)}
@@ -226,16 +226,16 @@ def _contents(part: Split, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 def _clear(out: Path) -> None:
     """Take an earlier benchmark's pictures away, which would count as hard; other files are refused, never removed."""
-    found = sorted((out / "test").rglob("*"), reverse=True)  # what a folder holds comes before it
+    paths = sorted((out / "test").rglob("*"), reverse=True)  # what a folder holds comes before it
     own = re.compile(r"\d{4}-[^/]*(/\d{6}\.png)?")
-    for path in found:
+    for path in paths:
         if not own.fullmatch(path.relative_to(out / "test").as_posix()):
             raise InputError(
                 f"{out} must be a new folder or an earlier hard benchmark, got {path}; choose another folder"
             )
-    if found:
+    if paths:
         (out / "README.md").unlink(missing_ok=True)
-    for path in found:
+    for path in paths:
         path.rmdir() if path.is_dir() else path.unlink()
 
 

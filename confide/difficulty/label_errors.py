@@ -277,8 +277,8 @@ def verdicts(
         >>> rows = 8 * np.eye(2, 3)[true] + np.random.default_rng(0).normal(size=(60, 3))
         >>> labels = true.copy()
         >>> labels[5] = 1 - labels[5]  # a wrong label
-        >>> found = confide.difficulty.verdicts(rows, labels)
-        >>> found.suspects().tolist()
+        >>> verdicts = confide.difficulty.verdicts(rows, labels)
+        >>> verdicts.suspects().tolist()
         [5]
     """
     check_range(hardest, "hardest", 0, 1)
@@ -334,8 +334,8 @@ def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
         >>> rows = 4 * np.eye(2, 3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
         >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
         >>> scores = confide.difficulty.score("rmd", rows, labels)
-        >>> found = confide.difficulty.verdicts(rows, labels, scores=scores)
-        >>> sorted(confide.difficulty.with_verdicts(scores, found).columns)
+        >>> verdicts = confide.difficulty.verdicts(rows, labels, scores=scores)
+        >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)
         ['distance_deviation', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
     """
     return replace(scores, columns={**scores.columns, **found.columns()})

@@ -164,8 +164,8 @@ def error_by_difficulty(scores: Any, correct: Any, *, bands: int = 3) -> ErrorBy
         The groups with their error rates and intervals, and the correlation of difficulty and error.
 
     Example:
-        >>> found = confide.difficulty.error_by_difficulty([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [1, 1, 1, 0, 0, 0])
-        >>> [(group.name, group.error) for group in found.bands]
+        >>> errors = confide.difficulty.error_by_difficulty([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [1, 1, 1, 0, 0, 0])
+        >>> [(group.name, group.error) for group in errors.bands]
         [('easy', 0.0), ('medium', 0.5), ('hard', 1.0)]
     """
     values = np.asarray(scores.values if isinstance(scores, Scores) else scores, dtype=np.float64)

@@ -241,8 +241,10 @@ def bootstrap_draws(
     sizes = [len(grouping.names) * len(facts_for_means(base.predictions)) for grouping in groups]
     by_group = np.split(drawn[len(light) :], np.cumsum(sizes)[:-1]) if sizes else []
     if costly:
-        some = [requests[k] for k in costly]
-        drawn, factor = resampling.bootstrap(base, some, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed)
+        costly_requests = [requests[k] for k in costly]
+        drawn, factor = resampling.bootstrap(
+            base, costly_requests, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed
+        )
         for k, row in zip(costly, drawn, strict=True):
             metrics[k] = row
     return BootstrapDraws(metrics, by_group, factor)
@@ -255,8 +257,8 @@ def calibration_tests(
     tests: list[resampling.Null | None] = [None] * len(requests)
     for costly, draws in ((False, resamples), (True, min(resamples, COSTLY_RESAMPLES))):
         places = [k for k, r in enumerate(requests) if r.calibration and not r.whole and r.costly == costly]
-        some = [(requests[k].method, requests[k].options) for k in places]
-        drawn = resampling.nulls(base, some, resamples=draws, seed=seed) if some else []
+        methods = [(requests[k].method, requests[k].options) for k in places]
+        drawn = resampling.nulls(base, methods, resamples=draws, seed=seed) if methods else []
         for k, null in zip(places, drawn, strict=True):
             tests[k] = null
     for k, request in enumerate(requests):
@@ -390,8 +392,8 @@ def evaluate(
 
     Example:
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
-        >>> found = confide.evaluate(p, ["accuracy", "nll"], intervals=False, title="four samples")
-        >>> found.value("accuracy", group=None)
+        >>> evaluation = confide.evaluate(p, ["accuracy", "nll"], intervals=False, title="four samples")
+        >>> evaluation.value("accuracy", group=None)
         0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)

@@ -82,9 +82,9 @@ def suspects(
         >>> import numpy as np
         >>> ids = np.array(["a", "b"])
         >>> split = confide.Split(["a cat", "a dog"], np.array([0, 0]), ids)
-        >>> found = {"verdict": np.array(["fine", "wrong label"]), "suspicion": np.array([0.1, 0.9])}
-        >>> found["suggested"] = np.array([0, 1])
-        >>> scores = confide.Scores(ids, np.array([0.1, 0.9]), "rmd", columns=found)
+        >>> columns = {"verdict": np.array(["fine", "wrong label"]), "suspicion": np.array([0.1, 0.9])}
+        >>> columns["suggested"] = np.array([0, 1])
+        >>> scores = confide.Scores(ids, np.array([0.1, 0.9]), "rmd", columns=columns)
         >>> [(s.text, s.prediction) for s in confide.evaluation.suspects(split, scores, ["cat", "dog"])]
         [('a dog', 'dog')]
     """

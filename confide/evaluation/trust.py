@@ -91,8 +91,8 @@ def compare_trust(
         >>> from confide.evaluation import TrustValues
         >>> scores = {"mcp": TrustValues.of(p.facts.confidence, 0.5, "score")}
         >>> scores["margin"] = TrustValues.of(p.facts.margin, None, "score")
-        >>> found = confide.evaluation.compare_trust(p, scores, intervals=False)
-        >>> round(found.value("auroc", score="trust:margin"), 3)
+        >>> evaluation = confide.evaluation.compare_trust(p, scores, intervals=False)
+        >>> round(evaluation.value("auroc", score="trust:margin"), 3)
         0.833
     """
     if baseline not in scores:

@@ -146,9 +146,9 @@ def fit_and_compare(
         for word, own in values.items()
         if own.threshold is not None
     }
-    kept = keep or ("combined" if "combined" in fitted else BASELINE)
-    trusted = fitted[kept].add_to(evidence.test, *evidence.test_inputs(kept))
-    return TrustComparison(evaluation, fitted, values, baseline_tnr, kept, trusted)
+    chosen = keep or ("combined" if "combined" in fitted else BASELINE)
+    trusted = fitted[chosen].add_to(evidence.test, *evidence.test_inputs(chosen))
+    return TrustComparison(evaluation, fitted, values, baseline_tnr, chosen, trusted)
 
 
 def _fit_all(

@@ -155,19 +155,19 @@ def are_words(values: NDArray[Any]) -> bool:
 
 def class_indices_of(words: NDArray[Any], classes: tuple[str, ...] | None, where: str) -> NDArray[np.int64]:
     """Class indices of labels that are words; their order must be known from the names of the classes."""
-    told = [str(word).strip() for word in words.tolist()]
+    names = [str(word).strip() for word in words.tolist()]
     if classes is None:
-        first = told[0] if told else ""
+        first = names[0] if names else ""
         raise InputError(
             f"labels of {where} are words such as '{first}', but nothing says which column is which class; "
             f"call them logit_{first}, ... or prob_{first}, ..., add an array 'class_names', or give class indices"
         )
     place = {name: k for k, name in enumerate(classes)}
-    known = np.array([place.get(word, -1) for word in told], dtype=np.int64)
+    known = np.array([place.get(word, -1) for word in names], dtype=np.int64)
     if (known < 0).any():
         bad = int((known < 0).argmax())
         raise InputError(
             f"labels of {where} must be among the classes {', '.join(classes[:6])}{', ...' * (len(classes) > 6)}, "
-            f"got '{told[bad]}' at sample {bad} of {len(told)}; mend it or drop that sample"
+            f"got '{names[bad]}' at sample {bad} of {len(names)}; mend it or drop that sample"
         )
     return known

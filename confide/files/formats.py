@@ -348,11 +348,11 @@ def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Map
     """Write named torch tensors as safetensors, atomically, with a digest of everything in the header."""
 
     # Clones, because safetensors refuses tensors that share memory; contiguous, because it stores plain rows.
-    kept = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    clones = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
     notes = dict(metadata or {})
-    notes["digest"] = _tensor_digest(kept, notes)
+    notes["digest"] = _tensor_digest(clones, notes)
     with atomic(path) as temporary:
-        save_tensors(kept, temporary, notes)
+        save_tensors(clones, temporary, notes)
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -93,8 +93,8 @@ def method(word: str) -> tuple[Method[ModelSpec], dict[str, Any]]:
 
     Example:
         >>> from confide import models
-        >>> found, named = models.method("timm:resnet50")
-        >>> found.word, named
+        >>> method, named = models.method("timm:resnet50")
+        >>> method.word, named
         ('timm', {'name': 'resnet50'})
     """
     prefix, colon, name = word.partition(":")

@@ -195,9 +195,9 @@ class Feed:
     def _bytes(self) -> int:
         if len(self) == 0:
             return 0
-        one = np.asarray(self.source[np.arange(1)])
-        grown = np.prod([extent + 2 * self.padding for extent in one.shape[2:]]) / max(np.prod(one.shape[2:]), 1)
-        return int(one.nbytes * grown * len(self))
+        image = np.asarray(self.source[np.arange(1)])
+        grown = np.prod([extent + 2 * self.padding for extent in image.shape[2:]]) / max(np.prod(image.shape[2:]), 1)
+        return int(image.nbytes * grown * len(self))
 
     def _read(self, rows: NDArray[np.integer]) -> Tensor:
         values = self.source if len(rows) == len(self) and isinstance(self.source, np.ndarray) else self.source[rows]

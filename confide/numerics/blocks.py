@@ -112,8 +112,8 @@ def eigh(matrix: Float64, device: str = HOST) -> tuple[Float64, Float64]:
     if device == HOST:
         values, vectors = linalg.eigh(matrix)
         return values, vectors
-    found = torch.linalg.eigh(_to_device(matrix, device))
-    return _to_numpy(found.eigenvalues), _to_numpy(found.eigenvectors)
+    decomposition = torch.linalg.eigh(_to_device(matrix, device))
+    return _to_numpy(decomposition.eigenvalues), _to_numpy(decomposition.eigenvectors)
 
 
 def _to_device(matrix: Any, device: str) -> Tensor:

@@ -131,9 +131,9 @@ def pilot_means(values: Any, labels: Labels, num_classes: int) -> Float64:
         raise InputError("features must have at least one row, got none; give samples to fit on")
     rows = working_block(values[torch.as_tensor(chosen) if isinstance(values, Tensor) else chosen])
     rows = torch.nan_to_num(rows, posinf=0.0, neginf=0.0)
-    found = torch.as_tensor(labels[chosen], device=rows.device)
-    sums = rows.new_zeros(num_classes, rows.shape[1]).index_add_(0, found, rows)
-    counts = torch.bincount(found, minlength=num_classes)[:, None]
+    classes = torch.as_tensor(labels[chosen], device=rows.device)
+    sums = rows.new_zeros(num_classes, rows.shape[1]).index_add_(0, classes, rows)
+    counts = torch.bincount(classes, minlength=num_classes)[:, None]
     means = torch.where(counts > 0, sums / counts.clamp_min(1), rows.mean(dim=0))
     # Kept in the dtype of the rows: what is subtracted from them is then exactly the pilot.
     return means.to(torch.float64).cpu().numpy().astype(np.float64)
@@ -165,9 +165,8 @@ def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | 
     if not bool(torch.isfinite(scatter).all()):
         raise InputError("features must be small enough to be squared in their dtype, got overflow; rescale them")
     counts = np.bincount(labels, minlength=num_classes).astype(np.int64)
-    found = (one.cpu().numpy() for one in (table.to(torch.float64), sums, scatter))
-    pilots, sums_found, scatter_found = found
-    return Moments(pilots, counts, sums_found, scatter_found, precision, str(scatter.device))
+    pilots, host_sums, host_scatter = (tensor.cpu().numpy() for tensor in (table.to(torch.float64), sums, scatter))
+    return Moments(pilots, counts, host_sums, host_scatter, precision, str(scatter.device))
 
 
 def _sums_by_class(rows: Tensor, labels: Tensor, num_classes: int) -> tuple[Any, Tensor]:
@@ -391,9 +390,9 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
 def _intensities(
     rule: Any, within: Float64, total: Float64, moments: Moments, fourth: FourthMoment
 ) -> tuple[float, float]:
-    wanted = rule == "ledoit_wolf"
-    by_class = fourth(moments.means, True) if wanted else 0.0
-    overall = fourth(moments.mean[None, :], False) if wanted else 0.0
+    needs_fourth = rule == "ledoit_wolf"
+    by_class = fourth(moments.means, True) if needs_fourth else 0.0
+    overall = fourth(moments.mean[None, :], False) if needs_fourth else 0.0
     return intensity_of(rule, within, moments.n, by_class), intensity_of(rule, total, moments.n, overall)
 
 
@@ -466,11 +465,11 @@ def own_distances(
             lost = (table.to(torch.float64).cpu().numpy() - means) @ projection.matrix
             rest, centres = put(lost), put(projection.centres + lost)
         part = slice(start, start + len(block))
-        wanted = torch.as_tensor(labels[part], device=block.device)
-        rows = matrix_product(block - table[wanted], matrix)
-        distance = _squares(rows + rest[wanted])
+        classes = torch.as_tensor(labels[part], device=block.device)
+        rows = matrix_product(block - table[classes], matrix)
+        distance = _squares(rows + rest[classes])
         if relative:
-            rows += centres[wanted]
+            rows += centres[classes]
             distance = distance - _weighted_squares(rows, inverse)
         if not bool(torch.isfinite(distance.sum())):
             check_block(block, start, len(labels))

@@ -38,7 +38,7 @@ def lbfgs(
     idle: int,
     iterations: int,
     memory: int,
-    kept: torch.dtype = torch.float64,
+    memory_dtype: torch.dtype = torch.float64,
 ) -> Minimum:
     """From zero to the minimum.
 
@@ -46,7 +46,7 @@ def lbfgs(
         tolerance: largest slope of an unknown at which to stop.
         change: change of the value, relative to it where it is above 1, that counts as none.
         idle: so many steps in a row that change next to nothing end the search.
-        memory: how many steps are remembered, in the dtype `kept`: float32 takes half the room.
+        memory: how many steps are remembered, in `memory_dtype`: float32 takes half the room.
     """
     here = torch.zeros(size, dtype=torch.float64)
     value, slope = objective(here)
@@ -56,18 +56,18 @@ def lbfgs(
         if float(slope.abs().max()) <= tolerance or still >= idle:
             return Minimum(here, float(slope.abs().max()), True)
         direction = _lbfgs_direction(slope, pairs)
-        found = _lbfgs_line_search(objective, here, value, slope, direction)
-        if found is None:
+        improvement = _lbfgs_line_search(objective, here, value, slope, direction)
+        if improvement is None:
             # No step improves: the rounding of the value is reached, or the memory misleads.
             if not pairs:
                 return Minimum(here, float(slope.abs().max()), True)
             pairs.clear()
             continue
-        step, new_value, new_slope = found
+        step, new_value, new_slope = improvement
         moved, turned = step * direction, new_slope - slope
         curvature = float(torch.dot(moved, turned))
         if curvature > 1e-12 * float(torch.dot(turned, turned)):
-            pairs.append((moved.to(kept), turned.to(kept), 1.0 / curvature))
+            pairs.append((moved.to(memory_dtype), turned.to(memory_dtype), 1.0 / curvature))
         still = still + 1 if abs(value - new_value) <= change * max(abs(value), 1.0) else 0
         here, value, slope = here + moved, new_value, new_slope
     return Minimum(here, float(slope.abs().max()), False)

@@ -51,11 +51,11 @@ def nearest_neighbours(queries: Any, points: Any, k: int = 1, *, exclude_self: b
         if exclude_self:
             here = np.arange(len(block))
             block[here, start + here] = np.inf
-        found = np.sort(smallest_of_rows(block, k), axis=1)
-        exact = pair_distances(rows[part], table, found)
+        candidates = np.sort(smallest_of_rows(block, k), axis=1)
+        exact = pair_distances(rows[part], table, candidates)
         order = np.argsort(exact, axis=1, kind="stable")
         distances[part] = np.take_along_axis(exact, order, axis=1)
-        indices[part] = np.take_along_axis(found, order, axis=1)
+        indices[part] = np.take_along_axis(candidates, order, axis=1)
         within = _rounding_reach(rows[part] - centre, squares, distances[part, -1])
         for row in np.flatnonzero(np.count_nonzero(block <= within[:, None], axis=1) > k):
             near = np.flatnonzero(block[row] <= within[row])
@@ -147,10 +147,10 @@ def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[
     for start, block in blocks(values, cache_rows(values, max(int(values.shape[1]), len(centres)))):
         table = _centres_like(centres, block)
         rows, points = (unit(block), unit(table)) if distance == "cosine" else (block, table)
-        found = _closest_centre(rows, points)
+        nearest = _closest_centre(rows, points)
         part = slice(start, start + len(block))
-        index[part] = found.cpu().numpy()
-        result[part] = _centre_distances(rows, points[found], distance).cpu().numpy()
+        index[part] = nearest.cpu().numpy()
+        result[part] = _centre_distances(rows, points[nearest], distance).cpu().numpy()
         if not np.isfinite(result[part]).all():
             check_block(block, start, n)
     return result, index

@@ -99,8 +99,8 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
 
     Example:
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
-        >>> found = confide.evaluate(p, "accuracy", intervals=False)
-        >>> both = confide.report.side_by_side([found, found], ["monday", "friday"])
+        >>> evaluation = confide.evaluate(p, "accuracy", intervals=False)
+        >>> both = confide.report.side_by_side([evaluation, evaluation], ["monday", "friday"])
         >>> sorted({m.model for m in both.measurements})
         ['model (friday)', 'model (monday)']
     """

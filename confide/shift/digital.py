@@ -202,8 +202,8 @@ def _round_blocks(planes: Tensor, steps: NDArray[np.float64]) -> Tensor:
     # In float64, and with ties decided by a hair: a coefficient must not round by the order of a sum.
     blocks = planes.double().sub(128).reshape(n, channels, height // 8, 8, width // 8, 8).transpose(3, 4)
     scaled = (cosines @ blocks @ cosines.T) / sizes
-    kept = torch.sign(scaled) * torch.floor(scaled.abs() + (0.5 + 1e-6)) * sizes
-    back = (cosines.T @ kept @ cosines).transpose(3, 4).reshape(planes.shape)
+    coefficients = torch.sign(scaled) * torch.floor(scaled.abs() + (0.5 + 1e-6)) * sizes
+    back = (cosines.T @ coefficients @ cosines).transpose(3, 4).reshape(planes.shape)
     return torch.floor(back + (128.5 + 1e-6)).clamp(0, 255).to(planes.dtype)
 
 

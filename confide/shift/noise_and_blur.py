@@ -45,8 +45,8 @@ def _poisson_by_table(level: Tensor, drawn: Tensor, scale: float) -> Tensor:
     # Level by level the distribution functions form one rising sequence, level + P(count <= k), in steps of 2^-24.
     row = level.int()
     place = ((row - 128) << 24) + (drawn * 2.0**24).int()
-    found = torch.searchsorted(steps.to(level.device), place, right=True, out_int32=True)
-    return first.to(level.device)[row] + (found - row * width)
+    step = torch.searchsorted(steps.to(level.device), place, right=True, out_int32=True)
+    return first.to(level.device)[row] + (step - row * width)
 
 
 @lru_cache(maxsize=16)

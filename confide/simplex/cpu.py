@@ -32,11 +32,11 @@ class BlockPass(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
         check_rows(logits, labels)
         rows = _Forward(logits.detach(), labels, request)
-        found = rows.run()
+        statistics = rows.run()
         ctx.request, ctx.index, ctx.probs = request, rows.index, rows.probs
         ctx.save_for_backward(logits, labels, rows.top, rows.log_scale)
-        outputs = tuple(found[name] for name in request.names)
-        ctx.values = {name: value.detach() for name, value in found.items()}
+        outputs = tuple(statistics[name] for name in request.names)
+        ctx.values = {name: value.detach() for name, value in statistics.items()}
         ctx.mark_non_differentiable(*(value for value in outputs if not value.is_floating_point()))
         ctx.set_materialize_grads(False)
         return outputs
@@ -75,9 +75,9 @@ def check_rows(logits: Tensor, labels: Tensor | None) -> None:
         )
 
 
-def check_statistics(logits: Tensor, found: dict[str, Tensor], *others: Tensor) -> None:
+def check_statistics(logits: Tensor, statistics: dict[str, Tensor], *others: Tensor) -> None:
     """Raise for the first row whose statistics are not finite; needs no look at the logits unless there is one."""
-    for value in (*others, *(found[name] for name in _INFINITE_AT_MINUS_INFINITY if name in found)):
+    for value in (*others, *(statistics[name] for name in _INFINITE_AT_MINUS_INFINITY if name in statistics)):
         if bool(torch.isfinite(value).all()):
             continue
         row = int((~torch.isfinite(value)).nonzero()[0])
@@ -118,9 +118,9 @@ class _Forward:
             z = self.logits[part]
             self._block(z.to(self.dtype).contiguous() if wide else z, part)
         self.log_scale.log_().neg_()
-        found = {name: getattr(self, f"_{name}")() for name in self.request.names}
-        check_statistics(self.logits, found, (self.top + self.log_scale).squeeze(1))
-        return found
+        statistics = {name: getattr(self, f"_{name}")() for name in self.request.names}
+        check_statistics(self.logits, statistics, (self.top + self.log_scale).squeeze(1))
+        return statistics
 
     def _block(self, z: Tensor, part: slice) -> None:
         """What needs a look at every element of the block."""
@@ -160,17 +160,17 @@ class _Forward:
 
     def _find(self, name: str, probs: Tensor, peak: Tensor, part: slice) -> None:
         """Index of the largest probability under a condition."""
-        found = self.index[name][part].squeeze(1).numpy()
+        index = self.index[name][part].squeeze(1).numpy()
         if name == "p_below":
             below = self.buffer[: len(probs)]
             torch.lt(probs, probs.gather(1, self._truth()[part]), out=below).mul_(probs)
-            below.numpy().argmax(axis=1, out=found)
+            below.numpy().argmax(axis=1, out=index)
             return
         skip = peak if name == "p_second" else self._truth()[part]
-        kept = probs.gather(1, skip)
+        skipped = probs.gather(1, skip)
         probs.scatter_(1, skip, -1.0)
-        probs.numpy().argmax(axis=1, out=found)
-        probs.scatter_(1, skip, kept)
+        probs.numpy().argmax(axis=1, out=index)
+        probs.scatter_(1, skip, skipped)
 
     def _truth(self) -> Tensor:
         assert self.labels is not None, "the statistic needs labels"
@@ -195,8 +195,8 @@ class _Forward:
         return self.probs.gather(1, self.index["p_other"]).squeeze(1)
 
     def _p_below(self) -> Tensor:
-        found = self.probs.gather(1, self.index["p_below"])
-        return torch.where(found < self.probs.gather(1, self._truth()), found, 0.0).squeeze(1)
+        p_below = self.probs.gather(1, self.index["p_below"])
+        return torch.where(p_below < self.probs.gather(1, self._truth()), p_below, 0.0).squeeze(1)
 
     def _entropy(self) -> Tensor:
         return self.log_scale.squeeze(1) - self.sums["entropy"]

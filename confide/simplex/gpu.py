@@ -106,8 +106,8 @@ def fused_op(
     bins: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The fused forward as one operation that torch.compile leaves whole."""
-    found = forward(_rows_of(logits), labels, Formula(name, order, detach, bins), (a, b, margin), vector, table)
-    return found if name in POINTED else (found[0], found[1], labels.new_empty((0, len(logits))))
+    outputs = forward(_rows_of(logits), labels, Formula(name, order, detach, bins), (a, b, margin), vector, table)
+    return outputs if name in POINTED else (outputs[0], outputs[1], labels.new_empty((0, len(logits))))
 
 
 @fused_op.register_fake
@@ -371,11 +371,11 @@ class _Weighted(torch.autograd.Function):
         ctx: Any, logits: Tensor, labels: Tensor, names: tuple[str, ...], weigh: Any, points: int
     ) -> tuple[Tensor, Tensor]:
         z = _rows_of(logits)
-        found, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
-        values = torch.empty_like(found[LOG_P_ROW])
+        facts, rows, index = forward(z, labels, Formula(want=frozenset(names)), (0.0, 0.0, 0.0), spare=3)
+        values = torch.empty_like(facts[LOG_P_ROW])
         if len(values):
             with torch.cuda.device_of(z):
-                weigh(found, values, rows)
+                weigh(facts, values, rows)
         ctx.points = points
         ctx.save_for_backward(z, labels, rows, index)
         ctx.set_materialize_grads(False)
@@ -393,16 +393,16 @@ class _Weighted(torch.autograd.Function):
 def ranked(logits: Tensor, labels: Tensor, score: str, weights_of: Callable[[int], Tensor]) -> FusedLoss:
     """-w_r log p_y, r the ascending rank of the sample's confidence: w = weights_of(n), float64, is constant."""
 
-    def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
+    def weigh(facts: Tensor, values: Tensor, rows: Tensor) -> None:
         n = len(values)
-        ranking = found[P_MAX_ROW]
+        ranking = facts[P_MAX_ROW]
         if score != "msp":
-            ranking = found[P_MAX_ROW] - found[P_SECOND_ROW] if score == "margin" else -found[ENTROPY_ROW]
+            ranking = facts[P_MAX_ROW] - facts[P_SECOND_ROW] if score == "margin" else -facts[ENTROPY_ROW]
         if n <= LARGEST_COUNTED:
-            tensors = (found[LOG_P_ROW], ranking, weights_of(n), values, rows)
+            tensors = (facts[LOG_P_ROW], ranking, weights_of(n), values, rows)
             launch_over_samples(counted_rank_kernel, tensors, n, (), {"BLOCK": 32, "OTHERS": 128}, 4)
             return
-        tensors = (found[LOG_P_ROW], ranking.argsort(stable=True), weights_of(n), values, rows)
+        tensors = (facts[LOG_P_ROW], ranking.argsort(stable=True), weights_of(n), values, rows)
         launch_over_samples(rank_kernel, tensors, n, (), {"BLOCK": 256}, 2)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply
@@ -414,8 +414,8 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
     if accumulator(logits.dtype) != torch.float32 or bins > LARGEST_BINS or bins & (bins - 1) or bins < 2:
         return None
 
-    def weigh(found: Tensor, values: Tensor, rows: Tensor) -> None:
-        n, scores = len(values), found[P_MAX_ROW]
+    def weigh(facts: Tensor, values: Tensor, rows: Tensor) -> None:
+        n, scores = len(values), facts[P_MAX_ROW]
         position = coverage * (n - 1)
         below, above = math.floor(position), math.ceil(position)
         # At least one sample for each of the block's threads: a histogram might count copies twice.
@@ -428,7 +428,7 @@ def spread(logits: Tensor, labels: Tensor, coverage: float, smoothing: float, bi
                 launch_over_samples(digit_kernel, (scores, counts), n, (below, above), constants, 4)
         numbers = (below, above, position - below, smoothing, 1 / (size + 1), size / (size + 1))
         constants = {"BINS": bins, "BLOCK": 128, "SIZE": counted}
-        tensors = (scores, found[LOG_P_ROW], counts, values, rows)
+        tensors = (scores, facts[LOG_P_ROW], counts, values, rows)
         launch_over_samples(distribution_kernel, tensors, n, numbers, constants, 8)
 
     apply: Callable[..., tuple[Tensor, Tensor]] = _Weighted.apply

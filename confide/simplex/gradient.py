@@ -101,7 +101,7 @@ def row_terms(
 def _add_peaks(terms: RowTerms, peaks: list[tuple[str, Tensor, Tensor]], index: dict[str, Tensor]) -> None:
     """Terms w p_j (1[k = j] - p_k) of the largest probability under a condition."""
     others = (terms.slope, terms.square, terms.constant, terms.absolute, terms.linear, terms.excess)
-    plain = all(one is None for one in others)
+    plain = all(term is None for term in others)
     for name, weight, value in peaks:
         if len(peaks) == 1 and plain and name != "p_below" and terms.scale is not None:
             # w p_j - w p_j p_j would cancel where p_j is near 1 and w is large: w p_j (1 - p_j) does not.
@@ -129,8 +129,8 @@ class GradientLayout(NamedTuple):
 def packed(terms: RowTerms, rows: Tensor) -> tuple[Tensor, Tensor | None, GradientLayout, Tensor | None]:
     """The terms as a kernel reads them: one buffer behind `rows`, places of points, layout, places of the peak."""
     buffers, numbers = [rows], {}
-    found = {name: getattr(terms, name) for name in GradientLayout._fields[:8] if name != "label"}
-    for name, value in (*found.items(), ("label", None if terms.peak is None else terms.peak[1])):
+    factors = {name: getattr(terms, name) for name in GradientLayout._fields[:8] if name != "label"}
+    for name, value in (*factors.items(), ("label", None if terms.peak is None else terms.peak[1])):
         if value is not None:
             numbers[name] = len(rows) - 1 + len(buffers)
             buffers.append(value.reshape(1, -1).to(rows.dtype))

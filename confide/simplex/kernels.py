@@ -270,12 +270,12 @@ def forward_kernel(  # type: ignore[no-untyped-def]
                 edge = tl.load(table_ptr + 1 + bins, mask=bins < BINS - 1, other=float("inf")).to(ACC)
                 level = tl.load(vector_ptr + bins, mask=bins < BINS, other=0.0).to(ACC)
                 bin_at = tl.sum((p_true[:, None] >= edge).to(tl.int32), axis=1)
-                found = tl.sum(tl.where(bins == bin_at[:, None], level, 0.0), axis=1)
+                bin_level = tl.sum(tl.where(bins == bin_at[:, None], level, 0.0), axis=1)
                 if MODE == 5:
-                    gamma = found
+                    gamma = bin_level
                 else:
                     # Accuracy of the bin, NaN where nothing is known of it.
-                    gamma = tl.exp(tl.minimum(first * tl.where(found != found, 0.0, p_true - found), 80.0))
+                    gamma = tl.exp(tl.minimum(first * tl.where(bin_level != bin_level, 0.0, p_true - bin_level), 80.0))
             inverse = gamma < 0
             if MODE == 1:
                 inverse = rows >= 0
@@ -384,8 +384,8 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         pull = tl.load(rows_ptr + (FIRST_POINT + point) * n + rows, mask=alive, other=0.0)[:, None]
         out += tl.where(column == at, pull, 0.0)
     if HAS_GRAD:
-        given = tl.load(grad_ptr + rows.to(tl.int64) * grad_stride, mask=alive, other=0.0).to(ACC)[:, None]
-        out *= given / n if SHARED else given
+        grad = tl.load(grad_ptr + rows.to(tl.int64) * grad_stride, mask=alive, other=0.0).to(ACC)[:, None]
+        out *= grad / n if SHARED else grad
     if ALIGN > 1:
         whole = (position // CHUNK >= (shift + CHUNK - 1) // CHUNK) & (
             position // CHUNK < (shift + num_classes) // CHUNK

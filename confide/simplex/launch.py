@@ -104,12 +104,12 @@ def launch_over_samples(
     pointers = [tensor.data_ptr() for tensor in tensors]
     first = tensors[0]
     key = (function, n, *constants.values(), first.dtype, first.device, aligned(pointers))
-    kept = COMPILED.get(key)
-    if kept is None:
+    compiled = COMPILED.get(key)
+    if compiled is None:
         grid = (triton.cdiv(n, constants["BLOCK"]), 1, 1)
         compile_and_launch(key, function, (*tensors, n, *numbers), grid, constants, warps)
     else:
-        kept[0](*pointers, n, *numbers, *kept[1])
+        compiled[0](*pointers, n, *numbers, *compiled[1])
 
 
 ROW_NAMES = (*(name for name in STATISTICS if name != "prediction"), "count")
@@ -212,12 +212,12 @@ def forward(
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     kinds = (None if vector is None else vector.dtype, None if table is None else table.dtype)
     key = (n, num_classes, logits.stride(0), logits.dtype, device, formula, kinds, aligned(pointers))
-    kept = COMPILED.get(key)
-    if kept is None:
+    compiled = COMPILED.get(key)
+    if compiled is None:
         constants = _forward_constants(logits, labels, formula, vector, table, acc)
         compile_and_launch(key, forward_kernel, (*tensors, n, *numbers), *constants)
     else:
-        kept[0](*pointers, n, *numbers, *kept[1])
+        compiled[0](*pointers, n, *numbers, *compiled[1])
     return out, rows, index
 
 
@@ -233,8 +233,8 @@ def _forward_constants(
     n, num_classes = logits.shape
     kind, term, mode = FORMULAS.get(formula.name, (parts.STATISTICS, 0, 0))
     want, name = formula.want, formula.name
-    wanted = functools.reduce(operator.or_, (_BITS.get(word, 0) for word in (name, *want)), 0)
-    apart, twice = bool(wanted & (_SECOND | _BELOW)), bool(wanted & _EXCESS)
+    bits = functools.reduce(operator.or_, (_BITS.get(word, 0) for word in (name, *want)), 0)
+    apart, twice = bool(bits & (_SECOND | _BELOW)), bool(bits & _EXCESS)
     tile_rows, block, group, warps, stages = forward_tile(num_classes, logits.element_size(), apart, twice)
     chunk, align, ragged = alignment(logits, block)
     constants = {
@@ -247,7 +247,7 @@ def _forward_constants(
         "HAS_VECTOR": vector is not None,
         "HAS_TABLE": table is not None,
         "DETACH": formula.detach,
-        "WANT": wanted,
+        "WANT": bits,
         "ORDER": formula.order,
         "ACC": tl.float64 if acc == torch.float64 else tl.float32,
         "TINY": torch.finfo(acc).tiny,
@@ -292,12 +292,12 @@ def backward(
     kind = None if grad is None else grad.dtype
     # A grad of stride 0 or 1 compiles to other code than any other.
     key = (n, num_classes, stride, grad_stride, logits.dtype, logits.device, layout, kind, shared, aligned(pointers))
-    kept = COMPILED.get(key)
-    if kept is None:
+    compiled = COMPILED.get(key)
+    if compiled is None:
         constants = _backward_constants(logits, layout, grad is not None, shared, rows.dtype)
         compile_and_launch(key, backward_kernel, (*tensors, n, grad_stride, margin), *constants)
     else:
-        kept[0](*pointers, n, grad_stride, margin, *kept[1])
+        compiled[0](*pointers, n, grad_stride, margin, *compiled[1])
     return out
 
 

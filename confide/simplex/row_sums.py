@@ -457,22 +457,22 @@ def sums_in_turn(  # type: ignore[no-untyped-def]
         label_chunk = shift - 1
         if HAS_LABELS:
             _, label_chunk = label_of(y_ptr, row, row >= 0, shift, CHUNK, num_classes)
-        one = sums_of_tile(z, shift, label_chunk, free, WANT, ORDER, ACC, 1, BLOCK, CHUNK, 1, num_classes)
+        row_sums = sums_of_tile(z, shift, label_chunk, free, WANT, ORDER, ACC, 1, BLOCK, CHUNK, 1, num_classes)
         here = turn == step
-        top = tl.where(here, tl.sum(one[0], axis=0), top)
-        others = tl.where(here, tl.sum(one[1], axis=0), others)
+        top = tl.where(here, tl.sum(row_sums[0], axis=0), top)
+        others = tl.where(here, tl.sum(row_sums[1], axis=0), others)
         if WITH_ENTROPY & WANT:
-            leaning = tl.where(here, tl.sum(one[2], axis=0), leaning)
+            leaning = tl.where(here, tl.sum(row_sums[2], axis=0), leaning)
         if WITH_SQUARES & WANT:
-            squares = tl.where(here, tl.sum(one[3], axis=0), squares)
+            squares = tl.where(here, tl.sum(row_sums[3], axis=0), squares)
         if WITH_MEAN & WANT:
-            drift = tl.where(here, tl.sum(one[4], axis=0), drift)
+            drift = tl.where(here, tl.sum(row_sums[4], axis=0), drift)
         if ORDER > 0:
-            size = tl.where(here, tl.sum(one[5], axis=0), size)
+            size = tl.where(here, tl.sum(row_sums[5], axis=0), size)
         if WITH_PLACE & WANT:
-            other = tl.where(here, tl.sum(one[6], axis=0), other)
-            other_at = tl.where(here, tl.sum(one[7], axis=0), other_at)
+            other = tl.where(here, tl.sum(row_sums[6], axis=0), other)
+            other_at = tl.where(here, tl.sum(row_sums[7], axis=0), other_at)
         if WITH_EXCESS & WANT:
-            gaps = tl.where(here, tl.sum(one[8], axis=0), gaps)
-            times = tl.where(here, tl.sum(one[9], axis=0), times)
+            gaps = tl.where(here, tl.sum(row_sums[8], axis=0), gaps)
+            times = tl.where(here, tl.sum(row_sums[9], axis=0), times)
     return top, others, leaning, squares, drift, size, other, other_at, gaps, times

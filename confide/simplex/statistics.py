@@ -81,9 +81,9 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
         return plain_statistics(logits, labels, request)
     if request.order not in (1.0, 2.0):
         check_rows(logits, labels)
-        found = plain_statistics(logits, labels, request)
-        check_statistics(logits, dict(zip(request.names, found, strict=True)))
-        return found
+        values = plain_statistics(logits, labels, request)
+        check_statistics(logits, dict(zip(request.names, values, strict=True)))
+        return values
     block_pass: Callable[..., tuple[Tensor, ...]] = BlockPass.apply
     return block_pass(logits, labels, request)
 
@@ -185,8 +185,8 @@ class _ClassMeansPass(torch.autograd.Function):
     def backward(ctx: Any, by_log_p: Tensor | None, by_mean: Tensor | None) -> tuple[Tensor | None, None]:
         logits, labels = ctx.saved_tensors
         if torch.is_grad_enabled():
-            wanted = simplex_statistics(logits, labels, "log_p_true").log_p_true, _class_means(logits)
-            pairs = [(v, g) for v, g in zip(wanted, (by_log_p, by_mean), strict=True) if g is not None]
+            outputs = simplex_statistics(logits, labels, "log_p_true").log_p_true, _class_means(logits)
+            pairs = [(v, g) for v, g in zip(outputs, (by_log_p, by_mean), strict=True) if g is not None]
             values, slopes = zip(*pairs, strict=True)
             return torch.autograd.grad(values, logits, slopes, create_graph=True)[0], None
         # The probabilities become the gradient in place; a second backward over a retained graph makes them anew.

@@ -151,8 +151,8 @@ def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: f
     optimiser.step(closure)
     final_weight, final_bias = weight.detach(), bias.detach()
 
-    def classify(some: Any) -> Tensor:
-        return (as_tensor(some, "features").to(torch.float32) - mean) / deviation @ final_weight + final_bias
+    def classify(features: Any) -> Tensor:
+        return (as_tensor(features, "features").to(torch.float32) - mean) / deviation @ final_weight + final_bias
 
     return classify
 

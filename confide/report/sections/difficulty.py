@@ -244,8 +244,8 @@ def difficulty_section(view: EvaluationView) -> DifficultySection:
 
 def _picture(sample: Sample) -> Picture:
     wrong = sample.prediction is not None and sample.prediction != sample.label
-    said = f", predicted {sample.prediction}" if sample.prediction is not None else ""
-    return Picture(sample, f"{sample.label}{said}", difficulty_text(sample.difficulty), wrong)
+    predicted = f", predicted {sample.prediction}" if sample.prediction is not None else ""
+    return Picture(sample, f"{sample.label}{predicted}", difficulty_text(sample.difficulty), wrong)
 
 
 def _gallery(view: EvaluationView) -> tuple[GalleryRow, ...]:

@@ -63,11 +63,11 @@ def _data(value: Any) -> str:
         return _words(value)
     counts, splits = value.get("counts"), value.get("splits")
     sizes = ", ".join(f"{count(n)} {split}" for split, n in counts.items()) if isinstance(counts, Mapping) else ""
-    made = isinstance(splits, Mapping) and {k: v for k, v in splits.items() if v != "as given"}
+    new_splits = isinstance(splits, Mapping) and {k: v for k, v in splits.items() if v != "as given"}
     metadata = value.get("metadata")
     origin = metadata.get("source") if isinstance(metadata, Mapping) else None
-    told = [value["name"], value.get("where"), sizes, made or None, origin, value.get("fingerprint")]
-    return "; ".join(words for part in told if (words := _words(part)))
+    parts = [value["name"], value.get("where"), sizes, new_splits or None, origin, value.get("fingerprint")]
+    return "; ".join(words for part in parts if (words := _words(part)))
 
 
 def _classes(names: Sequence[str]) -> str:

@@ -196,32 +196,32 @@ def sweep_figure(view: EvaluationView) -> Figure | None:
     curve = view.curve("alpha_sweep", view.focus, ("raw",), score="trust:steep_slope")
     if curve is None:
         return None
-    alphas, kept, caught = (curve.columns[k] for k in ("alpha_neg", "tpr", "tnr"))
-    rows = [(f"{a:g}", percent(t, 1), percent(n, 1)) for a, t, n in zip(alphas, kept, caught, strict=True)]
-    ends = f"from {percent(caught[0], 1)} at {alphas[0]:g} to {percent(caught[-1], 1)} at {alphas[-1]:g}"
+    alphas, tpr, tnr = (curve.columns[k] for k in ("alpha_neg", "tpr", "tnr"))
+    rows = [(f"{a:g}", percent(t, 1), percent(n, 1)) for a, t, n in zip(alphas, tpr, tnr, strict=True)]
+    ends = f"from {percent(tnr[0], 1)} at {alphas[0]:g} to {percent(tnr[-1], 1)} at {alphas[-1]:g}"
     return Figure(
         "alpha-sweep",
         "The slope for errors trades right predictions for caught errors",
         Markup("Steep slope at its own line, by {}").format(code("alpha_neg")),
-        _sweep_canvas(alphas, kept, caught).render(f"TPR and TNR of steep slope by alpha_neg: TNR goes {ends}."),
+        _sweep_canvas(alphas, tpr, tnr).render(f"TPR and TNR of steep slope by alpha_neg: TNR goes {ends}."),
         table(("alpha_neg", "TPR", "TNR"), rows),
     )
 
 
-def _sweep_canvas(alphas: tuple[float, ...], kept: tuple[float, ...], caught: tuple[float, ...]) -> Canvas:
+def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[float, ...]) -> Canvas:
     canvas = Canvas(PHONE, 250)
     # Even steps: the alphas that matter lie close together near 1.
     x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 208, 22)
     canvas.grid_y(y, [0, 25, 50, 75, 100], 38, PHONE - 8)
-    for values, colour in ((kept, "1"), (caught, "w")):
+    for values, colour in ((tpr, "1"), (tnr, "w")):
         points = [(x(k), y(100 * v)) for k, v in enumerate(values)]
         canvas.polyline(points, f"k{colour}")
         for place in points:
             canvas.dot(*place, f"f{colour}", 3)
     # Below the line that falls at its start, below the one that rises at its middle: there is room.
-    middle = len(caught) // 2
-    canvas.text(x(0) + 4, y(100 * kept[0]) + 34, "TPR: right ones trusted", "f1")
-    canvas.text(min(x(middle) + 8, PHONE - 118), y(100 * caught[middle]) + 18, "TNR: errors caught", "fw")
+    middle = len(tnr) // 2
+    canvas.text(x(0) + 4, y(100 * tpr[0]) + 34, "TPR: right ones trusted", "f1")
+    canvas.text(min(x(middle) + 8, PHONE - 118), y(100 * tnr[middle]) + 18, "TNR: errors caught", "fw")
     shown = range(0, len(alphas), max(1, math.ceil(len(alphas) / 8)))
     for k in shown:
         canvas.text(x(k), 226, tick_text(alphas[k], sorted(alphas)), "m")
