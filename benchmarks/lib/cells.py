@@ -56,8 +56,8 @@ Stages = Mapping[str, calibrators.Calibrator]
 
 def numbers(predictions: Predictions, words: tuple[str, ...] = CLEAN_METRICS) -> dict[str, float]:
     """Values of these metrics."""
-    asked = [(word, f"{word}:entropy") if word in RANKED and words is CLEAN_METRICS else (word,) for word in words]
-    return measure_many(predictions, [word for some in asked for word in some])
+    columns = [(word, f"{word}:entropy") if word in RANKED and words is CLEAN_METRICS else (word,) for word in words]
+    return measure_many(predictions, [word for group in columns for word in group])
 
 
 def tested(predictions: Predictions) -> dict[str, float]:
@@ -75,9 +75,9 @@ def calibrator_of(name: str, calibrated: Mapping[str, Any], val: Predictions) ->
 def by_stage(predictions: Predictions, stages: Stages, words: tuple[str, ...] | None = None) -> dict[str, Any]:
     """Numbers of the raw predictions and after every calibrator, but those by a column that these have not."""
     known = {"", *predictions.columns}
-    found = {"raw": predictions}
-    found |= {name: apply(predictions) for name, apply in stages.items() if getattr(apply, "by", "") in known}
-    return {name: tested(one) if words is None else numbers(one, words) for name, one in found.items()}
+    outputs = {"raw": predictions}
+    outputs |= {name: apply(predictions) for name, apply in stages.items() if getattr(apply, "by", "") in known}
+    return {name: tested(staged) if words is None else numbers(staged, words) for name, staged in outputs.items()}
 
 
 def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, scores: Scores | None = None) -> dict[str, Any]:
@@ -98,13 +98,13 @@ def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, scores: Sc
 
 def measure_ood(trained: Trained, known: Predictions, foreign: Mapping[str, Split]) -> dict[str, Any]:
     """AUROC, AUPR and FPR95 of telling the test images from each foreign set, by score of the logits."""
-    found: dict[str, Any] = {}
+    by_source: dict[str, Any] = {}
     for name, split in foreign.items():
         rows = evaluation.ood(known, pipeline.predict(trained, split, name), name=name, intervals=False).measurements
-        found[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
+        by_source[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
         for row in rows:
-            found[name][str(row.score)][row.metric] = row.value
-    return found
+            by_source[name][str(row.score)][row.metric] = row.value
+    return by_source
 
 
 # One cell of a grid: train, predict, measure, and write one result file and one file of predictions, atomically.
@@ -145,9 +145,9 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     trained, rescued = train(dataset, settings, scores, folder, recorder)
     done = time.monotonic()
     by_split = {split: _predicted(cell, trained, dataset, split, sources) for split in ("val", "test")}
-    found = _measured(cell, trained, by_split, dataset, sources)
-    kept = out / "predictions" / f"{cell.name}.npz"
-    keep_predictions(kept, by_split, recorder)
+    measurements = _measured(cell, trained, by_split, dataset, sources)
+    path = out / "predictions" / f"{cell.name}.npz"
+    keep_predictions(path, by_split, recorder)
     seconds = {"open": opened - began, "train": done - opened, "measure": time.monotonic() - done}
     result = {
         "format": FORMAT,
@@ -162,7 +162,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
         },
         "settings": trained.settings.as_dict(),
         "rescued": rescued,
-        **found,
+        **measurements,
         "strength": mean_strength(settings, scores, dataset),
         "log": {name: [round(float(v), 6) for v in values] for name, values in trained.log.items()},
         "split": _split_note(dataset),
@@ -186,10 +186,10 @@ def train(
     One that ends without having learnt is a result and stays.
     """
 
-    def attempt(one: Settings) -> Trained:
+    def attempt(tried: Settings) -> Trained:
         if recorder is not None:
             recorder.rows.clear()
-        return fit(dataset, one, scores=scores, folder=folder, recorder=recorder, if_other="restart")
+        return fit(dataset, tried, scores=scores, folder=folder, recorder=recorder, if_other="restart")
 
     try:
         return attempt(settings), ""
@@ -225,21 +225,23 @@ def _measured(
         "temperature": pipeline.fit_calibrator("temperature", by_split["val"]),
         method.calibrator: calibrator_of(method.calibrator, method.calibrated, by_split["val"]),
     }
-    found: dict[str, Any] = {
-        "calibrators": {word: {k: v for k, v in one.values.items() if v.numel() == 1} for word, one in stages.items()},
+    measurements: dict[str, Any] = {
+        "calibrators": {
+            word: {k: v for k, v in calibrator.values.items() if v.numel() == 1} for word, calibrator in stages.items()
+        },
         "measured": by_stage(by_split["test"], stages),
         "validation": {"raw": tested(by_split["val"])},
     }
     if RESAMPLED in dataset.splits:
-        found[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
+        measurements[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
     foreign = sources.foreign(cell.dataset)
     if foreign:
-        found["foreign"] = measure_ood(trained, by_split["test"], foreign)
+        measurements["foreign"] = measure_ood(trained, by_split["test"], foreign)
     if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings.device).device
         scores = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
-        found["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, scores)
-    return found
+        measurements["shift"] = measure_shift(trained, sources.corrupted(cell.dataset, device), stages, scores)
+    return measurements
 
 
 def keep_predictions(path: Path, by_split: Mapping[str, Predictions], recorder: EpochRecorder | None) -> None:
@@ -288,24 +290,24 @@ def mean_strength(settings: Settings, scores: Scores | None, dataset: Dataset) -
 
 
 def _split_note(dataset: Dataset) -> dict[str, Any]:
-    told = dataset.provenance
+    origin = dataset.provenance
     return {
         "sizes": {name: len(part) for name, part in dataset.splits.items()},
-        "seed": told.get("split_seed"),
-        "fingerprint": told.get("fingerprint"),
-        "made": told.get("splits"),
+        "seed": origin.get("split_seed"),
+        "fingerprint": origin.get("fingerprint"),
+        "made": origin.get("splits"),
     }
 
 
 def provenance() -> dict[str, Any]:
     """Hardware, versions, commit, command, time."""
-    told = environment()
+    known = environment()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        **told,
-        "hardware": f"{gpu}; {told['hardware']}" if gpu else told["hardware"],
+        **known,
+        "hardware": f"{gpu}; {known['hardware']}" if gpu else known["hardware"],
         "torch": torch.__version__,
-        "commit": os.environ.get("CONFIDE_COMMIT") or told["commit"],
+        "commit": os.environ.get("CONFIDE_COMMIT") or known["commit"],
         "command": os.environ.get("CONFIDE_COMMAND") or " ".join(sys.argv),
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

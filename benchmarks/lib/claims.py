@@ -74,11 +74,11 @@ class Better:
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset and other method."""
         places = by_place(values)
-        found = []
+        looks = []
         for dataset in _datasets(values, self.on):
             own = places.get((dataset, self.method, self.quantity, None), {})
             if own and not any(map(math.isfinite, own.values())):
-                found.append(Look(dataset, self.method, "did not learn", False, tested=False))
+                looks.append(Look(dataset, self.method, "did not learn", False, tested=False))
                 continue
             others = {other: places.get((dataset, other, self.quantity, None), {}) for other in self.than}
             tests = {other: paired(own, values) for other, values in others.items()}
@@ -88,11 +88,11 @@ class Better:
                 gain = test.difference if self.higher else -test.difference
                 words = f"less {other} {test.difference:+.3g}"
                 if test.seeds:
-                    found.append(Look(dataset, self.method, words, gain > 0, test.p_value))
+                    looks.append(Look(dataset, self.method, words, gain > 0, test.p_value))
                 elif not others[other]:
                     # What is not there cannot be beaten: the claim stays open.
-                    found.append(Look(dataset, self.method, f"without cells of {other}", True))
-        return found
+                    looks.append(Look(dataset, self.method, f"without cells of {other}", True))
+        return looks
 
 
 @dataclass(frozen=True)
@@ -107,23 +107,23 @@ class Trend:
 
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset and method."""
-        found = []
-        for dataset in dict.fromkeys(one.dataset for one in values):
+        looks = []
+        for dataset in dict.fromkeys(value.dataset for value in values):
             for method in self.methods:
                 points: dict[float, list[float]] = {}
-                for one in values:
-                    if (one.dataset, one.method, one.quantity) == (
+                for value in values:
+                    if (value.dataset, value.method, value.quantity) == (
                         dataset,
                         method,
                         self.quantity,
-                    ) and one.x is not None:
-                        points.setdefault(one.x, []).append(one.value)
+                    ) and value.x is not None:
+                        points.setdefault(value.x, []).append(value.value)
                 if len(points) >= 3:
                     xs = sorted(points)
                     rho = float(stats.spearmanr(xs, [np.mean(points[x]) for x in xs]).statistic)
                     right = math.isfinite(rho) and self.sign * rho >= self.least
-                    found.append(Look(dataset, method, f"rank correlation {rho:+.2f}", right, tested=False))
-        return found
+                    looks.append(Look(dataset, method, f"rank correlation {rho:+.2f}", right, tested=False))
+        return looks
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Limit:
 
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset."""
-        found = []
+        looks = []
         for dataset in _datasets(values, self.on):
             by_seed = by_place(values).get((dataset, self.method, self.quantity, None), {})
             if not by_seed:
@@ -150,8 +150,8 @@ class Limit:
             words = f"{self.quantity} {mean:.3g}{spread}" if len(numbers) else "did not learn"
             # NaN, of one number, compares false: then the mean alone decides.
             sure = not (low < self.low or high > self.high)
-            found.append(Look(dataset, self.method, words, self.low <= mean <= self.high, tested=False, sure=sure))
-        return found
+            looks.append(Look(dataset, self.method, words, self.low <= mean <= self.high, tested=False, sure=sure))
+        return looks
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Count:
 
     def looks(self, values: Sequence[Value]) -> list[Look]:
         """One look per dataset; fewer seeds than asked for leave it open while it can still be met."""
-        found = []
+        looks = []
         for dataset in _datasets(values, self.on):
             by_seed = by_place(values).get((dataset, self.method, self.quantity, None), {})
             if by_seed:
@@ -176,13 +176,13 @@ class Count:
                 lost = len(by_seed) - met
                 words = f"{self.quantity} above {self.above:g} for {met} of {len(by_seed)} seeds"
                 sure = len(by_seed) >= self.of
-                found.append(Look(dataset, self.method, words, lost <= self.of - self.least, tested=False, sure=sure))
-        return found
+                looks.append(Look(dataset, self.method, words, lost <= self.of - self.least, tested=False, sure=sure))
+        return looks
 
 
 def _datasets(values: Sequence[Value], on: tuple[str, ...]) -> list[str]:
     """Datasets of the values, all or those of these names; rows of a network are called "cifar10, resnet34"."""
-    names = dict.fromkeys(one.dataset for one in values)
+    names = dict.fromkeys(value.dataset for value in values)
     return [name for name in names if not on or name.partition(",")[0].partition(" /")[0] in on]
 
 
@@ -232,11 +232,13 @@ def _verdict(claim: Claim, looks: list[Look], names: Mapping[str, str]) -> Verdi
 
 def _told(group: Sequence[tuple[Look, float]]) -> str:
     """What was seen on a dataset, what speaks for the claim first."""
-    said: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
+    words_by_side: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
     for look, p in group:
         shown = f" (p {p:.2g})" if look.tested and math.isfinite(p) else " (no test)" if look.tested else ""
-        said[look.right].setdefault(look.who, []).append(look.words + shown)
-    right, wrong = (", ".join(f"{who} {', '.join(words)}" for who, words in said[one].items()) for one in (True, False))
+        words_by_side[look.right].setdefault(look.who, []).append(look.words + shown)
+    right, wrong = (
+        ", ".join(f"{who} {', '.join(words)}" for who, words in words_by_side[side].items()) for side in (True, False)
+    )
     return f"for it {right}, against it {wrong}" if right and wrong else right or wrong
 
 

@@ -47,10 +47,10 @@ def svg_of(item: Item, outcome: Outcome) -> str | None:
     """The picture of an item, none where nothing lies along an axis."""
     columns = [_panels(item, name, rows) for name, rows in _by_dataset(outcome.rows).items()]
     # Datasets side by side, what they show from top to bottom.
-    panels = [one for row in zip_longest(*columns) for one in row if one is not None]
+    panels = [panel for row in zip_longest(*columns) for panel in row if panel is not None]
     if not panels:
         return None
-    names = list(dict.fromkeys(name for one in panels for name in one.curves))
+    names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
     styles = _styles(item, names)
     width, height = WIDE if len(panels) == 1 else HALF
     across = 1 if len(panels) == 1 else 2
@@ -63,61 +63,61 @@ def svg_of(item: Item, outcome: Outcome) -> str | None:
         y = 10 + LINE * row
         canvas.polyline([(left, y), (left + 18, y)], styles[name])
         canvas.text(left + 24, y + 4, name, "l")
-    for place, one in enumerate(panels):
-        _draw(canvas, one, styles, width * (place % across), top + height * (place // across), width, height)
-    told = f"{item.title}: {', '.join(dict.fromkeys(one.title for one in panels))}"
+    for place, panel in enumerate(panels):
+        _draw(canvas, panel, styles, width * (place % across), top + height * (place // across), width, height)
+    caption = f"{item.title}: {', '.join(dict.fromkeys(panel.title for panel in panels))}"
     size = f' xmlns="http://www.w3.org/2000/svg" width="{canvas.width:g}" height="{canvas.height:g}"'
-    picture = str(canvas.render(told, extra=size))
+    picture = str(canvas.render(caption, extra=size))
     head, mark, rest = picture.partition(">")
     return f"{head}{mark}<style>{_sheet()}</style>{rest}\n"
 
 
 def _by_dataset(rows: Sequence[Summary]) -> dict[str, list[Summary]]:
-    found: dict[str, list[Summary]] = {}
+    by_dataset: dict[str, list[Summary]] = {}
     for row in rows:
         if row.x is not None and math.isfinite(row.mean):
-            found.setdefault(row.dataset, []).append(row)
-    return found
+            by_dataset.setdefault(row.dataset, []).append(row)
+    return by_dataset
 
 
 def _panels(item: Item, dataset: str, rows: Sequence[Summary]) -> list[Panel]:
     """A panel per quantity; quantities of a single method share theirs, and a curve with other places has its own."""
     curves = _curves(rows)
     lone = len({method for _, method in curves}) == 1
-    found: list[tuple[str, Panel]] = []
+    panels: list[tuple[str, Panel]] = []
     for (quantity, method), points in curves.items():
         group = "" if lone else quantity
-        home = next((one for kind, one in found if kind == group and one.holds(points)), None)
+        home = next((panel for kind, panel in panels if kind == group and panel.holds(points)), None)
         if home is None:
             home = Panel(quantity, item.axis_of(quantity, method))
-            found.append((group, home))
+            panels.append((group, home))
         home.curves[quantity if lone else method] = points
-    for _, one in found:
+    for _, panel in panels:
         if lone:
-            several = len(one.curves) > 2
-            one.title = (several and _common_words(one.curves)) or ", ".join(one.curves)
-        one.title = f"{named(dataset, NAMES)}: {one.title}"
-    return [one for _, one in found]
+            several = len(panel.curves) > 2
+            panel.title = (several and _common_words(panel.curves)) or ", ".join(panel.curves)
+        panel.title = f"{named(dataset, NAMES)}: {panel.title}"
+    return [panel for _, panel in panels]
 
 
 def _common_words(names: Iterable[str]) -> str:
     """The words that all names begin with."""
     aligned = zip(*(name.split() for name in names), strict=False)
-    return " ".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, aligned))
+    return " ".join(words[0] for words in takewhile(lambda words: len(set(words)) == 1, aligned))
 
 
 def _curves(rows: Sequence[Summary]) -> dict[tuple[str, str], dict[float, Point]]:
     """Points by quantity and method: the mean and its deviation over seeds, or a median between quartiles."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
+    curves: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in rows:
-        end = next((one for one in QUARTILES if row.quantity.endswith(one)), "")
-        curve = found.setdefault((row.quantity.removesuffix(end), row.method), {})
+        end = next((suffix for suffix in QUARTILES if row.quantity.endswith(suffix)), "")
+        curve = curves.setdefault((row.quantity.removesuffix(end), row.method), {})
         assert row.x is not None
         if end:
             curve.setdefault(row.x, [math.nan] * 3)[QUARTILES[end]] = row.mean
         else:
             curve[row.x] = [row.mean, row.mean - row.deviation, row.mean + row.deviation]
-    return {name: {x: (p[0], p[1], p[2]) for x, p in sorted(one.items())} for name, one in found.items()}
+    return {name: {x: (p[0], p[1], p[2]) for x, p in sorted(points.items())} for name, points in curves.items()}
 
 
 OTHER = "kg thin"
@@ -129,30 +129,30 @@ def _styles(item: Item, names: Sequence[str]) -> dict[str, str]:
     if len(names) > MOST_NAMES:
         spoken = {name for claim in item.claims if isinstance(claim, Trend) for name in claim.methods}
         shown = [name for name in names if name in spoken][:MOST_NAMES]
-    colours = [f"k{one}{dashed}" for dashed in ("", " da") for one in COLOURS]
+    colours = [f"k{colour}{dashed}" for dashed in ("", " da") for colour in COLOURS]
     return dict.fromkeys(names, OTHER) | dict(zip(shown, colours, strict=False))
 
 
 def _labels(names: Sequence[str], width: float) -> list[tuple[int, float, str]]:
     """(row, left, text) of the names above the panels."""
-    found, row, left = [], 0, float(LEFT)
+    labels, row, left = [], 0, float(LEFT)
     for name in names:
         room = 48 + 6.6 * len(name)
         if left + room > width and left > LEFT:
             row, left = row + 1, float(LEFT)
-        found.append((row, left, name))
+        labels.append((row, left, name))
         left += room
-    return found
+    return labels
 
 
 def _draw(
     canvas: Canvas, panel: Panel, styles: Mapping[str, str], x0: float, y0: float, width: float, height: float
 ) -> None:
     places = sorted(set(chain.from_iterable(panel.curves.values())))
-    values = [p for one in panel.curves.values() for p, _, _ in one.values()]
+    values = [p for curve in panel.curves.values() for p, _, _ in curve.values()]
     bands = len(panel.curves) <= MOST_BANDS
     if bands:
-        values += [end for one in panel.curves.values() for point in one.values() for end in point[1:]]
+        values += [end for curve in panel.curves.values() for point in curve.values() for end in point[1:]]
     marks = ticks(*_ends(values), 5)
     factors = places[0] > 0 and places[-1] >= LOGARITHMIC * places[0]
     along = math.log10 if factors else float
@@ -161,9 +161,9 @@ def _draw(
     canvas.grid_y(y, marks, left, right)
     canvas.line(left, bottom, right, bottom, "ax")
     shown = places if factors or len(places) <= 6 else [m for m in ticks(*_ends(places), 6) if m <= places[-1]]
-    for one in (mark for mark in shown if mark >= places[0]):
-        canvas.text(x(along(one)), bottom + 16, f"{one:g}" if factors else tick_text(one, shown), "m")
-    for name, curve in sorted(panel.curves.items(), key=lambda one: styles[one[0]] != OTHER):
+    for tick in (mark for mark in shown if mark >= places[0]):
+        canvas.text(x(along(tick)), bottom + 16, f"{tick:g}" if factors else tick_text(tick, shown), "m")
+    for name, curve in sorted(panel.curves.items(), key=lambda item: styles[item[0]] != OTHER):
         points = [(x(along(place)), *(y(end) for end in point)) for place, point in curve.items()]
         if bands and styles[name] != OTHER:
             fill = styles[name].split()[0].replace("k", "f", 1)

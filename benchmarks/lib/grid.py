@@ -154,15 +154,15 @@ class Setting:
 
     def cells(self, methods: Iterable[Method], seeds: Sequence[int], part: str = "main") -> list[Cell]:
         """Every method with every seed, seed by seed, so that a stopped grid has whole tables of fewer seeds."""
-        found = []
+        cells = []
         for seed in seeds:
             for method in methods:
                 if method.optional and not method.here:
                     continue
                 own = self.options.get(method.name)
-                one = method if own is None else replace(method, options={**method.options, **own})
-                found.append(Cell(one, self.dataset, self.model, seed, dict(self.training), part))
-        return found
+                tuned = method if own is None else replace(method, options={**method.options, **own})
+                cells.append(Cell(tuned, self.dataset, self.model, seed, dict(self.training), part))
+        return cells
 
 
 def check_names(cells: Sequence[Cell]) -> None:
@@ -261,7 +261,7 @@ SWEEP = tuple(
 """Coverage and smoothness of selective AU."""
 
 ARCHITECTURES = tuple(
-    one for one in METHODS if one.name in ("cross_entropy", "entropy_regularization", "difficulty_entropy")
+    method for method in METHODS if method.name in ("cross_entropy", "entropy_regularization", "difficulty_entropy")
 )
 """Methods that are also trained with a second network."""
 
@@ -277,7 +277,7 @@ RECORDED = (Method("recorded", record=True),)
 
 def method_named(name: str) -> Method:
     """The method of that name."""
-    return {one.name: one for one in (*METHODS, *QUESTIONS, *RECORDED, *SWEEP, *TASK)}[name]
+    return {method.name: method for method in (*METHODS, *QUESTIONS, *RECORDED, *SWEEP, *TASK)}[name]
 
 
 SHORT = {
@@ -321,23 +321,23 @@ def lite_cells(
         model: a network instead of each setting's own.
         changes: training settings to change, such as epochs.
     """
-    cifar, tiny = (replace(one, training={**one.training, **(changes or {})}) for one in (CIFAR10, TINY))
+    cifar, tiny = (replace(setting, training={**setting.training, **(changes or {})}) for setting in (CIFAR10, TINY))
     plain = {**cifar.training, "compile": False}
     others = {name: replace(cifar, model=name, training=plain) for name in (*RECORDED_MODELS, "resnet34")}
     first, rest = (range(3), range(3, cifar.seeds)) if seeds is None else (seeds, ())
     tiny_seeds = range(tiny.seeds) if seeds is None else seeds
-    found = cifar.cells(METHODS, list(first))
-    found += cifar.cells(QUESTIONS, list(first), "questions")
-    found += tiny.cells(METHODS, list(tiny_seeds)[:1])
+    cells = cifar.cells(METHODS, list(first))
+    cells += cifar.cells(QUESTIONS, list(first), "questions")
+    cells += tiny.cells(METHODS, list(tiny_seeds)[:1])
     for network in RECORDED_MODELS:
-        found += others[network].cells(RECORDED, list(first), "recorded")
-    found += tiny.cells(METHODS, list(tiny_seeds)[1:])
-    found += cifar.cells(METHODS, list(rest))
-    found += cifar.cells(SWEEP, list(first)[:1], "sweep")
-    found += others["resnet34"].cells(ARCHITECTURES, list(first)[:1], "architectures")
-    found += cifar.cells(TASK, list(first), "task")
-    found = [c for c in found if c.dataset in datasets and c.part in parts]
-    found = unique(c for c in found if methods is None or c.method.name in methods)
-    found = unique(found if model is None else [replace(c, model=model) for c in found])
-    check_names(found)
-    return found
+        cells += others[network].cells(RECORDED, list(first), "recorded")
+    cells += tiny.cells(METHODS, list(tiny_seeds)[1:])
+    cells += cifar.cells(METHODS, list(rest))
+    cells += cifar.cells(SWEEP, list(first)[:1], "sweep")
+    cells += others["resnet34"].cells(ARCHITECTURES, list(first)[:1], "architectures")
+    cells += cifar.cells(TASK, list(first), "task")
+    cells = [c for c in cells if c.dataset in datasets and c.part in parts]
+    cells = unique(c for c in cells if methods is None or c.method.name in methods)
+    cells = unique(cells if model is None else [replace(c, model=model) for c in cells])
+    check_names(cells)
+    return cells

@@ -113,12 +113,12 @@ class Item:
     def cells(self, scale: str) -> list[Cell]:
         """The cells this item needs at a scale."""
         if scale == "lite":
-            found = lite_cells(self.datasets, methods=self.methods)
-            return [cell for cell in found if cell.model in self.models]
-        settings = tuple(replace(SMOKE, model=one) for one in self.smoke_models) if scale == "smoke" else self.paper
+            cells = lite_cells(self.datasets, methods=self.methods)
+            return [cell for cell in cells if cell.model in self.models]
+        settings = tuple(replace(SMOKE, model=model) for model in self.smoke_models) if scale == "smoke" else self.paper
         names = (self.smoke or self.methods) if scale == "smoke" else self.methods
         rows = [method_named(name) for name in names]
-        return [cell for one in settings for cell in one.cells(rows, range(one.seeds))]
+        return [cell for setting in settings for cell in setting.cells(rows, range(setting.seeds))]
 
     def outcome(self, study: Study) -> Outcome:
         """Numbers and verdicts."""
@@ -132,40 +132,44 @@ class Item:
         pairs = dict.fromkeys((row.dataset, row.method) for row in rows)
         # A row that is no cell's, such as a mean of several, comes from all of the item's cells.
         about = {pair: _about(list(study.results.of(*pair).values()) or every) for pair in pairs}
-        said = tuple(verdicts(self.claims, without_failed(values, study.results), NAMES))
-        said = tuple(replace(one, verdict=self.words.get(one.verdict, one.verdict)) for one in said)
+        judged = tuple(verdicts(self.claims, without_failed(values, study.results), NAMES))
+        judged = tuple(replace(verdict, verdict=self.words.get(verdict.verdict, verdict.verdict)) for verdict in judged)
         if study.scale == "smoke":
-            said = tuple(Verdict(one.claim, "not testable here", "smoke scale shows that it runs") for one in said)
-        rescued = tuple(str(one["name"]) for one in every if one.get("rescued"))
-        return Outcome(tuple(rows), said, tuple(missing), about, rescued)
+            judged = tuple(
+                Verdict(verdict.claim, "not testable here", "smoke scale shows that it runs") for verdict in judged
+            )
+        rescued = tuple(str(result["name"]) for result in every if result.get("rescued"))
+        return Outcome(tuple(rows), judged, tuple(missing), about, rescued)
 
     def _values(self, study: Study) -> list[Value]:
         networks = tuple(dict.fromkeys(cell.model for cell in self.cells(study.scale)))
         if study.scale != "paper" or self.across or len(networks) < 2:
             return self.values(study)
-        found = []
+        values = []
         for name in networks:
             own = replace(study, results=replace(study.results, models=(name,)))
-            found += [replace(one, dataset=f"{one.dataset}, {name}") for one in self.values(own)]
-        return found
+            values += [replace(value, dataset=f"{value.dataset}, {name}") for value in self.values(own)]
+        return values
 
 
 def without_failed(values: Sequence[Value], results: Results) -> list[Value]:
     """The values with those of networks that did not learn made NaN: low confidence at chance is no calibration."""
     failed = {
         (cell["dataset"], cell["model"], cell["method"]["name"], int(cell["seed"]))
-        for cell, accuracy in ((one["cell"], one["validation"]["raw"]["accuracy"]) for _, one in results.cells.values())
+        for cell, accuracy in (
+            (result["cell"], result["validation"]["raw"]["accuracy"]) for _, result in results.cells.values()
+        )
         if accuracy < LEARNT * CHANCE.get(cell["dataset"], 0.0)
     }
     known = {model for _, model, _, _ in failed}
 
-    def learnt(one: Value) -> bool:
+    def learnt(value: Value) -> bool:
         # A row of one network among several names it: "cifar10, resnet34".
-        dataset, *rest = re.split(" / |, ", one.dataset)
+        dataset, *rest = re.split(" / |, ", value.dataset)
         networks = known.intersection(rest) or (known.intersection(results.models) if results.models else known)
-        return not any((dataset, model, one.method, one.seed) in failed for model in networks)
+        return not any((dataset, model, value.method, value.seed) in failed for model in networks)
 
-    return [one if learnt(one) else replace(one, value=math.nan) for one in values]
+    return [value if learnt(value) else replace(value, value=math.nan) for value in values]
 
 
 def reported(dataset: str, quantities: str, rows: Mapping[str, Iterable[float | None]]) -> tuple[Reported, ...]:
@@ -184,10 +188,10 @@ def _about(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not results:
         return {"seconds": float("nan"), "hardware": "", "commit": "", "schedule": ""}
     return {
-        "seconds": sum(sum(one["seconds"].values()) for one in results) / len(results),
-        "hardware": ", ".join(dict.fromkeys(str(one["hardware"]) for one in results)),
-        "commit": ", ".join(dict.fromkeys(str(one["commit"])[:12] for one in results)),
-        "schedule": ", ".join(dict.fromkeys(_schedule(one) for one in results)),
+        "seconds": sum(sum(result["seconds"].values()) for result in results) / len(results),
+        "hardware": ", ".join(dict.fromkeys(str(result["hardware"]) for result in results)),
+        "commit": ", ".join(dict.fromkeys(str(result["commit"])[:12] for result in results)),
+        "schedule": ", ".join(dict.fromkeys(_schedule(result) for result in results)),
     }
 
 

@@ -54,15 +54,15 @@ class Results:
     @cached_property
     def cells(self) -> dict[str, tuple[Path, Result]]:
         """Every cell by name, with its folder; a later folder wins, and stale cells count as not there."""
-        found: dict[str, tuple[Path, Result]] = {}
+        cells: dict[str, tuple[Path, Result]] = {}
         for folder in self.folders:
             for path in sorted((folder / "cells").glob("*.json")):
                 result = files.read_json(path)
                 if not isinstance(result, dict) or result.get("format") != FORMAT:
                     raise InputError(f"{path} must be a cell of format '{FORMAT}'; make it again")
                 if not is_stale(result):
-                    found[str(result["name"])] = (folder, result)
-        return found
+                    cells[str(result["name"])] = (folder, result)
+        return cells
 
     def check_alike(self) -> None:
         """All cells of a dataset and network must have been trained alike, or their table would compare schedules."""
@@ -79,19 +79,19 @@ class Results:
 
     def of(self, dataset: str, method: str, model: str | None = None) -> dict[int, Result]:
         """The results of a method by seed; of one network, which must be named where there are cells of several."""
-        found: dict[int, Result] = {}
+        by_seed: dict[int, Result] = {}
         for _, result in self.cells.values():
             cell = result["cell"]
             same = cell["dataset"] == dataset and cell["method"]["name"] == method
-            wanted = cell["model"] == model if model else not self.models or cell["model"] in self.models
-            if not (same and wanted):
+            same_network = cell["model"] == model if model else not self.models or cell["model"] in self.models
+            if not (same and same_network):
                 continue
-            other = found.setdefault(int(cell["seed"]), result)["cell"]["model"]
+            other = by_seed.setdefault(int(cell["seed"]), result)["cell"]["model"]
             if other != cell["model"]:
                 raise InputError(
                     f"'{method}' on '{dataset}' has cells of {other} and of {cell['model']}; name one of the networks"
                 )
-        return dict(sorted(found.items()))
+        return dict(sorted(by_seed.items()))
 
     def predictions(self, result: Result, split: str = "test") -> Predictions:
         """The predictions of a cell."""
@@ -120,7 +120,7 @@ class Results:
         if scores is None or len(scores) != sum(sizes.values()):
             return None
         splits = list(sizes)
-        start = sum(sizes[one] for one in splits[: splits.index(split)])
+        start = sum(sizes[earlier] for earlier in splits[: splits.index(split)])
         rows = slice(start, start + sizes[split])
         labels = self.predictions(result, split).labels.cpu().numpy()
         if scores.labels is not None and not np.array_equal(scores.labels[rows], labels):
@@ -164,14 +164,14 @@ def measured(
     model: str | None = None,
 ) -> list[Value]:
     """Values of metrics on clean test data; after a calibrator the quantity reads "ece, temperature"."""
-    found = []
+    values = []
     names = list(methods)
     for dataset in datasets:
         for method in names:
             for seed, result in results.of(dataset, method, model).items():
                 for stage in stages:
                     row = result["measured"].get(stage_of(result, stage), {})
-                    found += [
+                    values += [
                         Value(
                             dataset,
                             method,
@@ -182,7 +182,7 @@ def measured(
                         for metric in metrics
                         if row.get(metric) is not None
                     ]
-    return found
+    return values
 
 
 # A grid's results as one archive, to carry them between machines, and back into a folder.
@@ -194,12 +194,12 @@ LARGEST = 15 << 20
 
 def pack(folder: Path, target: Path, *, largest: int = LARGEST) -> list[Path]:
     """Write `target.tar`, and `target-2.tar` and so on where one would be too large; returns the archives."""
-    found = [path for pattern in CARRIED for path in sorted(folder.glob(pattern))]
-    if not found:
+    paths = [path for pattern in CARRIED for path in sorted(folder.glob(pattern))]
+    if not paths:
         raise InputError(f"{folder} must hold cells of a grid, but there are none; run it first")
     groups: list[list[Path]] = [[]]
     size = 0
-    for path in found:
+    for path in paths:
         length = path.stat().st_size + 1024
         if groups[-1] and size + length > largest:
             groups.append([])

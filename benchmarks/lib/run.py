@@ -37,9 +37,9 @@ class Part:
 
     def of(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells of this part."""
-        kept = [cell for cell in cells if not self.methods or cell.method.name in self.methods]
-        kept = [cell for cell in kept if not self.models or cell.model in self.models]
-        return [cell for cell in kept if not self.seeds or cell.seed in self.seeds]
+        chosen = [cell for cell in cells if not self.methods or cell.method.name in self.methods]
+        chosen = [cell for cell in chosen if not self.models or cell.model in self.models]
+        return [cell for cell in chosen if not self.seeds or cell.seed in self.seeds]
 
 
 EVERYTHING = Part()
@@ -80,7 +80,7 @@ def run_item(
 def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str], keep: bool = False) -> Finished:
     datasets = ("fashion-sample",) if scale == "smoke" else item.datasets
     if scale == "paper":
-        datasets = tuple(dict.fromkeys(one.dataset for one in item.paper))
+        datasets = tuple(dict.fromkeys(setting.dataset for setting in item.paper))
     models = item.models if scale == "lite" else ()
     cells = Results((place.out,), place.prepared, models)
     study = Study(cells, scale, datasets, place.out, place.data, item.paper, place.limit)
@@ -93,37 +93,39 @@ def _written(item: Item, scale: str, place: Place, tables: Path, notes: list[str
 
 def smoke_place(place: Place) -> Place:
     """A folder for the embedded data, shared by all items, with its difficulty scores."""
-    found = replace(place, out=place.out / "smoke", limit=SMOKE_SAMPLES, data={})
-    sources = Sources({}, found.prepared, found.limit)
+    smoke = replace(place, out=place.out / "smoke", limit=SMOKE_SAMPLES, data={})
+    sources = Sources({}, smoke.prepared, smoke.limit)
     prepare(sources, "fashion-sample", extractor="pixels")
     keep_task_scores(sources, "fashion-sample", Settings.from_dict({**SMOKE.training, "model": SMOKE.model}))
-    return found
+    return smoke
 
 
 def _paper(item: Item, place: Place, tables: Path, part: Part) -> Finished:
     """The paper's own settings, on the data that is named; without any a dry run that ends at the data check."""
     if not item.paper:
         return Finished(None, (), (f"{item.name} trains nothing at paper scale; setting: {item.setting}",))
-    plan = replace(item, paper=tuple(replace(one, training={**one.training, **part.changes}) for one in item.paper))
+    plan = replace(
+        item, paper=tuple(replace(setting, training={**setting.training, **part.changes}) for setting in item.paper)
+    )
     cells = part.of(plan.cells("paper"))
-    told = [_plan_line(item, one) for one in plan.paper if not part.models or one.model in part.models]
-    names = dict.fromkeys(one.dataset for one in plan.paper)
+    notes = [_plan_line(item, setting) for setting in plan.paper if not part.models or setting.model in part.models]
+    names = dict.fromkeys(setting.dataset for setting in plan.paper)
     absent = [name for name in names if name not in place.data]
     for name in (name for name in names if name in place.data):
-        found = data.load_dataset(place.data[name], name=name, rename=RENAMED.get(name))
-        told.append(f"{name}: {', '.join(f'{len(some)} {split}' for split, some in found.splits.items())}")
+        dataset = data.load_dataset(place.data[name], name=name, rename=RENAMED.get(name))
+        notes.append(f"{name}: {', '.join(f'{len(samples)} {split}' for split, samples in dataset.splits.items())}")
     if absent:
-        told.append(f"not at hand: {', '.join(absent)}; name each by --data NAME=PATH")
+        notes.append(f"not at hand: {', '.join(absent)}; name each by --data NAME=PATH")
     if len(absent) == len(names):
-        return Finished(None, (), (*told[:-1], f"dry run, nothing was trained; {told[-1]}"))
+        return Finished(None, (), (*notes[:-1], f"dry run, nothing was trained; {notes[-1]}"))
     cells = [cell for cell in cells if cell.dataset in place.data]
     if not cells and item.methods:
         return Finished(
-            None, (), (*told, "nothing was trained: no training fits --methods, --seeds and --model together")
+            None, (), (*notes, "nothing was trained: no training fits --methods, --seeds and --model together")
         )
     failed = run_grid(cells, replace(place, resumable=True)).failed
-    told += [f"failed: {name}: {line}" for name, line in failed.items()]
-    return _written(plan, "paper", place, tables, told)
+    notes += [f"failed: {name}: {line}" for name, line in failed.items()]
+    return _written(plan, "paper", place, tables, notes)
 
 
 def _plan_line(item: Item, setting: Any) -> str:
@@ -158,15 +160,15 @@ def check_item(item: Item, scale: str, part: Part) -> None:
             f"--set changes the training of a table at paper scale only, not at {scale} scale; the grid's cells are "
             "made by `python -m benchmarks grid --set`"
         )
-    for one in item.paper if scale == "paper" else ():
-        Settings.from_dict({**one.training, **part.changes, "model": one.model})
+    for setting in item.paper if scale == "paper" else ():
+        Settings.from_dict({**setting.training, **part.changes, "model": setting.model})
     cells = item.cells(scale)
-    asked: tuple[tuple[str, Sequence[str], set[str]], ...] = (
+    filters: tuple[tuple[str, Sequence[str], set[str]], ...] = (
         ("method", part.methods, {cell.method.name for cell in cells}),
         ("network", part.models, {cell.model for cell in cells}),
         ("seed", [str(seed) for seed in part.seeds], {str(cell.seed) for cell in cells}),
     )
-    for what, words, known in asked if cells else ():
+    for what, words, known in filters if cells else ():
         _check_words(words, known, f"{item.name} has no {what} '{{}}' at {scale} scale")
 
 
@@ -209,7 +211,7 @@ def with_data(cells: Sequence[Cell], place: Place) -> tuple[list[Cell], list[str
     return [cell for cell in cells if cell.name not in todo or cell.dataset not in absent], absent
 
 
-def _check_words(words: Sequence[str], known: Collection[str], told: str) -> None:
+def _check_words(words: Sequence[str], known: Collection[str], complaint: str) -> None:
     for word in words:
         if word not in known:
-            raise InputError(f"{told.format(word)}; {did_you_mean(word, sorted(known))}")
+            raise InputError(f"{complaint.format(word)}; {did_you_mean(word, sorted(known))}")

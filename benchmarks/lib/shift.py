@@ -46,12 +46,12 @@ def shift_evaluation(
         foreign: names of the foreign sets, by their word in the cells.
         about: what the report says of it.
     """
-    found = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name, model)))}
-    if not found:
+    by_method = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name, model)))}
+    if not by_method:
         raise InputError(
             f"no cell of '{dataset}' holds corruptions; run `python -m benchmarks grid`, or unpack its results"
         )
-    learnt = {name: {s: one for s, one in seeds.items() if _learnt(one)} for name, seeds in found.items()}
+    learnt = {name: {s: result for s, result in seeds.items() if _learnt(result)} for name, seeds in by_method.items()}
     drawn = {name: seeds for name, seeds in learnt.items() if seeds}
     measurements = [row for name, seeds in drawn.items() for row in _measurements(name, seeds, foreign)]
     curves = [curve for name, seeds in drawn.items() for curve in _curves(name, seeds)]
@@ -65,7 +65,7 @@ def shift_evaluation(
     )
     warnings = [
         f"{name} did not learn with {len(seeds) - len(learnt[name])} of {len(seeds)} seeds; they are not in the report."
-        for name, seeds in found.items()
+        for name, seeds in by_method.items()
         if len(learnt[name]) < len(seeds)
     ]
     return Evaluation(
@@ -101,7 +101,7 @@ def _measurements(name: str, seeds: Seeds, foreign: Mapping[str, str]) -> list[M
 def _clean(name: str, every: Sequence[Result], n: int) -> list[Measurement]:
     rows = []
     for stage in STAGES:
-        values = [one["measured"][stage] for one in every]
+        values = [result["measured"][stage] for result in every]
         for key in values[0]:
             metric, _, score = key.partition(":")
             if key in ("calibration_p", "ece_mass_chance"):
@@ -125,14 +125,14 @@ def _groups(name: str, every: Sequence[Result]) -> list[Measurement]:
     return [
         _mean(
             metric,
-            [float(np.nanmean([one["shift"][cell][stage][metric] for cell in some])) for one in every],
+            [float(np.nanmean([result["shift"][cell][stage][metric] for cell in members])) for result in every],
             min(IMAGES, int(every[0]["split"]["sizes"]["test"])),
             stage=stage,
             model=name,
             group=group,
             score="msp",
         )
-        for group, some in groups.items()
+        for group, members in groups.items()
         for stage in STAGES
         for metric in REPORTED_METRICS
     ]
@@ -142,7 +142,7 @@ def _ood(name: str, every: Sequence[Result], names: Mapping[str, str], n: int) -
     return [
         _mean(
             metric,
-            [one["foreign"][word][score][metric] for one in every if word in one.get("foreign", {})],
+            [result["foreign"][word][score][metric] for result in every if word in result.get("foreign", {})],
             n,
             model=name,
             group=f"ood={names.get(word, word)}",
@@ -159,53 +159,57 @@ def _curves(name: str, seeds: Seeds) -> list[Curve]:
     words = dict.fromkeys(cell.rpartition("-")[0] for cell in every[0]["shift"])
     severities = sorted({int(cell.rpartition("-")[2]) for cell in every[0]["shift"]})
     steps = (0.0, *map(float, severities))
-    found = []
+    curves = []
     for stage in STAGES:
-        clean = {m: float(np.mean([one["measured"][stage][m] for one in every])) for m in REPORTED_METRICS}
+        clean = {m: float(np.mean([result["measured"][stage][m] for result in every])) for m in REPORTED_METRICS}
         cells = {
             word: {
                 m: (
                     clean[m],
-                    *(float(np.mean([one["shift"][f"{word}-{s}"][stage][m] for one in every])) for s in severities),
+                    *(
+                        float(np.mean([result["shift"][f"{word}-{s}"][stage][m] for result in every]))
+                        for s in severities
+                    ),
                 )
                 for m in REPORTED_METRICS
             }
             for word in words
         }
-        found += [
+        curves += [
             Curve("shift_cells", {"severity": steps, **columns}, name, stage, "test", f"corruption={word}")
             for word, columns in cells.items()
         ]
         errors = np.array([columns["ece"] for columns in cells.values()])
         boxes = {key: tuple(map(float, np.quantile(errors, q, axis=0))) for key, q in BOX.items()}
-        found.append(Curve("shift_ece_boxes", {"severity": steps, **boxes}, name, stage, "test"))
-    return [*found, _training(name, every)]
+        curves.append(Curve("shift_ece_boxes", {"severity": steps, **boxes}, name, stage, "test"))
+    return [*curves, _training(name, every)]
 
 
 def _training(name: str, every: Sequence[Result]) -> Curve:
     """The training logs, mean over the seeds; AdaFocal's bins stay in the cells."""
     columns = {
-        key: tuple(map(float, np.mean([one["log"][key] for one in every], axis=0)))
+        key: tuple(map(float, np.mean([result["log"][key] for result in every], axis=0)))
         for key in every[0]["log"]
-        if not key.startswith("gamma") and all(len(one["log"][key]) == len(every[0]["log"]["epoch"]) for one in every)
+        if not key.startswith("gamma")
+        and all(len(result["log"][key]) == len(every[0]["log"]["epoch"]) for result in every)
     }
     return Curve("training", columns, name)
 
 
-def _comparisons(found: ByMethod) -> tuple[Comparison, ...]:
+def _comparisons(by_method: ByMethod) -> tuple[Comparison, ...]:
     """Paired t-tests over the seeds that two methods share, Holm-corrected over all of them."""
     rows = []
     for metric in TESTED:
         for stage in STAGES:
-            for first, second in combinations(found, 2):
-                one, other = (
-                    {seed: float(result["measured"][stage][metric]) for seed, result in found[name].items()}
+            for first, second in combinations(by_method, 2):
+                first_values, second_values = (
+                    {seed: float(result["measured"][stage][metric]) for seed, result in by_method[name].items()}
                     for name in (first, second)
                 )
-                test = paired(other, one)
+                test = paired(second_values, first_values)
                 if math.isfinite(test.p_value):
-                    shared = sorted(set(one) & set(other))
-                    _, _, low, high = spread_of(np.array([other[seed] - one[seed] for seed in shared]))
+                    shared = sorted(set(first_values) & set(second_values))
+                    _, _, low, high = spread_of(np.array([second_values[seed] - first_values[seed] for seed in shared]))
                     sides = ComparedRow(first, stage), ComparedRow(second, stage)
                     rows.append((metric, *sides, test.difference, low, high, test))
     corrected = holm([row[-1].p_value for row in rows])

@@ -97,12 +97,12 @@ class Sources:
             with _locked(self.prepared / f"{name}-data.lock"):
                 if not has_copy(self.prepared, name):
                     keep_copy(self.prepared, name, self._load(name))
-        found = _copy(self.prepared, name) if has_copy(self.prepared, name) else self._load(name)
-        return _shortened(found, self.limit) if self.limit else found
+        dataset = _copy(self.prepared, name) if has_copy(self.prepared, name) else self._load(name)
+        return _shortened(dataset, self.limit) if self.limit else dataset
 
     def _load(self, name: str) -> Dataset:
-        found = data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
-        return _held_out(found, HELD_OUT[name]) if name in HELD_OUT else found
+        dataset = data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
+        return _held_out(dataset, HELD_OUT[name]) if name in HELD_OUT else dataset
 
     def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
@@ -125,8 +125,8 @@ def _held_out(dataset: Dataset, share: float) -> Dataset:
     """A test from the training images; the official one becomes the split `resampled`."""
     parts = data.cut(dataset.train, {"test": share}, 0)
     splits = {"train": parts["train"], "val": dataset.val, "test": parts["test"], RESAMPLED: dataset.test}
-    told = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
-    return replace(dataset, splits=splits, provenance=told)
+    provenance = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
+    return replace(dataset, splits=splits, provenance=provenance)
 
 
 def _unlabelled(split: Split) -> Split:
@@ -139,7 +139,7 @@ def _shuffled(split: Split) -> Split:
     pixels = np.asarray(split.inputs)
     order = np.random.default_rng(0).permutation(int(np.prod(pixels.shape[2:])))
     mixed = pixels.reshape(*pixels.shape[:2], -1)[:, :, order].reshape(pixels.shape)
-    return Split(mixed, split.labels, np.array([f"shuffled-{one}" for one in split.ids]))
+    return Split(mixed, split.labels, np.array([f"shuffled-{sample}" for sample in split.ids]))
 
 
 def _shortened(dataset: Dataset, limit: int) -> Dataset:
@@ -167,7 +167,7 @@ def has_copy(folder: Path, name: str) -> bool:
     """Whether a whole decoded copy of a dataset is there."""
     note = folder / f"{name}-data.json"
     splits = files.read_json(note).get("splits", ()) if note.exists() else ()
-    return len(splits) > 0 and all(_split_file(folder, name, one).exists() for one in splits)
+    return len(splits) > 0 and all(_split_file(folder, name, split).exists() for split in splits)
 
 
 def _split_file(folder: Path, name: str, split: str) -> Path:
@@ -191,13 +191,13 @@ def spread(split: Split, n: int) -> Split:
 def shifted_images(clean: Split, device: torch.device) -> Shifted:
     """Images under each of 16 corruptions x 5 severities, made on the device."""
     images = torch.from_numpy(np.ascontiguousarray(clean.inputs)).to(device)
-    made = {
+    corrupted = {
         f"{word}-{severity}": shift.corrupt(images, word, severity, ids=clean.ids).cpu().numpy()
         for word in shift.names("corruptions")
         for severity in shift.SEVERITIES
     }
-    pixels = np.concatenate(list(made.values()))
-    return Shifted(tuple(made), Split(pixels, np.tile(clean.labels, len(made)), default_ids(len(pixels))))
+    pixels = np.concatenate(list(corrupted.values()))
+    return Shifted(tuple(corrupted), Split(pixels, np.tile(clean.labels, len(corrupted)), default_ids(len(pixels))))
 
 
 def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
@@ -265,8 +265,10 @@ def kinds_of(dataset: Dataset) -> tuple[str, ...]:
 
 def files_of(dataset: Dataset) -> tuple[str, ...]:
     """All kinds of scores of a dataset that have a file; corrupted images are scored where a calibrator goes by it."""
-    asked = any(one.here and one.resolved().calibrated.get("by") == calibrators.DIFFICULTY for one in METHODS)
-    return (*kinds_of(dataset), CORRUPTED_SCORES) if asked and dataset.kind == "image" else kinds_of(dataset)
+    by_difficulty = any(
+        method.here and method.resolved().calibrated.get("by") == calibrators.DIFFICULTY for method in METHODS
+    )
+    return (*kinds_of(dataset), CORRUPTED_SCORES) if by_difficulty and dataset.kind == "image" else kinds_of(dataset)
 
 
 def keep_corrupted(sources: Sources, name: str, train: Features, extractor: str) -> None:
@@ -275,8 +277,8 @@ def keep_corrupted(sources: Sources, name: str, train: Features, extractor: str)
     rows = _extracted(extractor, sources.corrupted(name, device).images, "test")
     fitted = pipeline.fit_difficulty("rmd", train)
     scores = fitted.score(rows, "predicted")
-    told = {"extractor": train.extractor, "labels": "predicted"}
-    replace(scores, options=told, labels=None).save(sources.prepared / f"{name}-{CORRUPTED_SCORES}.parquet")
+    options = {"extractor": train.extractor, "labels": "predicted"}
+    replace(scores, options=options, labels=None).save(sources.prepared / f"{name}-{CORRUPTED_SCORES}.parquet")
 
 
 def keep_scores(folder: Path, name: str, rows: Mapping[str, Features], kinds: Sequence[str]) -> None:
@@ -305,22 +307,22 @@ def keep_severities(sources: Sources, name: str, train: Features, extractor: str
     clean = _extracted(extractor, test, "test")
     rows = _extracted(extractor, shifted.images, "test")
     values = fitted.score(rows).values.reshape(len(shifted.names), len(test))
-    found = [("clean", 0.0, fitted.score(clean).values)]
-    for word, one in zip(shifted.names, values, strict=True):
-        found.append((word.rpartition("-")[0], float(word.rpartition("-")[2]), one))
+    levels = [("clean", 0.0, fitted.score(clean).values)]
+    for word, difficulties in zip(shifted.names, values, strict=True):
+        levels.append((word.rpartition("-")[0], float(word.rpartition("-")[2]), difficulties))
     rng = np.random.default_rng(0)
     for share in (0.1, 0.2, 0.3, 0.4, 0.5):
         other = (test.labels + rng.integers(1, dataset.num_classes, len(test))) % dataset.num_classes
         labels = np.where(rng.random(len(test)) < share, other, test.labels)
-        found.append(("label_noise", share, fitted.score(clean, labels).values))
+        levels.append(("label_noise", share, fitted.score(clean, labels).values))
     files.write_table(
         sources.prepared / f"{name}-severity.parquet",
         {
-            "shift": np.array([word for word, _, _ in found]),
-            "severity": np.array([severity for _, severity, _ in found]),
-            "mean": np.array([values.mean() for _, _, values in found]),
-            "deviation": np.array([values.std() for _, _, values in found]),
-            "n": np.array([len(values) for _, _, values in found]),
+            "shift": np.array([word for word, _, _ in levels]),
+            "severity": np.array([severity for _, severity, _ in levels]),
+            "mean": np.array([values.mean() for _, _, values in levels]),
+            "deviation": np.array([values.std() for _, _, values in levels]),
+            "n": np.array([len(values) for _, _, values in levels]),
         },
     )
 
@@ -351,12 +353,12 @@ def keep_task_scores(sources: Sources, name: str, settings: Settings) -> list[Pa
         return paths
     dataset = sources.dataset(name)
     trained = fit(dataset, settings)
-    said = {split: pipeline.predict(trained, dataset, split) for split in dataset.splits}
+    predictions = {split: pipeline.predict(trained, dataset, split) for split in dataset.splits}
     rows = {split: penultimate(trained, dataset, split) for split in dataset.splits}
     fitted = pipeline.fit_difficulty("rmd", rows["train"])
     values = {
         "task_rmd": [fitted.score(part).values for part in rows.values()],
-        "task_loss": [one.facts.need("nll").double().numpy() for one in said.values()],
+        "task_loss": [part.facts.need("nll").double().numpy() for part in predictions.values()],
     }
     ids = np.concatenate([part.ids for part in rows.values()])
     labels = np.concatenate([part.labels for part in rows.values()])

@@ -38,12 +38,12 @@ UNITS = {
 
 def units(quantities: Iterable[str]) -> list[str]:
     """A sentence for these quantities: percentages, but for a few; none without quantities."""
-    names = dict.fromkeys(one.removeprefix("val ") for one in quantities)
-    other = {one: unit for one in names for word, unit in UNITS.items() if one.startswith(word)}
-    told = ", ".join(dict.fromkeys(other.values()))
+    names = dict.fromkeys(quantity.removeprefix("val ") for quantity in quantities)
+    other = {quantity: unit for quantity in names for word, unit in UNITS.items() if quantity.startswith(word)}
+    listed = ", ".join(dict.fromkeys(other.values()))
     if len(other) < len(names):
-        return [f"Percentages, but {told}." if told else "Percentages."]
-    return [f"Units: {told}."] if told else []
+        return [f"Percentages, but {listed}." if listed else "Percentages."]
+    return [f"Units: {listed}."] if listed else []
 
 
 # An item's outcome as parquet, Markdown, LaTeX and, where it has curves, SVG, beside the numbers of the paper.
@@ -88,23 +88,23 @@ def write(item: Item, outcome: Outcome, folder: Path, scale: str) -> list[Path]:
     return paths
 
 
-def write_verdicts(found: Sequence[tuple[Item, Outcome | None]], path: Path) -> Path:
+def write_verdicts(outcomes: Sequence[tuple[Item, Outcome | None]], path: Path) -> Path:
     """One page with the verdict of every claim; items without an outcome keep the lines they had."""
     before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows: list[str] = []
-    for item, outcome in found:
+    for item, outcome in outcomes:
         link = f"[{item.source}]({item.name}.md)"
         if outcome is None:
             rows += [line for line in before if line.startswith(f"| {link} |")]
             continue
-        for one in outcome.verdicts:
-            cells = (link, one.claim, f"**{one.verdict}**", one.why)
+        for verdict in outcome.verdicts:
+            cells = (link, verdict.claim, f"**{verdict.verdict}**", verdict.why)
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     words = ("reproduced", "partly", "not", "not testable here")
     papers = [row for row in rows if not row.startswith(f"| [{OURS}](")]
     counts = ", ".join(f"{sum(f'| **{word}** |' in row for row in papers)} {word}" for word in words)
-    asked = sum(f"| {ASKED}" in row for row in papers)
-    beside = f" ({asked} of them asked here beside what they say)" if asked else ""
+    ours = sum(f"| {ASKED}" in row for row in papers)
+    beside = f" ({ours} of them asked here beside what they say)" if ours else ""
     lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers{beside}: {counts}.", ""]
     lines += [" ".join((claims.__doc__ or "").split()), "", "| paper | claim | verdict | why |", "|---|---|---|---|"]
     files.write_text(path, "\n".join([*lines, *rows]) + "\n")
@@ -118,8 +118,8 @@ def _write_parquet(item: Item, outcome: Outcome, path: Path, scale: str) -> None
     words = {name: np.array([getattr(row, name) for row in rows], dtype=np.str_) for name in ("dataset", "method")}
     words |= {name: np.array([getattr(row, name) for row in rows], dtype=np.str_) for name in ("quantity", "baseline")}
     about = [outcome.about[row.dataset, row.method] for row in rows]
-    words |= {name: np.array([str(one[name]) for one in about], dtype=np.str_) for name in ("hardware", "commit")}
-    columns["seconds"] = np.array([one["seconds"] for one in about], dtype=np.float64)
+    words |= {name: np.array([str(note[name]) for note in about], dtype=np.str_) for name in ("hardware", "commit")}
+    columns["seconds"] = np.array([note["seconds"] for note in about], dtype=np.float64)
     columns["x"] = np.array([math.nan if row.x is None else row.x for row in rows], dtype=np.float64)
     columns["seeds"] = np.array([row.seeds for row in rows], dtype=np.int64)
     files.write_table(path, {**words, **columns}, {"confide": "bench/1", "item": item.name, "scale": scale})
@@ -142,19 +142,21 @@ def tables_of(item: Item, outcome: Outcome) -> list[PageTable]:
     points = [row for row in outcome.rows if row.x is not None and row.quantity in known]
     if item.staged:
         return [_by_stage(name, [row for row in plain if row.dataset == name]) for name in _datasets(plain)]
-    found = [_plain(item, plain)] if plain or item.reported or not points else []
-    return [*found, *_curves(item, points)]
+    first = [_plain(item, plain)] if plain or item.reported or not points else []
+    return [*first, *_curves(item, points)]
 
 
 def _plain(item: Item, rows: Sequence[Summary]) -> PageTable:
     """One row per dataset and method, then those of the paper."""
-    quantities = list(dict.fromkeys([row.quantity for row in rows] + [one.quantity for one in item.reported]))
-    found: dict[tuple[str, ...], dict[str, str]] = {}
+    quantities = list(dict.fromkeys([row.quantity for row in rows] + [reported.quantity for reported in item.reported]))
+    cells_by_place: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        found.setdefault(("here", shown_name(row.dataset), row.method), {})[row.quantity] = shown(row)
-    for one in item.reported:
-        found.setdefault(("paper", one.dataset, one.method), {})[one.quantity] = f"{one.value:g}"
-    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
+        cells_by_place.setdefault(("here", shown_name(row.dataset), row.method), {})[row.quantity] = shown(row)
+    for reported in item.reported:
+        cells_by_place.setdefault(("paper", reported.dataset, reported.method), {})[reported.quantity] = (
+            f"{reported.value:g}"
+        )
+    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in cells_by_place.items())
     return PageTable("", ["from", "dataset", "method", *quantities], body)
 
 
@@ -173,28 +175,28 @@ def _curve(item: Item, rows: Sequence[Summary], quantities: Sequence[str]) -> Pa
     """One row per place on the axis."""
     axis = ", or ".join(dict.fromkeys(item.axis_of(row.quantity, row.method) for row in rows))
     places = _thinned([row.x for row in rows])
-    found: dict[tuple[str, ...], dict[str, str]] = {}
+    cells_by_place: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
         if row.x in places:
             place = ("here", shown_name(row.dataset), row.method, f"{row.x:g}")
-            found.setdefault(place, {})[row.quantity] = shown(row)
-    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in found.items())
+            cells_by_place.setdefault(place, {})[row.quantity] = shown(row)
+    body = tuple((*place, *(cells.get(word, "") for word in quantities)) for place, cells in cells_by_place.items())
     return PageTable(f"{', '.join(quantities)} along {axis}", ["from", "dataset", "method", axis, *quantities], body)
 
 
 def _by_stage(dataset: str, rows: Sequence[Summary]) -> PageTable:
     """Two rows per method: as trained, and after its calibrator."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    by_place: dict[tuple[str, str], dict[str, str]] = {}
     seeds: dict[str, int] = {}
     for row in rows:
         quantity, _, after = row.quantity.partition(STAGED)
         stage = CALIBRATED if row.quantity.endswith(STAGED) and not after else "raw"
-        found.setdefault((row.method, stage), {})[quantity if stage == CALIBRATED else row.quantity] = shown(row)
+        by_place.setdefault((row.method, stage), {})[quantity if stage == CALIBRATED else row.quantity] = shown(row)
         seeds[row.method] = max(seeds.get(row.method, 0), row.seeds)
-    ordered = sorted(found, key=lambda place: (list(seeds).index(place[0]), place[1] == CALIBRATED))
-    quantities = list(dict.fromkeys(word for place in ordered for word in found[place]))
+    ordered = sorted(by_place, key=lambda place: (list(seeds).index(place[0]), place[1] == CALIBRATED))
+    quantities = list(dict.fromkeys(word for place in ordered for word in by_place[place]))
     body = tuple(
-        (name, stage, str(seeds[name]), *(found[name, stage].get(word, "-") for word in quantities))
+        (name, stage, str(seeds[name]), *(by_place[name, stage].get(word, "-") for word in quantities))
         for name, stage in ordered
     )
     return PageTable(
@@ -244,7 +246,7 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
         "",
     ]
     lines += ["## Claims", ""]
-    lines += [f"- **{one.verdict}**: {one.claim} ({one.why})" for one in outcome.verdicts] or ["- none"]
+    lines += [f"- **{verdict.verdict}**: {verdict.claim} ({verdict.why})" for verdict in outcome.verdicts] or ["- none"]
     if any(row.x is not None and math.isfinite(row.mean) for row in outcome.rows):
         lines += ["", f"![{item.title}]({item.name}.svg)"]
     lines += ["", "## Numbers"]
@@ -269,7 +271,7 @@ def _told(item: Item, scale: str) -> str:
 
 
 def _foot(item: Item, outcome: Outcome, scale: str) -> str:
-    told = [one for one in outcome.about.values() if one["commit"] or one["hardware"]]
+    notes = [note for note in outcome.about.values() if note["commit"] or note["hardware"]]
     parts = [_seeds_line(outcome), *units(row.quantity for row in outcome.rows if math.isfinite(row.mean))]
     if any(row.baseline for row in outcome.rows):
         parts.append(
@@ -277,7 +279,7 @@ def _foot(item: Item, outcome: Outcome, scale: str) -> str:
         )
     for word, name in (("Training", "schedule"), ("Hardware", "hardware"), ("Commit", "commit")):
         several = dict.fromkeys(
-            part for one in told for part in str(one[name]).split(", " if name == "commit" else "\n")
+            part for note in notes for part in str(note[name]).split(", " if name == "commit" else "\n")
         )
         listed = ", ".join(filter(None, several))
         parts += [f"{word}: {listed}."] if listed else []
@@ -289,11 +291,13 @@ def _seeds_line(outcome: Outcome) -> str:
     spread = [row for row in outcome.rows if row.seeds > 1]
     if not spread:
         return "One number each, without a spread over seeds." if outcome.rows else "No numbers yet."
-    found = []
+    counts_by_dataset = []
     for dataset in _datasets(spread):
         counts = sorted({row.seeds for row in spread if row.dataset == dataset})
-        found.append(f"{shown_name(dataset)} {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}")
-    return f"Mean ± standard deviation over seeds ({'; '.join(found)}); a number without ± is one."
+        counts_by_dataset.append(
+            f"{shown_name(dataset)} {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"
+        )
+    return f"Mean ± standard deviation over seeds ({'; '.join(counts_by_dataset)}); a number without ± is one."
 
 
 def latex(item: Item, outcome: Outcome) -> str:

@@ -68,7 +68,7 @@ def paired(first: dict[int, float], second: dict[int, float]) -> Paired:
     if not len(gaps):
         return Paired(math.nan, math.nan, 0)
     # Differences that cancel, or are all the same, do so but for rounding: it must not lend them a sign or a test.
-    noise = ROUNDING * max(abs(one[seed]) for one in (first, second) for seed in shared if math.isfinite(one[seed]))
+    noise = ROUNDING * max(abs(side[seed]) for side in (first, second) for seed in shared if math.isfinite(side[seed]))
     mean = float(gaps.mean())
     mean = 0.0 if abs(mean) <= noise else mean
     if len(gaps) < 2:
@@ -82,22 +82,22 @@ def paired(first: dict[int, float], second: dict[int, float]) -> Paired:
 
 def by_place(values: Iterable[Value]) -> dict[tuple[str, str, str, float | None], dict[int, float]]:
     """Values by seed, by their place in the table."""
-    found: dict[tuple[str, str, str, float | None], dict[int, float]] = {}
-    for one in values:
-        found.setdefault((one.dataset, one.method, one.quantity, one.x), {})[one.seed] = one.value
-    return found
+    places: dict[tuple[str, str, str, float | None], dict[int, float]] = {}
+    for value in values:
+        places.setdefault((value.dataset, value.method, value.quantity, value.x), {})[value.seed] = value.value
+    return places
 
 
 def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
     """Every number of a table; with a baseline also its paired test, Holm-corrected over the methods of its column."""
     places = by_place(values)
-    found = []
+    rows = []
     for (dataset, method, quantity, x), by_seed in places.items():
         numbers = np.array([v for v in by_seed.values() if math.isfinite(v)])
         mean, deviation, low, high = spread_of(numbers)
         other = places.get((dataset, baseline, quantity, x), {}) if method != baseline else {}
         test = paired(by_seed, other)
-        found.append(
+        rows.append(
             Summary(
                 dataset,
                 method,
@@ -114,12 +114,12 @@ def summaries(values: Sequence[Value], baseline: str = "") -> list[Summary]:
             )
         )
     columns: dict[tuple[str, str, float | None], list[Summary]] = {}
-    for one in found:
-        columns.setdefault((one.dataset, one.quantity, one.x), []).append(one)
+    for row in rows:
+        columns.setdefault((row.dataset, row.quantity, row.x), []).append(row)
     corrected: dict[int, float] = {}
     for several in columns.values():
-        corrected |= dict(zip(map(id, several), holm([one.p_value for one in several]), strict=True))
-    return [replace(one, p_holm=corrected[id(one)]) for one in found]
+        corrected |= dict(zip(map(id, several), holm([row.p_value for row in several]), strict=True))
+    return [replace(row, p_holm=corrected[id(row)]) for row in rows]
 
 
 def spread_of(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float, float]:

@@ -139,7 +139,7 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
     out = Path(payload["out"])
     sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"], payload.get("shared", False))
     spent: dict[tuple[str, str], list[float]] = {}
-    made = 0
+    done = 0
     cells = [Cell.from_dict(values) for values in payload["cells"]]
     number = {cell.name: f"{k}/{len(cells)}" for k, cell in enumerate(cells, 1)}
     # The second round is for cells that a killed process, not quite gone, still held in the first.
@@ -158,10 +158,10 @@ def work(payload: dict[str, Any]) -> dict[str, Any]:
                 began = time.monotonic()
                 line = _run_one(cell, sources, out, payload["resumable"])
                 spent.setdefault(sort, []).append(time.monotonic() - began)
-                made += 1
+                done += 1
             _free()
             print(f"{number[cell.name]} {cell.name}: {line}", file=sys.stderr, flush=True)
-    return {"made": made}
+    return {"made": done}
 
 
 def _expected(spent: Sequence[float]) -> float:
@@ -205,7 +205,7 @@ def _run_one(cell: Cell, sources: Any, out: Path, resumable: bool) -> str:
     from benchmarks.lib.cells import run_cell
 
     try:
-        found = run_cell(cell, sources, out, resumable=resumable)
+        result = run_cell(cell, sources, out, resumable=resumable)
     except (InputError, OptionError, MissingExtra) as error:
         return _failed(cell, out, str(error))
     except Exception as error:  # any other cell may still work
@@ -213,10 +213,10 @@ def _run_one(cell: Cell, sources: Any, out: Path, resumable: bool) -> str:
         _leave_if_broken(line)
         return line
     (out / "claims" / f"{cell.name}.tries").unlink(missing_ok=True)
-    raw, after = found["measured"]["raw"], found["measured"]["temperature"]
+    raw, after = result["measured"]["raw"], result["measured"]["temperature"]
     return (
         f"accuracy {100 * raw['accuracy']:.2f}  ECE {100 * raw['ece_mass']:.2f} -> {100 * after['ece_mass']:.2f}  "
-        f"NLL {raw['nll']:.4f}  AURC {1000 * raw['aurc']:.2f}  {sum(found['seconds'].values()):.1f} s"
+        f"NLL {raw['nll']:.4f}  AURC {1000 * raw['aurc']:.2f}  {sum(result['seconds'].values()):.1f} s"
     )
 
 
