@@ -30,7 +30,7 @@ MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss"}
 
 
 @dataclass(frozen=True)
-class ModelStage:
+class StageTable:
     """A model at a stage as a table of DuckDB, with the columns it has."""
 
     model: str
@@ -50,7 +50,7 @@ class SampleDatabase:
         # Nothing of a query may reach a file or the network.
         self._connection.execute("SET enable_external_access = false")
         self._lock = threading.Lock()
-        self._model_stages: dict[tuple[str, str], ModelStage] = {}
+        self._model_stages: dict[tuple[str, str], StageTable] = {}
         self._store("samples", samples.table)
         self._connection.execute("CREATE TABLE marks (row INTEGER PRIMARY KEY, action TINYINT)")
         rows = [(row, TAG_KINDS.index(tag.kind)) for row, tag in self._tagged_rows() if tag.kind]
@@ -81,7 +81,7 @@ class SampleDatabase:
     def models(self) -> tuple[str, ...]:
         return tuple(self.layout.predictions)
 
-    def model_stage(self, model: str, stage: str) -> ModelStage:
+    def model_stage(self, model: str, stage: str) -> StageTable:
         """The table of a model at a stage, made when it is first asked for."""
         if model not in self.layout.predictions:
             raise InputError(f"model must be one of {', '.join(self.models) or 'none'}, got '{model}'")
@@ -92,7 +92,7 @@ class SampleDatabase:
                 self._model_stages[model, stage] = self._new_model_stage(model, stage)
             return self._model_stages[model, stage]
 
-    def _new_model_stage(self, model: str, stage: str) -> ModelStage:
+    def _new_model_stage(self, model: str, stage: str) -> StageTable:
         content = model_table(self.layout, self.samples, model, stage)
         name = f"model{len(self._model_stages)}"
         self._store(name, content)
@@ -105,9 +105,9 @@ class SampleDatabase:
             if numbers is not None:
                 column, _ = numbers
                 columns[key] = replace(column, low=0.0, high=1.0) if key == "confidence" else column
-        return ModelStage(model, stage, name, columns)
+        return StageTable(model, stage, name, columns)
 
-    def source(self, *model_stages: ModelStage | None) -> str:
+    def source(self, *model_stages: StageTable | None) -> str:
         """FROM: the samples with what these models predict, row by row."""
         names = dict.fromkeys(model_stage.table for model_stage in model_stages if model_stage is not None)
         return " POSITIONAL JOIN ".join(["samples", *names])
@@ -163,8 +163,8 @@ class Filter:
 class Query:
     """A model at a stage (and one it is compared with), what must hold, and in which order."""
 
-    model_stage: ModelStage | None
-    compared_with: ModelStage | None
+    model_stage: StageTable | None
+    compared_with: StageTable | None
     filters: tuple[Filter, ...] = ()
     sort: str = ""
     descending: bool = True
@@ -208,7 +208,7 @@ def parse_query(database: SampleDatabase, pairs: Iterable[tuple[str, str]]) -> Q
 
 def _model_stages(
     database: SampleDatabase, words: Mapping[str, list[str]]
-) -> tuple[ModelStage | None, ModelStage | None]:
+) -> tuple[StageTable | None, StageTable | None]:
     if not database.models:
         return None, None
     layout = database.layout
@@ -296,18 +296,18 @@ def _tag_filter(values: Sequence[str]) -> Filter:
     return Filter("tag", " OR ".join(tests), places)
 
 
-def _comparison_filter(key: str, values: Sequence[str], first: ModelStage | None, second: ModelStage | None) -> Filter:
+def _comparison_filter(key: str, values: Sequence[str], first: StageTable | None, second: StageTable | None) -> Filter:
     """Samples by which of two models is right, or where they predict different classes."""
     if first is None or second is None:
         raise InputError(f"'{key}' compares two models; name the second with with=MODEL")
     return Filter(key, _disagree_sql(first, second) if key == "disagree" else _cells_sql(first, second, values))
 
 
-def _disagree_sql(first: ModelStage, second: ModelStage) -> str:
+def _disagree_sql(first: StageTable, second: StageTable) -> str:
     return f"{first.table}.prediction <> {second.table}.prediction"
 
 
-def _cells_sql(first: ModelStage, second: ModelStage, cells: Sequence[str]) -> str:
+def _cells_sql(first: StageTable, second: StageTable, cells: Sequence[str]) -> str:
     bad = [cell for cell in cells if cell not in CELLS]
     if bad:
         raise InputError(f"cells must be of {', '.join(CELLS)} (r right, w wrong), got '{bad[0]}'")
