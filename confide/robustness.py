@@ -312,7 +312,7 @@ def _trust_predictors(model: Trained, dataset: Dataset, request: ShiftRequest) -
     return {word: pipeline.fit_trust(word, val, rows, seed=request.seed) for word in request.trust}
 
 
-# Out-of-distribution data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped.
+# OOD data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped.
 
 OUT_OF_SCOPE = "out-of-scope"
 
@@ -351,7 +351,9 @@ def load_ood_split(
     except OptionError:
         dataset = load_dataset(place, **whole)
     if dataset.kind != known.kind:
-        raise InputError(f"out-of-distribution data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s")
+        raise InputError(
+            f"out-of-distribution data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s"
+        )
     return ood_split(dataset, ood_pair(known.name, ood_name(source)), shape, most=most)
 
 

@@ -74,7 +74,7 @@ def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
     return "-"
 
 
-# `confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and out-of-distribution data, side by side.
+# `confide shift MODEL ... --data DATA`: trained models side by side on corrupted, attacked and OOD data.
 
 EXAMPLE = """\
   confide shift runs/adafocal --data cifar10 --calibrate temperature

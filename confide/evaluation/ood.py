@@ -1,4 +1,6 @@
-"""Known or out of distribution (OOD): how well scores tell samples of known classes from those of classes the model has never seen."""
+"""Known or out of distribution (OOD): how well scores tell samples of known classes from those of classes the model
+has never seen.
+"""
 
 from __future__ import annotations
 

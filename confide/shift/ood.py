@@ -100,7 +100,7 @@ def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = N
     rows = np.flatnonzero(~np.isin(split.labels, list(dropped)))
     rows = rows[:most] if most else rows
     if not len(rows):
-        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; nothing out of distribution is left")
+        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; no other class is left")
     split = split.take(rows)
     inputs = split.inputs if shape is None else to_shape(np.asarray(split.inputs[np.arange(len(rows))]), shape)
     return Split(inputs, split.labels, named_ids(split.ids, dataset.name), split.columns)
@@ -114,7 +114,7 @@ def named_ids(ids: NDArray[Any], name: str) -> NDArray[Any]:
 def to_shape(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """uint8 images `n c h w` in another shape: grey repeated or colours averaged, scaled with smoothing."""
     if images.ndim != 4 or images.dtype != np.uint8:
-        raise InputError(f"out-of-distribution inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
+        raise InputError(f"OOD inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
     tensor = torch.from_numpy(np.ascontiguousarray(images)).float()
     if tensor.shape[1] != shape[0]:
         tensor = tensor.mean(dim=1, keepdim=True).expand(-1, shape[0], -1, -1)

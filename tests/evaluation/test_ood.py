@@ -1,4 +1,4 @@
-"""Known or out of distribution: metrics against scikit-learn, every score, intervals, refusals, what the report draws."""
+"""Known or OOD: metrics against scikit-learn, every score, intervals, refusals, what the report draws."""
 
 import numpy as np
 import pytest

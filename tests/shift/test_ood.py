@@ -45,7 +45,7 @@ def test_images_are_brought_to_the_shape_of_the_model():
     assert (made == 77).all()
     colours = np.stack([np.full((8, 8), v, np.uint8) for v in (30, 60, 90)])[None]
     assert (to_shape(colours, (1, 8, 8)) == 60).all()
-    with pytest.raises(InputError, match="out-of-distribution inputs must be uint8 images"):
+    with pytest.raises(InputError, match="OOD inputs must be uint8 images"):
         to_shape(grey.astype(float), (3, 32, 32))
 
 
