@@ -237,7 +237,7 @@ def predict(
         model: a trained model or its folder; the members of an ensemble, or their folder.
         data: a dataset or a split.
         split: to predict.
-        options: passes, average, foreign, batch_size, device, as in `training.predict`.
+        options: passes, average, ood, batch_size, device, as in `training.predict`.
 
     Returns:
         Predictions with labels and ids.

@@ -115,17 +115,17 @@ def evaluate_shift(
     gridded = request.shifts != "none" and dataset.kind == "image"
     if not gridded and not request.ood:
         why = "--kind none" if request.shifts == "none" else f"'{dataset.name}' has no images to corrupt"
-        raise InputError(f"nothing to do: {why}, and no --ood was given; name foreign data")
-    # Foreign data that cannot be had is told before the grid, not after it.
+        raise InputError(f"nothing to do: {why}, and no --ood was given; name out-of-distribution data")
+    # Out-of-distribution data that cannot be had is told before the grid, not after it.
     shape = next(iter(trained.values())).preparation.shape if dataset.kind == "image" else None
-    foreign = {name: load_ood_split(name, dataset, source, shape, most=request.samples) for name in request.ood}
+    ood_splits = {name: load_ood_split(name, dataset, source, shape, most=request.samples) for name in request.ood}
     if gridded:
         paths = dict(zip(trained, map(Path, models), strict=True))
         files = {name: path / "model.safetensors" if path.is_dir() else path for name, path in paths.items()}
         evaluations = [_evaluate_grid(trained, files, dataset, test, request)]
     else:
         evaluations = [_evaluate_clean(name, model, test, request) for name, model in trained.items()]
-    for name, split in foreign.items():
+    for name, split in ood_splits.items():
         evaluations += _evaluate_ood(ood_name(name), split, trained, dataset, test, request)
     known = About(title=f"{dataset.name} under shift", unit=dataset.unit, class_names=tuple(dataset.class_names))
     return join(evaluations, about=(about or About()).over(known))
@@ -277,21 +277,21 @@ def _reference_split(train: Split) -> Split:
 
 
 def _evaluate_ood(
-    name: str, foreign: Split, models: Mapping[str, Trained], dataset: Dataset, test: Split, request: ShiftRequest
+    name: str, ood_samples: Split, models: Mapping[str, Trained], dataset: Dataset, test: Split, request: ShiftRequest
 ) -> list[Evaluation]:
-    """Known against foreign samples, for every model."""
+    """Known against OOD samples, for every model."""
     known = Split(test.inputs, test.labels, named_ids(test.ids, dataset.name))
     train = _reference_split(dataset.train) if "train" in dataset.splits else None  # without it no md, rmd and knn
     size, device = request.batch_size, request.device
 
     def side(model: Trained, part: Split) -> Side:
-        predictions = predict(model, part, "test", foreign=part is foreign, batch_size=size, device=device)
+        predictions = predict(model, part, "test", ood=part is ood_samples, batch_size=size, device=device)
         return Side(predictions, penultimate(model, part, "test", batch_size=size).values)
 
     return [
         ood(
             side(model, known),
-            side(model, foreign),
+            side(model, ood_samples),
             name=name,
             reference=None if train is None else penultimate(model, train, "train", batch_size=size),
             trust_predictors=_trust_predictors(model, dataset, request),
@@ -312,20 +312,20 @@ def _trust_predictors(model: Trained, dataset: Dataset, request: ShiftRequest) -
     return {word: pipeline.fit_trust(word, val, rows, seed=request.seed) for word in request.trust}
 
 
-# Foreign data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped.
+# OOD data by word or path: found in the data folder, brought to the model's shape, overlapping classes dropped.
 
 OUT_OF_SCOPE = "out-of-scope"
 
 
 def ood_name(source: str) -> str:
-    """How a foreign set is called: its word, or the name of its file or folder."""
+    """How an OOD set is called: its word, or the name of its file or folder."""
     return Path(source.rstrip("/")).name.split(".")[0] or source
 
 
 def load_ood_split(
     source: str, known: Dataset, known_source: str, shape: tuple[int, ...] | None, *, most: int
 ) -> Split:
-    """The foreign samples of a source.
+    """The OOD samples of a source.
 
     Args:
         source: a path, a dataset's word, a name in the data folder, or `out-of-scope` of the known data.
@@ -343,7 +343,7 @@ def load_ood_split(
             ) from None
         return ood_split(dataset, ood_pair(known.name, source), shape, most=most)
     place = find_in_data_folder(source, data_folder())
-    # All of a set that has no test split of its own is foreign: nothing of it is cut off.
+    # All of a set that has no test split of its own is out of distribution: nothing of it is cut off.
     whole: dict[str, Any] = {"val_fraction": 0, "test_fraction": 0}
     try:
         # Folders hold images of any size: those are scaled as they are read.
@@ -351,7 +351,9 @@ def load_ood_split(
     except OptionError:
         dataset = load_dataset(place, **whole)
     if dataset.kind != known.kind:
-        raise InputError(f"foreign data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s")
+        raise InputError(
+            f"out-of-distribution data '{source}' must be {known.kind}s as '{known.name}' is, got {dataset.kind}s"
+        )
     return ood_split(dataset, ood_pair(known.name, ood_name(source)), shape, most=most)
 
 

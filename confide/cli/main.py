@@ -23,7 +23,7 @@ VERBS = {
     "train": "train a classifier with any loss",
     "predict": "predictions of a trained checkpoint",
     "trust": "fit and compare trust predictors",
-    "shift": "trained models on corrupted, attacked and foreign data",
+    "shift": "trained models on corrupted, attacked and out-of-distribution data",
     "report": "draw an evaluation or a run as one HTML file",
     "explore": "look into single samples in the browser, tag them, export",
     "list": "every method, with paper and options",

@@ -19,7 +19,7 @@ EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --second other/test --out trusted.parquet
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
   confide predict runs/adafocal fashion-sample --shift gaussian_noise --severity 3 --out noisy.parquet
-  confide predict runs/adafocal other-images/ --foreign --out foreign.parquet"""
+  confide predict runs/adafocal other-images/ --foreign --out ood.parquet"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--average", choices=("logits", "probs"), default="logits", help="of these passes")
     add("--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)")
     add("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
-    add("--foreign", action="store_true", help="data of other classes: their labels do not count")
+    add("--foreign", action="store_true", help="out-of-distribution data, of other classes: their labels do not count")
     add("--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet")
     add("--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)")
     add("--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones")
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
         args.split,
         passes=args.passes,
         average=args.average,
-        foreign=args.foreign,
+        ood=args.foreign,
         batch_size=args.batch_size,
         device=args.device,
     )

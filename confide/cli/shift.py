@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confide.robustness import ShiftRequest
 
 
-# What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, foreign sets.
+# What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, OOD sets.
 
 SEVERITY_GROUP = "shift=severity "
 
@@ -63,7 +63,7 @@ def _ood_table(evaluation: Evaluation) -> list[str]:
             where = {"model": m.model, "group": m.group, "score": m.score}
             values = [_number(evaluation, word, where) for word in words]
             rows.append([m.model, str(m.group)[4:], str(m.score), *values])
-    return ["\n" + text_table(["model", "foreign", "score", *words], rows)] if rows else []
+    return ["\n" + text_table(["model", "OOD set", "score", *words], rows)] if rows else []
 
 
 def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
     return "-"
 
 
-# `confide shift MODEL ... --data DATA`: trained models on corrupted, attacked and foreign data, side by side.
+# `confide shift MODEL ... --data DATA`: trained models side by side on corrupted, attacked and OOD data.
 
 EXAMPLE = """\
   confide shift runs/adafocal --data cifar10 --calibrate temperature
@@ -101,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--words", nargs="+", help="single shifts and attacks instead of a kind")
     add("--severities", nargs="+", type=int, default=[1, 2, 3, 4, 5], help="of 1 to 5 (default: all)")
     add("--form", choices=("auto", "32", "224"), default="auto", help="published parameters for 32 or 224")
-    add("--ood", nargs="+", default=[], metavar="DATA", help="foreign data: words, paths, or out-of-scope")
+    add("--ood", nargs="+", default=[], metavar="DATA", help="out-of-distribution data: words, paths, or out-of-scope")
     add(
         "--calibrate",
         nargs="+",
@@ -150,7 +150,7 @@ def check_not_shifted(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Grid, foreign data, report."""
+    """Grid, out-of-distribution data, report."""
     from confide.robustness import ShiftRequest
 
     calibrators = () if args.no_calibrate else args.calibrate

@@ -1,4 +1,6 @@
-"""Known or foreign: how well scores tell samples of known classes from those of classes the model has never seen."""
+"""Known or out of distribution (OOD): how well scores tell samples of known classes from those of classes the model
+has never seen.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Side:
 
 def ood(
     known: Side | Predictions,
-    foreign: Side | Predictions,
+    ood_set: Side | Predictions,
     *,
     name: str = "foreign",
     reference: Features | None = None,
@@ -50,15 +52,15 @@ def ood(
     intervals: bool = True,
     seed: int = 0,
 ) -> Evaluation:
-    """AUROC, AUPR-in (known is positive), AUPR-out (foreign is positive) and FPR95 of every score, with intervals.
+    """AUROC, AUPR-in (known is positive), AUPR-out (OOD is positive) and FPR95 of every score, with intervals.
 
     Scores: msp, energy, max_logit, entropy, margin; with features of both sides and of the training samples also
     rmd and md (to the nearest class) and knn (50th neighbour, rows of length 1); and trust predictors.
 
     Args:
         known: the test set; with `Side` features can be given.
-        foreign: samples of other classes; their labels do not matter.
-        name: of the foreign set; measurements and curves have the group `ood=<name>`.
+        ood_set: samples of other classes; their labels do not matter.
+        name: of the OOD set; measurements and curves have the group `ood=<name>`.
         reference: features and labels of the training split.
         trust_predictors: further scores by name, high = safe.
         model: the model's name in every row.
@@ -74,18 +76,18 @@ def ood(
 
     Example:
         >>> known = confide.Predictions([[4.0, 0.0], [0.0, 5.0], [0.0, 0.5]], [0, 1, 1], ids=["a", "b", "c"])
-        >>> foreign = confide.Predictions([[1.0, 0.0], [0.0, 2.0]], [0, 0], ids=["x", "y"])
-        >>> found = confide.evaluation.ood(known, foreign, name="digits", intervals=False)
+        >>> ood_set = confide.Predictions([[1.0, 0.0], [0.0, 2.0]], [0, 0], ids=["x", "y"])
+        >>> found = confide.evaluation.ood(known, ood_set, name="digits", intervals=False)
         >>> round(found.value("auroc", score="msp", group="ood=digits"), 3)
         0.667
     """
-    sides = tuple(side if isinstance(side, Side) else Side(side) for side in (known, foreign))
+    sides = tuple(side if isinstance(side, Side) else Side(side) for side in (known, ood_set))
     check_apart(sides[0].predictions, sides[1].predictions, name)
     values = all_scores(sides[0], sides[1], reference, trust_predictors or {})
     n = len(sides[0].predictions)
     is_known = torch.zeros(n + len(sides[1].predictions), dtype=torch.int64)
     is_known[:n] = 1
-    # Right = known: the metrics of error detection are then those of telling foreign samples.
+    # Right = known: the metrics of error detection are then those of telling OOD samples.
     ones = torch.ones_like(is_known)
     detection = Predictions.from_top1(is_known, ones, ones.double(), split=sides[0].predictions.split)
     evaluation = evaluate(detection, list(NAMES), intervals, score=values, model=model, stage=stage, seed=seed)
@@ -100,16 +102,16 @@ def ood(
     return Evaluation(tuple(r for r in rows if r.score is not None), tuple(curves))
 
 
-def check_apart(known: Predictions, foreign: Predictions, name: str) -> None:
-    """A sample cannot be known and foreign, and neither side may be empty."""
-    for side, what in ((known, "test set"), (foreign, f"OOD set '{name}'")):
+def check_apart(known: Predictions, ood_set: Predictions, name: str) -> None:
+    """A sample cannot be known and out of distribution, and neither side may be empty."""
+    for side, what in ((known, "test set"), (ood_set, f"OOD set '{name}'")):
         if not len(side):
             raise InputError(f"the {what} must have samples, got none")
-    if known.num_classes != foreign.num_classes:
+    if known.num_classes != ood_set.num_classes:
         raise InputError(
-            f"both sets must be predicted by one model, got {known.num_classes} and {foreign.num_classes} classes"
+            f"both sets must be predicted by one model, got {known.num_classes} and {ood_set.num_classes} classes"
         )
-    shared = np.intersect1d(known.ids.astype(np.str_), foreign.ids.astype(np.str_))
+    shared = np.intersect1d(known.ids.astype(np.str_), ood_set.ids.astype(np.str_))
     if len(shared):
         raise InputError(
             f"OOD set '{name}' must not share ids with the test set, but {len(shared)} do, first {shared[0].item()!r}; "
@@ -118,10 +120,10 @@ def check_apart(known: Predictions, foreign: Predictions, name: str) -> None:
 
 
 def all_scores(
-    known: Side, foreign: Side, reference: Features | None, predictors: Mapping[str, Score]
+    known: Side, ood_set: Side, reference: Features | None, predictors: Mapping[str, Score]
 ) -> dict[str, Floats]:
-    """Every score that can be had, of known then foreign samples, high = known."""
-    sides = (known, foreign)
+    """Every score that can be had, of known then OOD samples, high = known."""
+    sides = (known, ood_set)
     clipped = any(side.predictions.from_probabilities for side in sides)
     scores: dict[str, Floats] = {}
     for name, word in UNTRAINED.items():
@@ -162,20 +164,20 @@ def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
     return -np.asarray(distances[:, -1], dtype=np.float64)
 
 
-def _histogram(known: Floats, foreign: Floats) -> dict[str, Any]:
-    both = np.concatenate([known, foreign])
+def _histogram(known: Floats, unknown: Floats) -> dict[str, Any]:
+    both = np.concatenate([known, unknown])
     low, high = np.quantile(both, (0.001, 0.999))
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    counts = [np.histogram(part.clip(edges[0], edges[-1]), bins=edges)[0] for part in (known, foreign)]
+    counts = [np.histogram(part.clip(edges[0], edges[-1]), bins=edges)[0] for part in (known, unknown)]
     return {"low": edges[:-1], "high": edges[1:], "known": counts[0], "unknown": counts[1]}
 
 
-def _roc(known: Floats, foreign: Floats) -> dict[str, Any]:
-    """Foreign samples let in against known ones kept, as the threshold falls; at most 200 points."""
-    thresholds = np.unique(np.concatenate([known, foreign]))[::-1]
+def _roc(known: Floats, unknown: Floats) -> dict[str, Any]:
+    """OOD samples let in against known ones kept, as the threshold falls; at most 200 points."""
+    thresholds = np.unique(np.concatenate([known, unknown]))[::-1]
     if len(thresholds) > MOST_POINTS:
         thresholds = thresholds[np.linspace(0, len(thresholds) - 1, MOST_POINTS).round().astype(int)]
     kept, let_in = (
-        1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, foreign)
+        1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, unknown)
     )
     return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *kept)}

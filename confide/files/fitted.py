@@ -63,7 +63,7 @@ def save_fitted(path: str | Path, format: Format, state: FittedState) -> Path:
 
 
 def load_fitted(path: str | Path, format: Format, restore: Callable[[FittedState], T]) -> T:
-    """What `restore` makes of the saved state; a missing, foreign or damaged file is one clear line."""
+    """What `restore` makes of the saved state; a missing or damaged file, or one of another kind, is one clear line."""
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{path} must be {format.what}, but there is no such file; check the path")

@@ -136,7 +136,7 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
 
 
 def tensor_metadata(path: str | Path) -> dict[str, str]:
-    """The notes in a file's header; no tensor is read, however large a foreign file may be."""
+    """The notes in a file's header; no tensor is read, however large the file may be."""
     if not Path(path).is_file():
         raise InputError(f"{path} must be a safetensors file, but there is no such file; check the path")
     try:

@@ -223,7 +223,7 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     variants=(
         Variant(
             "aupr_out",
-            title="AUPR, foreign",
+            title="AUPR, OOD",
             meaning="How purely the lowest scores hold samples of unknown classes; a guess gets their share.",
             tables={"ood": 3},
         ),

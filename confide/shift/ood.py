@@ -48,12 +48,12 @@ OOD_PAIRS = (
 )
 
 
-def ood_pair(known: str, foreign: str) -> OODPair:
+def ood_pair(known: str, ood: str) -> OODPair:
     """The pair of these names; one that is not listed overlaps nowhere that we know of.
 
     Args:
         known: name of the dataset that a model was trained on.
-        foreign: name of the dataset of other classes.
+        ood: name of the dataset of other classes.
 
     Returns:
         How near they are, and which classes overlap.
@@ -63,9 +63,9 @@ def ood_pair(known: str, foreign: str) -> OODPair:
         'far'
     """
     for pair in OOD_PAIRS:
-        if pair.known == known and foreign.lower().startswith(pair.ood):
+        if pair.known == known and ood.lower().startswith(pair.ood):
             return pair
-    return OODPair(known, foreign, "unknown")
+    return OODPair(known, ood, "unknown")
 
 
 def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = None, *, most: int = 0) -> Split:
@@ -94,13 +94,13 @@ def ood_split(dataset: Dataset, pair: OODPair, shape: tuple[int, ...] | None = N
     """
     name = next((word for word in ("test", "val", "train") if word in dataset.splits), None)
     if name is None or not len(dataset.splits[name]):
-        raise InputError(f"dataset '{dataset.name}' must have samples to show as foreign, got none")
+        raise InputError(f"dataset '{dataset.name}' must have samples to show as out of distribution, got none")
     split = dataset.splits[name]
     dropped = {i for i, word in enumerate(dataset.class_names) if word.replace("_", " ") in pair.overlapping}
     rows = np.flatnonzero(~np.isin(split.labels, list(dropped)))
     rows = rows[:most] if most else rows
     if not len(rows):
-        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; nothing foreign is left")
+        raise InputError(f"all classes of '{dataset.name}' overlap with '{pair.known}'; no other class is left")
     split = split.take(rows)
     inputs = split.inputs if shape is None else to_shape(np.asarray(split.inputs[np.arange(len(rows))]), shape)
     return Split(inputs, split.labels, named_ids(split.ids, dataset.name), split.columns)
@@ -114,7 +114,7 @@ def named_ids(ids: NDArray[Any], name: str) -> NDArray[Any]:
 def to_shape(images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """uint8 images `n c h w` in another shape: grey repeated or colours averaged, scaled with smoothing."""
     if images.ndim != 4 or images.dtype != np.uint8:
-        raise InputError(f"foreign inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
+        raise InputError(f"OOD inputs must be uint8 images n x c x h x w, got {images.dtype} {images.shape}")
     tensor = torch.from_numpy(np.ascontiguousarray(images)).float()
     if tensor.shape[1] != shape[0]:
         tensor = tensor.mean(dim=1, keepdim=True).expand(-1, shape[0], -1, -1)

@@ -88,7 +88,7 @@ def predict(
     average: str = "logits",
     batch_size: int | None = None,
     device: str = "auto",
-    foreign: bool = False,
+    ood: bool = False,
 ) -> Predictions:
     """Predictions of a trained model on a split.
 
@@ -100,7 +100,8 @@ def predict(
         average: of these passes, over logits or over probs.
         batch_size: samples at a time; by default what suits the device.
         device: auto, cpu or cuda.
-        foreign: the samples are of other classes: labels become 0 and their own go to the column `foreign_label`.
+        ood: the samples are out of distribution, of other classes: labels become 0 and their own go to the column
+            `foreign_label`.
 
     Returns:
         Logits with labels, ids and the split's columns; Monte-Carlo passes add `mc_entropy` and
@@ -119,7 +120,7 @@ def predict(
     """
     check_range(passes, "passes", 0)
     trained, samples = _model_and_samples(model, dataset, split, batch_size)
-    if foreign:
+    if ood:
         own_labels = {**samples.columns, "foreign_label": samples.labels}
         samples = Split(samples.inputs, np.zeros_like(samples.labels), samples.ids, own_labels)
     else:
@@ -193,7 +194,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
     if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
         raise InputError(
             f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
-            f"got {int(np.max(samples.labels))}; for data of other classes say foreign=True (--foreign)"
+            f"got {int(np.max(samples.labels))}; for data of other classes say ood=True (--foreign)"
         )
     names = tuple(getattr(dataset, "class_names", ()))
     if names == tuple(str(i) for i in range(len(names))):
@@ -203,7 +204,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
         if name != own:
             raise InputError(
                 f"class {number} is '{name}' in the data but '{own}' in the model; put the classes into the model's "
-                "order, or say foreign=True (--foreign) for data of other classes"
+                "order, or say ood=True (--foreign) for data of other classes"
             )
 
 

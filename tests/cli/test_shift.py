@@ -10,7 +10,7 @@ from confide.cli.main import main
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A dataset of bright and dark colour images, a foreign one, and two models trained for an epoch."""
+    """A dataset of bright and dark colour images, an out-of-distribution one, and two models trained for an epoch."""
     root = tmp_path_factory.mktemp("shift")
     random = np.random.default_rng(0)
     labels = np.arange(160) % 2
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     return root
 
 
-def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
+def test_models_are_compared_under_shift_and_on_ood_data(folder, capsys):
     out = folder / "out"
     command = ["shift", str(folder / "first"), str(folder / "second"), "--data", str(folder / "tones.npz")]
     command += [
@@ -66,7 +66,7 @@ def test_models_are_compared_under_shift_and_on_foreign_data(folder, capsys):
     assert len(list((out / "cells" / "first").iterdir())) == 7
 
 
-def test_any_folder_of_images_is_foreign_data(folder, tmp_path, capsys):
+def test_any_folder_of_images_is_ood_data(folder, tmp_path, capsys):
     from PIL import Image
 
     for number, side in enumerate((20, 50, 90, 33)):
@@ -88,7 +88,7 @@ def test_any_folder_of_images_is_foreign_data(folder, tmp_path, capsys):
     assert "--rmd" not in words
 
 
-def test_foreign_data_by_word_lie_in_the_data_folder(folder, tmp_path, monkeypatch, capsys):
+def test_ood_data_by_word_lie_in_the_data_folder(folder, tmp_path, monkeypatch, capsys):
     from scipy.io import savemat
 
     (tmp_path / "svhn").mkdir()
@@ -139,7 +139,7 @@ def test_bad_input_gets_one_line(folder, tmp_path, words, message, capsys):
     assert "\n" not in told
 
 
-def test_the_same_data_cannot_be_foreign(folder, tmp_path, capsys):
+def test_the_same_data_cannot_be_ood(folder, tmp_path, capsys):
     data = str(folder / "tones.npz")
     command = ["shift", str(folder / "first"), "--data", data, "--kind", "none", "--ood", data, "--out", str(tmp_path)]
     assert main([*command, "--quiet"]) == 1

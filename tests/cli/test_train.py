@@ -207,15 +207,15 @@ def test_what_a_killed_recorder_left_is_removed_and_dropout_is_the_ensembles(ima
     assert "mc_entropy" not in columns
 
 
-def test_dropout_passes_and_foreign_data(images: str, tmp_path: Path) -> None:
+def test_dropout_passes_and_ood_data(images: str, tmp_path: Path) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "out.parquet")
     assert main(["train", images, "--out", run, *SMALL, "--set", "model_options.dropout=0.4"]) == 0
     assert main(["predict", run, images, "--passes", "4", "--out", out]) == 0
     assert "mc_entropy" in Predictions.load(out).columns
     assert main(["predict", run, images, "--foreign", "--out", out]) == 0
-    foreign = Predictions.load(out)
-    assert set(foreign.labels.tolist()) == {0}
-    assert len(set(foreign.columns["foreign_label"].tolist())) == 3
+    ood = Predictions.load(out)
+    assert set(ood.labels.tolist()) == {0}
+    assert len(set(ood.columns["foreign_label"].tolist())) == 3
 
 
 @pytest.mark.parametrize(

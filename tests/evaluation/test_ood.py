@@ -1,4 +1,4 @@
-"""Known or foreign: metrics against scikit-learn, every score, intervals, refusals, what the report draws."""
+"""Known or OOD: metrics against scikit-learn, every score, intervals, refusals, what the report draws."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def predictions(n, strength, prefix, seed):
 
 @pytest.fixture(scope="module")
 def sets():
-    return predictions(400, 4.0, "known", 0), predictions(300, 1.0, "foreign", 1)
+    return predictions(400, 4.0, "known", 0), predictions(300, 1.0, "ood", 1)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def features():
 
 
 def test_metrics_are_those_of_scikit_learn(sets):
-    known, foreign = sets
-    found = ood(known, foreign, name="others", intervals=False)
+    known, ood_set = sets
+    found = ood(known, ood_set, name="others", intervals=False)
     truth = np.r_[np.ones(400), np.zeros(300)]
     score = np.concatenate([p.facts.confidence.double().numpy() for p in sets])
     where = {"score": "msp", "group": "ood=others"}
@@ -50,10 +50,10 @@ def test_metrics_are_those_of_scikit_learn(sets):
 
 
 def test_every_score_is_measured_with_an_interval(sets, features):
-    train, known, foreign = features
+    train, known, ood_features = features
     found = ood(
         Side(sets[0], known),
-        Side(sets[1], foreign),
+        Side(sets[1], ood_features),
         reference=train,
         trust_predictors={"mine": lambda p, rows: -np.linalg.norm(rows, axis=1)},
     )

@@ -1,4 +1,4 @@
-"""The section on shift: boxes at every stage and of trust predictors, heat maps side by side, foreign sets."""
+"""The section on shift: boxes at every stage and of trust predictors, heat maps side by side, OOD sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def area(model: str, group: str, score: str, value: float, metric: str = "auroc"
 
 @pytest.fixture
 def found() -> Evaluation:
-    """Two models as trained and after temperature scaling, one trust predictor, two foreign sets."""
+    """Two models as trained and after temperature scaling, one trust predictor, two OOD sets."""
     models, stages = ("first", "second"), ("raw", "temperature")
     measurements = [
         Measurement(metric, 0.9, 100, "test", stage, model=model)
@@ -105,16 +105,16 @@ def test_every_model_has_its_heat_map(found):
     assert ("snow", "5", "+24.0") in section.others[0].table.rows
 
 
-def test_every_foreign_set_has_all_scores_models_and_measures(found):
+def test_every_ood_set_has_all_scores_models_and_measures(found):
     digits, textures = shift_section(EvaluationView(found)).areas
-    assert digits.name == "foreign-areas-digits"
+    assert digits.name == "ood-areas-digits"
     assert [row[:2] for row in textures.table.rows] == [
         ("first", "confidence"),
         ("first", "energy"),
         ("second", "confidence"),
         ("second", "energy"),
     ]
-    assert textures.table.header[2::2] == ("AUROC", "AUPR, known", "AUPR, foreign", "FPR at 95\u202f% TPR")
+    assert textures.table.header[2::2] == ("AUROC", "AUPR, known", "AUPR, OOD", "FPR at 95\u202f% TPR")
     assert textures.table.rows[0][2:4] == ("70.0\u202f%", "68.0–72.0")
     assert str(textures.svg).count("<circle") == 4
 

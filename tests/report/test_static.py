@@ -37,8 +37,8 @@ def test_every_chart_has_a_name_of_its_own_that_does_not_follow_the_data(evaluat
         "shift-rmd-severity",
         "shift-rmd-label-noise",
         "shift-corruptions",
-        "shift-foreign-histogram",
-        "shift-foreign-roc",
+        "shift-ood-histogram",
+        "shift-ood-roc",
         "training-val-ece",
         "training-gammas-adafocal",
     ):

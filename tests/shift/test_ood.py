@@ -1,4 +1,4 @@
-"""Foreign data: overlapping classes go, ids get a name, images get the model's shape."""
+"""Out-of-distribution data: overlapping classes go, ids get a name, images get the model's shape."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_a_dataset_of_overlapping_classes_alone_is_refused():
 def test_without_a_test_split_another_is_taken_and_most_cuts():
     kept = ood_split(dataset(["a", "b"], split="train"), ood_pair("x", "y"), most=4)
     assert len(kept) == 4
-    with pytest.raises(InputError, match="must have samples to show as foreign"):
+    with pytest.raises(InputError, match="must have samples to show as out of distribution"):
         ood_split(Dataset("none", "image", {}, ("a",)), ood_pair("x", "y"))
 
 
@@ -45,7 +45,7 @@ def test_images_are_brought_to_the_shape_of_the_model():
     assert (made == 77).all()
     colours = np.stack([np.full((8, 8), v, np.uint8) for v in (30, 60, 90)])[None]
     assert (to_shape(colours, (1, 8, 8)) == 60).all()
-    with pytest.raises(InputError, match="foreign inputs must be uint8 images"):
+    with pytest.raises(InputError, match="OOD inputs must be uint8 images"):
         to_shape(grey.astype(float), (3, 32, 32))
 
 

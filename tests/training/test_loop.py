@@ -219,14 +219,14 @@ def test_no_epoch_to_choose_from_is_told(bars: Dataset) -> None:
     assert trained.notes == ("the last epoch is kept: none comes after choose_after=3",)
 
 
-def test_foreign_inputs_are_refused(bars: Dataset) -> None:
+def test_inputs_and_labels_a_model_cannot_take_are_refused(bars: Dataset) -> None:
     trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
     wide = Split(np.zeros((4, 1, 9, 9), dtype=np.uint8), np.zeros(4, dtype=np.int64), np.arange(4))
     with pytest.raises(InputError, match=r"shape \(1, 8, 8\)"):
-        predict(trained, wide, "foreign")
+        predict(trained, wide, "other")
     many = Split(bars.test.inputs, bars.test.labels + 5, bars.test.ids)
     with pytest.raises(InputError, match="labels must lie in"):
-        predict(trained, many, "foreign")
+        predict(trained, many, "other")
     with pytest.raises(InputError, match=r"split 'none' must hold at least one sample"):
         predict(trained, bars.test.take(np.arange(0)), "none")
     for option, value in (("passes", -1), ("batch_size", 0)):
@@ -239,7 +239,7 @@ def test_other_classes_are_not_taken_for_the_models_own(bars: Dataset) -> None:
     two = Split(bars.test.inputs, bars.test.labels % 2, bars.test.ids)
     with pytest.raises(InputError, match=r"class 0 is 'cat' in the data but 'a' in the model.*--foreign"):
         predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")))
-    said = predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")), foreign=True)
+    said = predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")), ood=True)
     assert said.labels.sum() == 0
     # Some of the model's classes, and numbers without names, are the model's own.
     for names in (("a", "b"), ("0", "1"), ("0", "1", "2")):
@@ -252,7 +252,7 @@ def test_texts_are_not_images(bars: Dataset) -> None:
     words = Dataset("words", "text", {"train": split, "val": replace(split, ids=np.arange(40, 80))}, ("a", "b"))
     trained = fit(words, Settings(model="text_cnn", epochs=1, device="cpu"))
     with pytest.raises(InputError, match="must be texts as in training"):
-        predict(trained, bars, foreign=True)
+        predict(trained, bars, ood=True)
 
 
 def test_a_model_trained_in_float16_predicts_without_a_gpu(bars: Dataset) -> None:

@@ -32,7 +32,7 @@ def group_name(curve: Curve) -> str:
 
 
 def ood_histogram(view: EvaluationView) -> Figure | None:
-    """Known samples above the line, foreign ones below, each as shares of its group."""
+    """Known samples above the line, OOD ones below, each as shares of its group."""
     curves = view.curves("ood_histogram", model=view.focus)
     if not curves:
         return None
@@ -44,7 +44,7 @@ def ood_histogram(view: EvaluationView) -> Figure | None:
     ]
     peak = max(range(len(unknown)), key=lambda k: unknown[k])
     return Figure(
-        "foreign-histogram",
+        "ood-histogram",
         f"{score.capitalize()} of {name} and of known {view.unit}",
         f"Share of each group by {score}; the model has never seen {name}",
         _ood_histogram_canvas(curve, f"Test {view.unit}, {count(sum(known))}", f"{name}, {count(sum(unknown))}").render(
@@ -74,7 +74,7 @@ def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
 
 
 def ood_roc(view: EvaluationView) -> Figure | None:
-    """Known kept against foreign let in, one line a score, best first."""
+    """Known kept against OOD let in, one line a score, best first."""
     curves = view.curves("ood_roc", model=view.focus)[:MOST_SERIES]
     if not curves:
         return None
@@ -88,13 +88,13 @@ def ood_roc(view: EvaluationView) -> Figure | None:
         kept = points[:: max(1, len(points) // 12)]
         rows += [(score_name(curve.score or "confidence"), percent(a, 1), percent(b, 1)) for a, b in kept]
     return Figure(
-        "foreign-roc",
+        "ood-roc",
         f"Telling {group_name(first)} from known {view.unit}",
-        "Known kept against foreign let in; AUROC under each name, best first",
+        "Known kept against out-of-distribution (OOD) let in; AUROC under each name, best first",
         _ood_roc_canvas(view, pairs).render(
-            f"ROC curves for foreign data: {score_name(first.score or 'confidence')} leads{size}."
+            f"ROC curves for out-of-distribution data: {score_name(first.score or 'confidence')} leads{size}."
         ),
-        table(("Score", "Foreign taken for known", "Known kept"), rows),
+        table(("Score", "OOD taken for known", "Known kept"), rows),
     )
 
 
@@ -116,12 +116,12 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
         canvas.text(241, 52 + 32 * place, percent(area.value, 1) if area else "")
     canvas.line(34, 192, 212, 192, "ax")
     canvas.text(34, 8, f"Test {view.unit} kept, %", "l")
-    canvas.text(212, 228, "foreign taken for known", "l e")
+    canvas.text(212, 228, "OOD taken for known", "l e")
     return canvas
 
 
 def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
-    """AUROC of every score and model, a figure for each foreign set; the other measures are in its table."""
+    """AUROC of every score and model, a figure for each OOD set; the other measures are in its table."""
     rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
     shown = [m for m in rows if m.model in view.models[:MOST_SERIES]]
     groups = dict.fromkeys(m.group for m in rows)
@@ -145,7 +145,7 @@ def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measur
     header = [text for info in measures for text in (info.title, "95\u202f% interval")]
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     return Figure(
-        f"foreign-areas-{name}",
+        f"ood-areas-{name}",
         f"Telling {name} from known {view.unit}, by score",
         f"{area.title}, {unit_word(area).lower()}, {area.better} is better{start}",
         _ood_area_canvas(view, measurements, marks, PHONE).render(alt),
@@ -409,7 +409,7 @@ def shift_section(view: EvaluationView) -> ShiftSection:
     others = tuple(figure for model, figure in maps if model != view.focus)
     unknown, areas = tuple(f for f in (ood_histogram(view), ood_roc(view)) if f), ood_areas(view)
     if not (corruptions or unknown or areas):
-        why = view.why_missing("shift") or "The model was not tested on corrupted or foreign data."
+        why = view.why_missing("shift") or "The model was not tested on corrupted or out-of-distribution data."
         return ShiftSection(empty=Empty("No test under shift", why, "confide shift MODEL --data DATA --ood OTHER_DATA"))
     missing = []
     if not corruptions and view.unit != "texts":
@@ -419,7 +419,7 @@ def shift_section(view: EvaluationView) -> ShiftSection:
     if not (unknown or areas):
         missing.append(
             Empty(
-                "No foreign data",
+                "No out-of-distribution data",
                 "The model was not tested on data of classes it has never seen.",
                 "confide shift MODEL --data DATA --ood OTHER_DATA",
             )
