@@ -257,7 +257,9 @@ def test_a_killed_grid_goes_on_where_it_was(place):
     """Two workers, killed with no warning in the middle; the second start makes only what is missing."""
     grid = cells(PLAIN, HARD, seeds=4)
     script = (
-        "import json, sys; from pathlib import Path; from benchmarks.lib import Cell, Place, run_grid\n"
+        "import json, sys; from pathlib import Path\n"
+        "from benchmarks.lib.grid import Cell\n"
+        "from benchmarks.lib.workers import Place, run_grid\n"
         "if __name__ == '__main__':\n"
         f"    place = Place(Path({str(place.out)!r}), workers=2, limit=150)\n"
         "    run_grid([Cell.from_dict(one) for one in json.loads(sys.argv[1])], place)\n"
