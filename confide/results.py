@@ -264,7 +264,7 @@ class Curve:
     @classmethod
     def of(cls, kind: str, columns: Mapping[str, Iterable[Any]], **whose: Any) -> Curve:
         """The curve of any columns of numbers, such as arrays."""
-        return cls(kind, {name: tuple(float(v) for v in column) for name, column in columns.items()}, **whose)
+        return cls(kind, {name: tuple(map(float, column)) for name, column in columns.items()}, **whose)
 
 
 @dataclass(frozen=True)
