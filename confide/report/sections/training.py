@@ -129,7 +129,7 @@ def _gammas(curve: Curve) -> Figure:
         f"gammas-{curve.model}",
         title,
         Markup(
-            "γ of {} in {} bins of equal mass by validation confidence, cut anew and updated once an epoch; three are named"
+            "γ of {} in {} bins of equal mass by validation confidence, cut anew every epoch; three are named"
         ).format(code(curve.model), len(bins)),
         _gamma_canvas(curve, bins, named, PHONE).render(alt),
         table(("Epoch", *(_bin_name(k, len(bins)) for k in range(len(bins)))), rows),
