@@ -24,7 +24,7 @@ Gaps = Mapping[str, Measurement]
 
 
 @dataclass(frozen=True)
-class Grouping:
+class ClassGrouping:
     """Classes to draw the gap by. Only by the predicted class is confidence minus accuracy a matter of calibration:
     by the label it is confidence minus recall, which differs from 0 for a calibrated model too.
     """
@@ -34,15 +34,15 @@ class Grouping:
     calibration: bool
 
 
-GROUPINGS = (
-    Grouping("predicted", "Confidence minus accuracy by predicted class", True),
-    Grouping("class", "Confidence minus recall by class of the label; of a calibrated model it need not be 0", False),
+CLASS_GROUPINGS = (
+    ClassGrouping("predicted", "Confidence minus accuracy by predicted class", True),
+    ClassGrouping("class", "Confidence minus recall by class of the label; of a calibrated model it need not be 0", False),
 )
 
 
 def class_figure(view: EvaluationView) -> Figure | None:
     """The dot plot by class, or None where nothing was measured by class."""
-    for grouping in GROUPINGS:
+    for grouping in CLASS_GROUPINGS:
         before: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.before)
         after: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.after) if view.after else {}
         if before or after:
@@ -51,7 +51,7 @@ def class_figure(view: EvaluationView) -> Figure | None:
     return None
 
 
-def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: Grouping) -> Figure:
+def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
