@@ -36,7 +36,7 @@ class ClassGrouping:
 
 CLASS_GROUPINGS = (
     ClassGrouping("predicted", "Confidence minus accuracy by predicted class", True),
-    ClassGrouping("class", "Confidence minus recall by class of the label; of a calibrated model it need not be 0", False),
+    ClassGrouping("class", "Confidence minus recall by class of the label; it need not be 0", False),
 )
 
 
