@@ -26,6 +26,44 @@ def test_help_is_quick_and_loads_no_torch():
     assert float(done.stderr) < 0.5
 
 
+def test_the_help_of_every_verb_and_the_list_of_methods_load_no_torch():
+    code = """
+import contextlib, io, json, sys
+from confide.cli.main import VERBS, main
+for verb in VERBS:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main([verb, "--help"])
+assert "numpy" not in sys.modules, "help"
+listed = io.StringIO()
+with contextlib.redirect_stdout(listed):
+    main(["list", "--json"])
+assert not {"torch", "scipy", "confide.losses"} & set(sys.modules), "list"
+with contextlib.redirect_stdout(now := io.StringIO()):
+    import confide.losses  # what was imported without torch is imported again, with it
+    assert confide.losses.focal([[1.0, 0.0]], [0]).shape == (1,)
+    main(["list", "--json"])
+assert listed.getvalue() == now.getvalue(), "the list without torch is another than the one with it"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_evaluating_a_file_loads_only_what_it_uses(tmp_path):
+    code = """
+import sys
+import numpy as np
+from confide.cli.main import main
+draw = np.random.default_rng(0)
+np.savez("small.npz", logits=draw.normal(size=(60, 3)), labels=draw.integers(3, size=60))
+assert main(["evaluate", "small.npz", "--quiet"]) == 0
+idle = ("scipy.stats scipy.optimize scipy.sparse scipy.linalg PIL matplotlib pandas duckdb pyarrow.compute "
+        "confide.calibrators confide.data confide.difficulty confide.losses confide.models confide.shift confide.trust")
+sys.exit(" ".join(name for name in idle.split() if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.stderr.strip() == ""
+
+
 def test_importing_the_package_loads_neither_torch_nor_numpy():
     code = "import sys, confide; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'scipy')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
