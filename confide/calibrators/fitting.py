@@ -17,10 +17,11 @@ from torch import Tensor
 from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
 from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.facts import SMALLEST_PROBABILITY
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted
 from confide.numerics.blocks import one_thread
-from confide.predictions import SMALLEST_PROBABILITY, Predictions
+from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL

@@ -75,7 +75,7 @@ def _run_verb(verb: str, words: list[str]) -> int:
 
 
 def _with_torch(run: Callable[[argparse.Namespace], int | None]) -> Callable[[argparse.Namespace], int | None]:
-    """The verb after torch is loaded with the garbage collector off: nothing of it is garbage, and looking costs time."""
+    """The verb, with torch loaded while the garbage collector is off: none of it is garbage, and looking takes time."""
 
     def loaded(args: argparse.Namespace) -> int | None:
         if "torch" not in sys.modules:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
+from confide.facts import Facts, join_facts
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
 from confide.numerics.binning import mean_ranks
-from confide.predictions import Facts, Predictions, join_facts
+from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
