@@ -10,14 +10,15 @@ from itertools import combinations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
+from confide.facts import Facts, join_facts
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
 from confide.metrics.view import MetricSamples, View, metric_samples, score_values
-from confide.predictions import Facts, Predictions, join_facts
+from confide.numerics.binning import mean_ranks
+from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
@@ -222,7 +223,7 @@ def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricReques
             changed.append(request)
             continue
         if score not in ranks:
-            ranks[score] = np.concatenate([rankdata(score_values(side, score)) for side in (a, b)])
+            ranks[score] = np.concatenate([mean_ranks(score_values(side, score)) for side in (a, b)])
         changed.append(replace(request, options={**request.options, "score": ranks[score]}))
     return changed
 
