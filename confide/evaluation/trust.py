@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import binomtest, rankdata
+from scipy.stats import binomtest
 
 from confide.checks import InputError
 from confide.evaluation.compare import compare, holm_corrected
@@ -132,17 +132,16 @@ def separation_words() -> list[str]:
 def paired_tests(
     predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
 ) -> tuple[Comparison, ...]:
-    """Ranking and separability by permutation, decisions by the exact McNemar test; Holm-corrected over predictors."""
+    """Ranking and separability by resamples, decisions by the exact McNemar test; Holm-corrected over predictors."""
     others = [name for name in scores if name != baseline]
     if not others:
         return ()
-    # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: predictions.replace(trust=_ranks(c.ranking)) for name, c in scores.items()}
+    ranked = {name: predictions.replace(trust=torch.from_numpy(c.ranking)) for name, c in scores.items()}
     pairs = [(baseline, name) for name in others]
     comparisons = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
-    # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
-    stretched = {name: predictions.replace(trust=standardised(c.values)) for name, c in scores.items()}
-    comparisons += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
+    # Separability is of the values themselves, not of what ranks best.
+    valued = {name: predictions.replace(trust=torch.from_numpy(c.values)) for name, c in scores.items()}
+    comparisons += compare(valued, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         comparisons += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
@@ -151,15 +150,6 @@ def paired_tests(
     metrics = dict.fromkeys(c.metric for c in comparisons)
     families = ([c for c in comparisons if c.metric == metric] for metric in metrics)
     return tuple(c for family in families for c in holm_corrected(family))
-
-
-def _ranks(values: Floats) -> torch.Tensor:
-    return torch.from_numpy(rankdata(values) / len(values))
-
-
-def standardised(values: Floats) -> torch.Tensor:
-    """Less their mean and over their standard deviation; equal values are 0."""
-    return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
 
 
 def decision_tests(
