@@ -120,9 +120,18 @@ def check_labels(labels: Tensor, n: int, num_classes: int | None, name: str = "l
             bad = int(((labels < 0) | (labels >= num_classes)).nonzero()[0])
             raise InputError(
                 f"{name} must lie in [0, {num_classes}), got {int(labels[bad])} at sample {bad} of {n}; "
-                "drop that sample or give one logit per class"
+                f"{label_hint(low, high)}"
             )
     return labels
+
+
+def label_hint(low: int, high: int) -> str:
+    """What to do about labels from `low` to `high` of which some are no class."""
+    if low >= 1:
+        return f"do labels start at 1? they go from {low} to {high} and none is 0; if so, subtract 1"
+    if low < 0:
+        return f"they go from {low} to {high}: give class indices from 0, and no sample whose class is not known"
+    return "give one logit per class, and labels that are their positions, from 0"
 
 
 def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> None:

@@ -5,6 +5,8 @@ conclude. `confide.run` calls them one after the other and keeps what each gives
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -16,6 +18,7 @@ import torch
 
 from confide import calibrators, data, difficulty, evaluation, features, training, trust
 from confide.calibrators import DIFFICULTY
+from confide.calibrators.fitting import NONE
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
 from confide.metrics import table_words
@@ -402,9 +405,9 @@ def calibration_effect(
     words = table_words("calibrated")
     warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
     before = evaluation.evaluate(applied_to, words, seed=seed)
-    if choice.calibrator is None:
+    if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice.calibrator(applied_to)
+    calibrated = choice(applied_to)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
     test = next(c for c in comparisons if c.metric == choice.score)
     if test.better != "b":
@@ -424,14 +427,21 @@ def calibration_effect(
 
 
 def _shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
-    """A warning where rows that were fitted on are judged on."""
-    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
+    """A warning where samples that were fitted on are judged on: more of them have the outputs of a fitted one than
+    fitted ones have of each other, which is how often rounded outputs meet by chance.
+    """
+    fitted, applied = (_output_rows(predictions) for predictions in (fitted_on, applied_to))
+    repeats = Counter(fitted)
+    shared = sum(row in repeats for row in applied)
+    by_chance = len(applied) * sum(count for count in repeats.values() if count > 1) / max(len(fitted), 1)
+    if shared <= by_chance + 3 * math.sqrt(by_chance) + len(applied) / 100:
         return []
-    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
-    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
-    if not shared:
-        return []
-    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
+    return [f"{shared} of {len(applied)} applied samples have the very outputs of a fitted one: are the sets apart?"]
+
+
+def _output_rows(predictions: Predictions) -> list[bytes]:
+    outputs = predictions.logits if predictions.outputs.all_classes else predictions.facts.confidence
+    return [row.tobytes() for row in outputs.double().cpu().numpy()]
 
 
 # Trust.

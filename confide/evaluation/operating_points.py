@@ -110,9 +110,33 @@ def operating_point(
     if best is not None:
         return replace(nothing, coverage=best.accepted / nothing.n, **asdict(best))
     assert risk is not None  # at a coverage there always is a threshold
-    note = f"no threshold can promise a risk of {risk:g} with confidence {confidence:g} from {nothing.n} samples"
-    least = math.ceil(math.log(1 - confidence) / math.log1p(-risk))
-    return replace(nothing, note=f"{note}; even without errors it takes {least} accepted samples")
+    return replace(nothing, note=why_nothing(values, wrong, risk, 1 - confidence, method))
+
+
+def why_nothing(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
+    """Why a search found no threshold, and which other searches would have."""
+    note = f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(values)} samples"
+    least = math.ceil(math.log(delta) / math.log1p(-risk))
+    if len(values) < least:
+        return f"{note}: even without errors it takes {least} accepted samples"
+    tested = [bounded(values, wrong, threshold, delta) for threshold in candidates(values)]
+    tested = [tried for tried in tested if tried.accepted >= least]
+    lowest = min(tested, key=lambda tried: tried.bound)
+    if lowest.bound > risk:
+        return f"{note}: of {len(tested)} coverages none shows so low a risk, the best has {counts_text(lowest)}"
+    others = {word: search(values, wrong, risk, delta) for word, search in SEARCHES.items() if word != method}
+    better = [f"'{word}' would accept {best.accepted / len(values):.1%}" for word, best in others.items() if best]
+    if method == "fixed_sequence":
+        why = f"its tests stop at the first that fails, the most confident part, with {counts_text(tested[0])}"
+    else:
+        why = "it shares the allowed error among its tests, and none passes with its part"
+    hint = f"; {' and '.join(better)}: choose the method for other samples than these" if better else ""
+    return f"{note} by '{method}': {why}{hint}"
+
+
+def counts_text(tried: BoundedThreshold) -> str:
+    """What was counted at a threshold, in words."""
+    return f"{tried.errors} errors among {tried.accepted} accepted (risk at most {tried.bound:.3g})"
 
 
 def _per_class(
@@ -235,13 +259,15 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
+    device = predictions.facts.confidence.device
     # No value is at least NaN: without a threshold nothing is accepted.
-    limit = math.nan if point.threshold is None or point.classes else point.threshold
-    limits = torch.full((max(predictions.num_classes, point.num_classes),), limit, dtype=torch.float64)
+    if not point.classes:
+        return (values >= (math.nan if point.threshold is None else point.threshold)).to(device)
+    limits = torch.full((max(predictions.num_classes, point.num_classes),), math.nan, dtype=torch.float64)
     for k, own in point.classes.items():
         if own.threshold is not None:
             limits[int(k)] = own.threshold
-    return (values >= limits[predictions.facts.prediction.cpu()]).to(predictions.labels.device)
+    return (values >= limits[predictions.facts.prediction.cpu()]).to(device)
 
 
 def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> ObservedPoint:

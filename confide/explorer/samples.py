@@ -22,10 +22,11 @@ from torch import Tensor
 
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
+from confide.facts import Facts, FactsBuilder
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
 from confide.numerics.blocks import BLOCK_ELEMENTS
-from confide.predictions import Facts, FactsBuilder, Predictions, predictions_from_columns
+from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Scores
 
 if TYPE_CHECKING:

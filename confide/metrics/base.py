@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 
 from confide.checks import InputError
+from confide.facts import ClassTable, Facts, join_facts
 from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
-from confide.predictions import ClassTable, Facts, Predictions, join_facts
+from confide.predictions import Predictions
 from confide.registry import Method, MethodSpec, Registry
 from confide.results import Better, Measurement, MetricInfo, MetricKind
 

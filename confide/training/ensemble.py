@@ -19,10 +19,11 @@ from torch.func import functional_call, stack_module_state
 
 from confide import models
 from confide.checks import InputError, check_range
+from confide.facts import SMALLEST_PROBABILITY
 from confide.models.device import Device
 from confide.models.preparation import Feed, input_shape, rows_in_batches
 from confide.models.trained import MODEL_FILE
-from confide.predictions import SMALLEST_PROBABILITY, Predictions
+from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Dataset, Scores, Split
 from confide.training import loop

@@ -42,7 +42,7 @@ def test_an_empty_run_folder_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"must hold evaluation\.json, but has none yet; name a folder that"):
         gather([tmp_path])
     (tmp_path / "config.yaml").write_text("losses: [focal]\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"has none yet; finish it with: confide run .*config\.yaml$"):
+    with pytest.raises(InputError, match=r"has none yet; finish it with: confide run .*config\.yaml --out "):
         gather([tmp_path])
 
 
