@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.special import gammaln
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import calibration_metric
@@ -43,6 +41,8 @@ def probabilities_of(predictions: Predictions) -> Floats:
 
 def kernel_blocks(points: Floats, bandwidth: float) -> Iterator[tuple[slice, Floats]]:
     """Rows of the kernel matrix in blocks: Dirichlet(p_j / bandwidth + 1) at p_i, 0 at i = j, largest of a row 1."""
+    from scipy.special import gammaln
+
     shape = points / bandwidth + 1
     constant = gammaln(shape.sum(axis=1)) - gammaln(shape).sum(axis=1)
     exponents, logs = (points / bandwidth).T, np.log(points)
@@ -106,6 +106,8 @@ def binary_sums(sure: Floats, hits: NDArray[Any], weights: Floats, bandwidth: fl
 
 def joint_sums(probs: Floats, labels: NDArray[Any], weights: Floats, bandwidth: float, power: float) -> Floats:
     """Weighted sums of sum_k |kernel estimate of 1[label = k] - p_k|^power, for every draw."""
+    from scipy.sparse import csr_matrix
+
     draws, n = labels.shape
     total, place = np.zeros(draws), np.arange(n)
     for at, block in kernel_blocks(probs, bandwidth):
