@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, calibration_tests, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
-<<<<<<< HEAD
 from confide.metrics.resampling import RESAMPLES, bootstrap, without_chance
 from confide.metrics.view import View, metric_samples
-=======
-from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
-from confide.metrics.view import MetricSamples, View, metric_samples, score_values
-from confide.numerics.binning import mean_ranks
->>>>>>> main
 from confide.predictions import Predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
@@ -203,104 +197,6 @@ def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bo
     return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and not predictions.outputs.all_classes)
 
 
-<<<<<<< HEAD
-=======
-def permutation_p_values(
-    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
-) -> list[float]:
-    """Share of random swaps with a difference at least as large."""
-    light = iter(permutation_tests(a, b, [request for request in requests if not request.whole], resamples, seed))
-    return [tail_p_value(*r.method.spec.permute(a, b, r.options, seed)) if r.whole else next(light) for r in requests]
-
-
-def permutation_tests(
-    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
-) -> list[float]:
-    """p-values of metrics of the facts: both sides of a swap are weights on 2n samples sorted once."""
-    if not requests:
-        return []
-    if len(a) > LARGEST:
-        rng = generator(seed, "permutation rows")
-        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
-        a, b = a.take(rows), b.take(rows)
-    n = len(a)
-    pair = Predictions.from_facts(
-        join_facts([_on_cpu(a), _on_cpu(b)]),
-        torch.cat([a.labels.cpu(), b.labels.cpu()]) if a.has_labels and b.has_labels else None,
-        max(a.num_classes, b.num_classes),
-        trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
-        from_probabilities=a.from_probabilities or b.from_probabilities,
-    )
-    base = MetricSamples(pair, resampled=True)
-    requests = on_one_scale(a, b, requests)
-
-    def difference(swap: NDArray[np.bool_]) -> Floats:
-        to_b = np.concatenate([swap, ~swap]).astype(np.float64)
-        of_a, of_b = View(base, 1 - to_b), View(base, to_b)
-        return np.array([request(of_b) - request(of_a) for request in requests])
-
-    seen = np.abs(difference(np.zeros(n, dtype=bool)))
-    null = np.empty((len(requests), resamples))
-
-    def chunk(first: int) -> None:
-        rng = generator(seed, "permutation", first)
-        for k in range(first, min(first + CHUNK, resamples)):
-            with np.errstate(invalid="ignore"):
-                null[:, k] = np.abs(difference(rng.random(n) < 0.5))
-
-    run_chunks(chunk, resamples)
-    return [tail_p_value(value, draws) for value, draws in zip(seen, null, strict=True)]
-
-
-def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricRequest]) -> list[MetricRequest]:
-    """The metrics with each side's score as its ranks, where only the order counts.
-
-    A swap mixes the scores of both sides: if one is merely sharper than the other, the mixture ranks worse than either
-    and hides a real difference. Ranks change no ranking metric and put both on one scale.
-    """
-    ranks: dict[str, Floats] = {}
-    changed = []
-    for request in requests:
-        score, method = request.options.get("score"), request.method
-        if method.spec.info.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
-            changed.append(request)
-            continue
-        if score not in ranks:
-            ranks[score] = np.concatenate([mean_ranks(score_values(side, score)) for side in (a, b)])
-        changed.append(replace(request, options={**request.options, "score": ranks[score]}))
-    return changed
-
-
-def tail_p_value(seen: float, null: Floats) -> float:
-    """p = (1 + #{draws >= seen}) / (B + 1); where none reaches, the tail of a normal with their mean square.
-
-    Without it no p-value could survive Holm's correction over more tests than there are draws per 0.05.
-    """
-    if math.isnan(seen):
-        return math.nan
-    count = int((null >= seen - 1e-12).sum())
-    smallest = 1 / (len(null) + 1)
-    scale = math.sqrt(float(np.nanmean(null**2)))
-    if count or scale == 0:
-        return (1 + count) * smallest
-    return min(smallest, math.erfc(seen / scale / math.sqrt(2)))
-
-
-def _on_cpu(predictions: Predictions) -> Facts:
-    known = asdict_shallow(predictions.facts)
-    return Facts(**{k: None if v is None else v.cpu() for k, v in known.items()})  # type: ignore[arg-type]
-
-
-def difference_interval(difference: float, draws: Floats, factor: float) -> tuple[float, float]:
-    """Basic bootstrap interval: the spread of the resampled differences about their mean, set about the difference."""
-    known = draws[np.isfinite(draws)]
-    if not len(known) or not math.isfinite(difference):
-        return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), TAILS) * factor
-    return difference + float(low), difference + float(high)
-
-
->>>>>>> main
 def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Comparisons with p-values corrected over all of them (Holm, 1979), and with the side that is then better."""
     judged = []

@@ -9,10 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-<<<<<<< HEAD
-from scipy.stats import binomtest
-=======
->>>>>>> main
 
 from confide.checks import InputError
 from confide.evaluation.compare import compare, holm_corrected
@@ -20,7 +16,6 @@ from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metr
 from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
-from confide.numerics.binning import mean_ranks
 from confide.predictions import Predictions
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 
@@ -156,23 +151,10 @@ def paired_tests(
     return tuple(c for family in families for c in holm_corrected(family))
 
 
-<<<<<<< HEAD
-=======
-def _ranks(values: Floats) -> torch.Tensor:
-    return torch.from_numpy(mean_ranks(values) / len(values))
-
-
-def standardised(values: Floats) -> torch.Tensor:
-    """Less their mean and over their standard deviation; equal values are 0."""
-    return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
-
-
->>>>>>> main
 def decision_tests(
     correct: NDArray[np.bool_], a: TrustValues, b: TrustValues, names: tuple[str, str]
 ) -> list[Comparison]:
     """TPR and TNR at each predictor's own line: differences, and the exact McNemar test of the discordant samples."""
-    from scipy.stats import binomtest
 
     if a.threshold is None or b.threshold is None:
         return []
