@@ -45,13 +45,6 @@ def mass_starts(n: int, bins: int) -> Indices:
     return (-(-np.arange(bins + 1, dtype=np.int64) * n // bins)).astype(np.intp)
 
 
-def mean_ranks(values: Array) -> NDArray[np.float64]:
-    """Ranks from 1 upwards; equal values share the mean of theirs."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    return (last - (sizes - 1) / 2)[group]
-
-
 def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
     """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1."""
     check_range(bins, "bins", 1)
