@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError
-from confide.evaluation.compare import compare, holm_corrected
+from confide.evaluation.compare import compare, holm_corrected, mcnemar
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.resampling import RESAMPLES
@@ -166,7 +166,7 @@ def decision_tests(
             continue
         first, second = ((accept == accepted)[rows] for accept in accepts)
         gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
-        p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+        p_value = mcnemar(gained, lost) or 1.0
         difference = (gained - lost) / n
         spread = Z * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
         sides = ComparedRow.of(names[0]), ComparedRow.of(names[1])
