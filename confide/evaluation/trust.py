@@ -155,7 +155,6 @@ def decision_tests(
     correct: NDArray[np.bool_], a: TrustValues, b: TrustValues, names: tuple[str, str]
 ) -> list[Comparison]:
     """TPR and TNR at each predictor's own line: differences, and the exact McNemar test of the discordant samples."""
-    from scipy.stats import binomtest
 
     if a.threshold is None or b.threshold is None:
         return []
