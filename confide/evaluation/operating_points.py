@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
@@ -36,6 +35,8 @@ class BoundedThreshold:
 
 def risk_bound(errors: int, accepted: int, delta: float) -> float:
     """Clopper-Pearson upper bound b: with probability 1 - delta the true error rate is at most b."""
+    from scipy.special import betaincinv
+
     return 1.0 if errors >= accepted else float(betaincinv(errors + 1, accepted - errors, 1 - delta))
 
 
