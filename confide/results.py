@@ -417,6 +417,75 @@ class ModelPoint:
 
 
 @dataclass(frozen=True)
+class GroupCoverage:
+    """How often the prediction sets of a group of samples hold the true class, with its exact 95 % interval.
+
+    `kind` is "all", "class", or what the group is one of, such as "difficulty". `broken` where a promise was made for
+    the group and so little coverage would be seen in less than 5 % of all fits, over all groups of the kind together.
+    """
+
+    kind: str
+    name: str
+    n: int
+    size: float  # mean number of classes in a set
+    covered: int | None = None  # None without labels
+    low: float = math.nan
+    high: float = math.nan
+    promised: bool = False
+    broken: bool = False
+
+    @property
+    def share(self) -> float:
+        """Covered share; NaN without labels or samples."""
+        return math.nan if self.covered is None or not self.n else self.covered / self.n
+
+
+@dataclass(frozen=True)
+class SetExample:
+    """A sample with its set, the likeliest class first."""
+
+    id: str
+    classes: tuple[str, ...]
+    size: int
+    label: str | None = None
+    difficulty: float | None = None
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """What prediction sets do on samples they were not fitted on."""
+
+    word: str
+    coverage: float
+    """The promise."""
+    n_fit: int
+    groups: tuple[GroupCoverage, ...]
+    sizes: tuple[tuple[int, int], ...]
+    """(number of classes, how many sets have so many), rising."""
+    by: str | None = None
+    examples: tuple[SetExample, ...] = ()
+    """The largest sets, the hardest samples first where difficulty is known."""
+    notes: tuple[str, ...] = ()
+    model: str = "model"
+    stage: str = "raw"
+
+    @property
+    def whole(self) -> GroupCoverage:
+        """All samples together."""
+        return next(group for group in self.groups if group.kind == "all")
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SetResult:
+        """The result of a row of evaluation.json."""
+        known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
+        ends = [{end: _number(group[end]) for end in ("low", "high")} for group in row["groups"]]
+        known["groups"] = tuple(GroupCoverage(**{**g, **e}) for g, e in zip(row["groups"], ends, strict=True))
+        known["sizes"] = tuple((size, count) for size, count in row["sizes"])
+        known["examples"] = tuple(SetExample(**{**e, "classes": tuple(e["classes"])}) for e in row["examples"])
+        return cls(**{**known, "notes": tuple(row["notes"])})
+
+
+@dataclass(frozen=True)
 class Sample:
     """A sample to show in a gallery. `picture` is a data URI, or None; `text` for text data."""
 
@@ -503,6 +572,8 @@ class Evaluation:
     """What the stages are called in a sentence, by word; filled in likewise."""
     difficulty: DifficultyInfo | None = None
     """What the difficulty score that `about` names means; filled in likewise."""
+    sets: tuple[SetResult, ...] = ()
+    """Prediction sets, and what was seen of them."""
 
     def __post_init__(self) -> None:
         about: object = self.about
@@ -645,6 +716,7 @@ class Evaluation:
             "comparisons": [c.as_row() for c in self.comparisons],
             "samples": [asdict(s) for s in self.samples],
             "operating_points": [p.as_row() for p in self.operating_points],
+            "sets": [asdict(result) for result in self.sets],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
@@ -706,6 +778,7 @@ class Evaluation:
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
+            sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
             stage_titles=data.get("stage_titles", {}),
             difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
@@ -802,6 +875,7 @@ def join(
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        sets=tuple(result for evaluation in evaluations for result in evaluation.sets),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
         stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
         difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),
