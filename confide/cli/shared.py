@@ -19,6 +19,10 @@ NOTHING_PROMISED = 3
 """Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
 
 
+NOT_MET = 3
+"""Exit status where an expectation is broken, an alarm is raised, or nothing can be promised."""
+
+
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
