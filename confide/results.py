@@ -7,13 +7,15 @@ Plain numbers and words only, so that an Evaluation is a JSON file and the repor
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
 
-from confide.checks import InputError
+from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 
@@ -555,6 +557,63 @@ class About:
         return cls(**known, extra={k: v for k, v in data.items() if k not in names})
 
 
+EXPECTATION = re.compile(r"\s*([a-z]\w*)\s*(?:\[(.+)\])?\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
+ORDERS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a measurement must be: "ece<0.03", "accuracy >= 90 %", "accuracy[class=Shirt] > 0.8"."""
+
+    text: str
+    metric: str
+    group: str | None
+    order: str
+    limit: float
+
+    @classmethod
+    def of(cls, text: str) -> Expectation:
+        """The expectation of a text, or one line that says how it is written."""
+        parts = EXPECTATION.fullmatch(text) if isinstance(text, str) else None
+        try:
+            metric, group, order, number, percent = parts.groups() if parts else ("", None, "", "", "")
+            return cls(text.strip(), metric, group, order, float(number) / (100 if percent else 1))
+        except (ValueError, AttributeError):
+            raise InputError(
+                f"an expectation must be METRIC, optionally [GROUP], then < <= > or >= and a number, got {text!r:.80}; "
+                "write it as 'ece<0.03' or 'accuracy[class=0]>=90%'"
+            ) from None
+
+    def broken_by(self, measured: Measurement, surely: bool) -> BrokenExpectation | None:
+        """How a measurement breaks it, or None; `surely` asks the whole 95 % interval to hold it."""
+        low, high = (measured.low, measured.high) if surely else (math.nan, math.nan)
+        value = measured.value if not surely else high if self.order in ("<", "<=") else low
+        if not math.isnan(measured.value) and ORDERS[self.order](value, self.limit):
+            return None
+        return BrokenExpectation(self.text, measured.metric, measured.value, low, high, surely)
+
+
+@dataclass(frozen=True)
+class BrokenExpectation:
+    """An expectation that does not hold, with what was measured; as text it is one line."""
+
+    expectation: str
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    surely: bool = False
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"{self.expectation}: {self.metric} is not defined here"
+        if not self.surely:
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}"
+        if math.isnan(self.low) or math.isnan(self.high):
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}, without an interval to be sure"
+        return f"{self.expectation}: {self.metric} is {self.value:.6g} (95 % {self.low:.6g} to {self.high:.6g})"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """All that a report may show.
@@ -687,6 +746,43 @@ class Evaluation:
             0.75
         """
         return float(self.find(metric, **where))
+
+    def expect(self, *expectations: str, surely: bool = False, **where: Any) -> list[BrokenExpectation]:
+        """Which expectations do not hold, such as "ece<0.03" or "accuracy[class=Shirt]>=90%".
+
+        Args:
+            expectations: a metric, a group in brackets where it is not of all samples, < <= > or >=, and a number.
+            surely: the whole 95 % interval must hold it, not the value alone.
+            where: fields of the measurement where there are several: model, stage, split, score.
+
+        Returns:
+            The broken ones, each one line as text; empty if all hold.
+
+        Raises:
+            InputError: a text that is no expectation, or a metric that the evaluation does not have.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> evaluation = confide.evaluate(p, "accuracy")
+            >>> evaluation.expect("accuracy>=0.7")
+            []
+            >>> print(*evaluation.expect("accuracy>=0.8", "accuracy[class=0] >= 90%"))
+            accuracy>=0.8: accuracy is 0.75
+        """
+        broken = []
+        for expected in map(Expectation.of, expectations):
+            rows = [m for m in self.measurements if m.metric == expected.metric and m.group == expected.group]
+            rows = [
+                m for m in rows if all(getattr(m, k) == v for k, v in where.items()) and (m.plain or "score" in where)
+            ]
+            if not rows:
+                metrics = {m.metric for m in self.measurements}
+                groups = {m.group for m in self.measurements if m.metric == expected.metric and m.group}
+                known = groups if expected.metric in metrics and expected.group else metrics
+                hint = did_you_mean(expected.group if known is groups else expected.metric, known)
+                raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
+            broken.append(expected.broken_by(rows[0], surely))
+        return [one for one in broken if one is not None]
 
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.

@@ -147,7 +147,7 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions) -> None:
             draws[n] = 1 - np.random.RandomState(PEER_SEED).uniform(size=n)
         return draws[n]
 
-    base.sample_draws = peer_draws  # type: ignore[assignment]
+    base.sample_draws = peer_draws
     print(f"MAPIE {mapie.__version__}, float64 probabilities for both")
     for word in ("lac", "top_k", "aps"):
 

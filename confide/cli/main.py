@@ -34,7 +34,7 @@ VERBS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage, 3 where nothing can be promised."""
+    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage, 3 where something does not hold."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = words[0] if words else ""
     if verb in VERBS:

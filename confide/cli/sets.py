@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOTHING_PROMISED, load_predictions, parse_options, print_json, text_table
+from confide.cli.shared import NOT_KEPT, load_predictions, parse_options, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({"sets": fitted.state().record, "result": result and asdict(result), "files": written})
     else:
         show(fitted, result, written)
-    return 0 if fitted.promises else NOTHING_PROMISED
+    return 0 if fitted.promises else NOT_KEPT
 
 
 def with_difficulty(predictions: Predictions, scores: str | None) -> Predictions:

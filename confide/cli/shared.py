@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.results import Measurement, MetricInfo
 
-NOTHING_PROMISED = 3
+NOT_KEPT = 3
 """Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
 
 
