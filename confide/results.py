@@ -778,8 +778,9 @@ class Evaluation:
             if not rows:
                 metrics = {m.metric for m in self.measurements}
                 groups = {m.group for m in self.measurements if m.metric == expected.metric and m.group}
-                known = groups if expected.metric in metrics and expected.group else metrics
-                hint = did_you_mean(expected.group if known is groups else expected.metric, known)
+                hint = did_you_mean(expected.metric, metrics)
+                if expected.metric in metrics and expected.group:
+                    hint = did_you_mean(expected.group, groups)
                 raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
             broken.append(expected.broken_by(rows[0], surely))
         return [one for one in broken if one is not None]
