@@ -15,7 +15,15 @@ from scipy import stats
 from torch import Tensor
 
 from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
-from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
+from confide.calibrators.confidence import (
+    MAPS,
+    ConfidenceCalibrator,
+    TwoClassMap,
+    confidence_words,
+    fit_map,
+    two_classes,
+)
+from confide.calibrators.groups import Fit, Grouping, calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files import formats
@@ -53,7 +61,8 @@ def fit(
 
     Args:
         word: the method, such as `temperature`; `names()` lists them.
-        predictions: of a split that was not trained on, with logits.
+        predictions: of a split that was not trained on: with logits or probabilities, or confidence and correctness
+            alone, of which the confidence is calibrated.
         by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
         bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
@@ -80,14 +89,23 @@ def fit(
     """
     method = CALIBRATORS.get(word)
     method.check_options(options)
+    if shrinkage is not None:
+        check_range(shrinkage, "shrinkage", 0.0)
+    if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
+        predictions.need_not_test(f"calibrator '{word}'")
+        predictions.facts.need("correct")
+        pairs = two_classes(predictions)
+        return ConfidenceCalibrator.of(
+            _fit_by_group(lambda part: fit_map(word, part, options), pairs, grouping(pairs, by, bands), shrinkage)
+        )
     if by is not None:
         checked_inputs(word, predictions)
     groups = grouping(predictions, by, bands)
-    if groups is None:
-        return fit_one(method, predictions, options)
-    if shrinkage is not None:
-        check_range(shrinkage, "shrinkage", 0.0)
-    return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
+    return _fit_by_group(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
+
+
+def _fit_by_group(fit: Fit, predictions: Predictions, groups: Grouping | None, shrinkage: float | None) -> Calibrator:
+    return fit(predictions) if groups is None else fit_groups(fit, predictions, groups, shrinkage)
 
 
 def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
@@ -131,7 +149,9 @@ def load(path: str | Path) -> Calibrator:
 
 def _restored(state: FittedState) -> Calibrator:
     # A safetensors file of version 1 has the whole record under one name.
-    return calibrator_from_state(FittedState(state.record.get("calibrator", state.record), state.tensors))
+    record = state.record.get("calibrator", state.record)
+    calibrator = calibrator_from_state(FittedState(record, state.tensors))
+    return ConfidenceCalibrator.of(calibrator) if record.get("of") else calibrator
 
 
 def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
@@ -273,7 +293,7 @@ class Choice:
 
 def choose(
     predictions: Predictions,
-    words: Sequence[str] = DEFAULT_CANDIDATES,
+    words: Sequence[str] | None = None,
     *,
     score: str = "nll",
     folds: int = 5,
@@ -286,8 +306,9 @@ def choose(
 
     Args:
         predictions: held-out ones, as for `fit`; every candidate is fitted on the other folds and scored on its own.
-        words: the candidates; by default the methods that do well at most sizes.
-        score: `nll` or `brier`, both proper.
+        words: the candidates; by default the methods that do well at most sizes, or, for confidence and correctness
+            alone, those that map a confidence.
+        score: `nll` or `brier`, both proper; of the confidence where no more is known.
         folds: parts of the cross-validation, balanced within labels.
         seed: of the parts.
         by: column for calibration by group.
@@ -315,10 +336,14 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
+    only_confidence = predictions.outputs.only_confidence
+    if words is None:
+        words = confidence_words() if only_confidence else DEFAULT_CANDIDATES
     for word in words:
         CALIBRATORS.get(word)
     predictions.need_not_test("a calibrator")
-    predictions.need_logits("a calibrator")
+    if not only_confidence:
+        predictions.need_logits("a calibrator")
     grouping(predictions, by, bands)
     if len(predictions) < 2 * folds:
         raise InputError(
@@ -352,6 +377,9 @@ def choose(
 def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
     """The calibrator that changes nothing: a temperature of 1."""
     values = {"temperature": torch.tensor(1.0, dtype=torch.float64)}
+    if predictions.outputs.only_confidence:
+        values["smallest"] = torch.tensor(SMALLEST_PROBABILITY, dtype=torch.float64)
+        return ConfidenceCalibrator.of(TwoClassMap("temperature", values, 2, len(predictions), {}, notes))
     return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
 
 
@@ -367,6 +395,11 @@ class HeldOutScores:
     @classmethod
     def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
         facts = predictions.facts
+        if predictions.outputs.only_confidence:
+            # No class can change, nor an order of classes.
+            none = np.zeros(len(predictions), dtype=np.int64)
+            scores = facts.need(f"confidence_{score}").double().cpu().numpy()
+            return cls(scores, facts.correct.cpu().numpy(), none, none)
         order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
         return cls(
             facts.need(score).double().cpu().numpy(),
@@ -440,7 +473,10 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
         warnings.append(
             f"'{best.word}' changes the order of classes behind the first in {best.reordered} of {n} held-out samples"
         )
-    parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
+    if predictions.outputs.only_confidence:
+        parameters = MAPS[best.word].parameters
+    else:
+        parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
     if n < 10 * parameters:
         warnings.append(f"{n} validation samples are few for the {parameters} parameters of '{best.word}'")
     return tuple(warnings)
