@@ -21,13 +21,15 @@ from confide.calibrators import DIFFICULTY
 from confide.calibrators.fitting import NONE
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
+from confide.features.extraction import weights_digest
+from confide.files import disk, formats
 from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
-from confide.training.distributed import is_lead_process
+from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 __all__ = [
@@ -726,9 +728,14 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     """
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
-    if job.recipe is None:
-        return TrainingOutcome.of(job, train_networks(job, dataset, scores))
-    recipe, paths = load_config(job.recipe), RunPaths(job.out)
+    with held(job.out):
+        if job.recipe is None:
+            return TrainingOutcome.of(job, train_networks(job, dataset, scores))
+        return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
+
+
+def _train_by_recipe(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> TrainingOutcome:
+    paths = RunPaths(job.out)
     scores = _recipe_scores(job, recipe, dataset, scores)
     trained = train_networks(job, dataset, scores)
     if is_lead_process() and "val" in dataset.splits:
@@ -769,9 +776,11 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
     kind = group_file(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
+    choice = MethodChoice(job.features) if job.features else recipe.features
+    made_of = _what_scores_are_made_of(dataset, choice, recipe.difficulty)
     there = all(paths.existing(file).exists() for file in needed)
-    if needed and (not there or _of_other_features(paths.difficulty, job.features)):
-        choice = MethodChoice(job.features) if job.features else recipe.features
+    if needed and not (there and _made_of(paths) == made_of):
+        disk.remove(paths.scores_of)
         rows = {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
         fitted = fit_difficulty(recipe.difficulty, rows["train"])
         if kind:
@@ -779,6 +788,7 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
         if by_difficulty:
             fitted.save(paths.difficulty)
             score_predicted_class(fitted, rows).save(paths.scores(PREDICTED_CLASS))
+        formats.write_json(paths.scores_of, made_of)
     return Scores.load(paths.existing(paths.scores(kind))) if kind else scores
 
 
@@ -789,6 +799,19 @@ def group_file(settings: training.Settings) -> str:
     return LABEL_GROUPS if settings.label_bands else GROUPS
 
 
-def _of_other_features(path: Path, extractor: str | None) -> bool:
-    """Whether a difficulty that was fitted before is one of other features than are asked for now."""
-    return extractor is not None and path.exists() and difficulty.load(path).source.get("extractor") != extractor
+def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:
+    """What decides the difficulty of a training's samples, as JSON holds it."""
+    word = extractor_word(dataset, choice)
+    made_of: dict[str, Any] = formats.plain(
+        {
+            "samples": {name: part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")},
+            "features": {"word": word, "weights": weights_digest(word), **choice.options},
+            "difficulty": {"word": method.word, **method.options},
+        }
+    )
+    return made_of
+
+
+def _made_of(paths: RunPaths) -> Any:
+    """What the scores that lie in a training folder were made of."""
+    return formats.read_json(paths.scores_of) if paths.scores_of.exists() else None
