@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -117,6 +118,17 @@ class LogitOutputs(Outputs):
             return {"p": torch.softmax(self.logits.double(), dim=1).cpu().numpy()}
         wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
         return {"logits": wide.cpu().numpy()}
+
+
+def binary_outputs(logits: Any) -> LogitOutputs:
+    """Logits [0, z] of two classes from n sigmoid logits z."""
+    values = as_tensor(logits, "logits")
+    values = values if values.is_floating_point() else values.to(torch.float32)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
+    return LogitOutputs(torch.stack([torch.zeros_like(values), values], dim=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,6 +358,8 @@ class Predictions:
         if (logits is None) == (outputs is None):
             raise InputError("predictions need logits, or one of the named constructors such as Predictions.from_probs")
         known = LogitOutputs(logits) if outputs is None else outputs
+        if outputs is None and (doubt := probability_doubt(known)):
+            warnings.warn(f"{doubt}; if they are, use Predictions.from_probs", stacklevel=2)
         n = len(known)
         if labels is not None:
             if isinstance(known, PairOutputs):
@@ -445,13 +459,10 @@ class Predictions:
             >>> confide.Predictions.from_binary_logits([0.0, 2.0], [0, 1]).logits.tolist()
             [[0.0, 0.0], [0.0, 2.0]]
         """
-        values = as_tensor(logits, "logits")
-        values = values if values.is_floating_point() else values.to(torch.float32)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
-        return cls(torch.stack([torch.zeros_like(values), values], dim=1), labels, ids, split, **record)
+        outputs = binary_outputs(logits)
+        if doubt := probability_doubt(outputs):
+            warnings.warn(f"{doubt}; if they are, use Predictions.from_probs", stacklevel=2)
+        return cls(None, labels, ids, split, outputs=outputs, **record)
 
     @classmethod
     def from_facts(
@@ -852,10 +863,28 @@ class Predictions:
         return predictions_from_columns(columns, metadata, split, str(path))
 
 
+FIRST_ROWS = 100
+
+
+def probability_doubt(outputs: Outputs, where: str = "") -> str:
+    """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
+    if not isinstance(outputs, LogitOutputs) or not outputs.real_logits or not len(outputs):
+        return ""
+    logits, place = outputs.logits, f" in {where}" if where else ""
+    single = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    if single and len(logits) > 1 and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all()):
+        return f"all single logits{place} lie in [0, 1], as probabilities do"
+    # Real logits are told by their first rows; only doubtful ones are read to their end.
+    for rows in (logits[:FIRST_ROWS], logits):
+        if bool((rows < 0).any()) or bool(((rows.sum(1, dtype=torch.float64) - 1).abs() > 1e-3).any()):
+            return ""
+    return f"every row of the logits{place} sums to 1, as probabilities do"
+
+
 def predictions_from_columns(
     columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
-    """Predictions from named columns; `files.columns` knows the names."""
+    """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
     roles = column_roles(columns, where)
     if not roles.are_predictions:
         roles = _with_score_as_confidence(columns, roles, where)
@@ -888,11 +917,14 @@ def predictions_from_columns(
     elif roles.outputs.kind == "probs":
         predictions = Predictions.from_probs(outputs, labels, **common)
     elif outputs.ndim == 1 or outputs.shape[1:] == (1,):
-        predictions = Predictions.from_binary_logits(outputs, labels, **common)
+        predictions = Predictions(None, labels, outputs=binary_outputs(outputs), **common)
     else:
         clipped = metadata.get("from_probabilities") == "True"
-        predictions = (Predictions.from_log_probs if clipped else Predictions)(outputs, labels, **common)
+        known = (LogProbOutputs if clipped else LogitOutputs)(as_tensor(outputs, "logits"))
+        predictions = Predictions(None, labels, outputs=known, **common)
     _check_judgement(predictions, where)
+    if doubt := probability_doubt(predictions.outputs, where):
+        warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
     return predictions
 
 

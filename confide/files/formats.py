@@ -80,7 +80,7 @@ class Format:
 
 
 CALIBRATOR = Format(
-    "calibrator", 2, "a calibrator", "fit it again", reads=(1,), endings=(".json", ".safetensors"), inline=True
+    "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
