@@ -182,9 +182,7 @@ def test_more_than_two_classes_leave_one_meaning_for_a_score_beside_them(tmp_pat
 def test_a_file_without_labels_loads_and_metrics_say_what_they_lack(tmp_path):
     found = Predictions.load(write(tmp_path / "a.csv", {**a_column_each(PROBS, "p"), "truth": LABELS}))
     assert not found.has_labels
-    with pytest.raises(
-        InputError, match=r"needs labels, but .* none; their other columns are truth; .* column 'label'"
-    ):
+    with pytest.raises(InputError, match=r"needs labels, but .* none; their other columns are truth; .*'label'"):
         evaluate(found)
     confidences = Predictions.load(write(tmp_path / "b.csv", {"id": range(12), "confidence": PROBS.max(1)}))
     with pytest.raises(InputError, match="'correct' needs labels"):
