@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.results import Measurement, MetricInfo
 
-
-NOT_MET = 3
-"""Exit status where an expectation is broken, an alarm is raised, or nothing can be promised."""
+NOT_KEPT = 3
+"""Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
 
 
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
