@@ -18,7 +18,7 @@ import yaml
 from torch import Tensor
 
 from confide import calibrators, difficulty, pipeline, report, training, trust
-from confide.checks import InputError
+from confide.checks import InputError, check_name
 from confide.config import Config, MethodChoice, load_config
 from confide.features.extraction import weights_digest
 from confide.files import formats
@@ -72,7 +72,9 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
     """
     config = load_config(config, **changes)
     settings = {loss.name: pipeline.settings_of(config, loss) for loss in config.losses}
-    with RunFolder(out or Path("runs") / (config.title or "run"), config.as_dict(), config.seed) as folder:
+    if out is None:
+        out = Path("runs") / check_name(config.title or "run", "config field 'title', without a run folder,")
+    with RunFolder(out, config.as_dict(), config.seed) as folder:
         dataset = open_data(folder, config)
         rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
         scores = score(folder, config, rows, settings)

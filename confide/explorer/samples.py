@@ -25,10 +25,10 @@ from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
 from confide.facts import Facts, FactsBuilder
 from confide.files import formats
-from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
+from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles, names_in
 from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.predictions import Predictions, predictions_from_columns
-from confide.records import Scores
+from confide.records import Scores, extractor_options
 
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
@@ -126,7 +126,7 @@ def gather_samples(layout: Layout) -> SampleTable:
         ClassNames(class_names),
         max(len(class_names), 0 if highest is None else highest + 1, *(part.num_classes for part in splits.values())),
         scored.get("method", ""),
-        json.loads(scored.get("options", "{}")),
+        extractor_options(scored),
     )
 
 
@@ -184,7 +184,7 @@ def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
 
 
 def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(str(name) for name in json.loads(metadata.get("class_names", "[]")))
+    return names_in(metadata.get("class_names", "[]")) or ()
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
