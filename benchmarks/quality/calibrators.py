@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.lib import titles
 from confide import Predictions, calibrators, metrics
 
 Summary = tuple[float, float, float]
@@ -26,7 +27,8 @@ Summary = tuple[float, float, float]
 
 def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], seeds: int) -> None:
     """ECE (15 equal-width bins), NLL and accuracy after each method: mean over the halvings, and their spread."""
-    print("| network | method | accuracy | NLL | ± | ECE % | ± |\n|---|---|---|---|---|---|---|")
+    print(f"| network | method | accuracy | {titles.heading('nll')} | ± | {titles.heading('ece')} | ± |")
+    print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.npz")):
         if "train" in path.name or (only and path.stem not in only):
             continue

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "logit_0 ..., p0 ..., logit_NAME ... or prob_NAME ...",
     )
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
-    add("--by", nargs="+", help="full metrics per group: class, difficulty, or a column")
+    add("--by", nargs="+", help="full metrics per group: class, predicted, difficulty, or a column")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> None:
         from_evaluate(args)
         return
     check_not_shifted(args)
-    from confide.evaluation.evaluate import evaluate
+    from confide.evaluation.evaluate import OWN_GROUPS, evaluate
     from confide.evaluation.streaming import as_predictions, from_folder
     from confide.records import Scores
     from confide.report import write_report
     from confide.results import About
 
-    columns = [word for word in args.by or () if word not in ("class", "difficulty")]
+    columns = [word for word in args.by or () if word not in OWN_GROUPS]
     predictions = as_predictions(
         args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
     )

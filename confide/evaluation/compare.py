@@ -198,9 +198,16 @@ def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bo
 
 
 def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons with p-values corrected over all of them (Holm, 1979), and with the side that is then better."""
+    """Comparisons with p-values corrected over those of the same metric (Holm, 1979), and the side then better."""
+    families: dict[str, list[int]] = {}
+    for place, c in enumerate(comparisons):
+        families.setdefault(c.metric, []).append(place)
+    corrected_p = [0.0] * len(comparisons)
+    for family in families.values():
+        for place, p in zip(family, holm([comparisons[place].p_value for place in family]), strict=True):
+            corrected_p[place] = p
     judged = []
-    for c, corrected in zip(comparisons, holm([c.p_value for c in comparisons]), strict=True):
+    for c, corrected in zip(comparisons, corrected_p, strict=True):
         better = None
         if corrected < LEVEL and c.difference != 0:
             higher = parse_metric(c.metric)[0].spec.info.better == "higher"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.metrics.resampling import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
@@ -280,14 +281,18 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
         score: the values that rank these samples, where the point was made on values.
 
     Returns:
-        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted) and the number accepted.
+        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted), the number accepted and Wilson's 95 %
+        interval of the risk.
 
     Example:
         >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
-        >>> confide.evaluation.observed(confide.operating_point(p, risk=0.1), p)
-        ObservedPoint(coverage=0.6, risk=0.0, accepted=60)
+        >>> seen = confide.evaluation.observed(confide.operating_point(p, risk=0.1), p)
+        >>> seen.coverage, seen.risk, seen.accepted, round(seen.high, 3)
+        (0.6, 0.0, 60, 0.06)
     """
     accepted = apply_operating_point(point, predictions, score)
     count = int(accepted.sum())
     wrong = int((accepted & ~predictions.facts.correct).sum())
-    return ObservedPoint(count / max(len(predictions), 1), wrong / count if count else math.nan, count)
+    if not count:
+        return ObservedPoint(0.0, math.nan, 0)
+    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count))

@@ -145,10 +145,7 @@ def paired_tests(
     for name in others:
         comparisons += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
     rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
-    comparisons = [replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]
-    metrics = dict.fromkeys(c.metric for c in comparisons)
-    families = ([c for c in comparisons if c.metric == metric] for metric in metrics)
-    return tuple(c for family in families for c in holm_corrected(family))
+    return tuple(holm_corrected([replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]))
 
 
 def decision_tests(
