@@ -35,6 +35,11 @@ class MethodChoice:
         """Whether a calibrator goes by the difficulty of a sample."""
         return self.options.get("by") == calibrators.DIFFICULTY
 
+    @property
+    def looks_at_features(self) -> bool:
+        """Whether a calibrator looks at features of the samples beside their logits."""
+        return calibrators.CALIBRATORS.get(self.word).spec.wants != "nothing"
+
 
 @dataclass(frozen=True)
 class Config:
