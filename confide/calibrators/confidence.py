@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide.calibrators.base import CALIBRATORS, Calibrator, Values
+from confide.calibrators.evidence import Evidence
 from confide.calibrators.probability_maps import (
     beta_map,
     bin_map,
@@ -32,6 +33,7 @@ from confide.calibrators.temperature_scaling import temperature
 from confide.checks import InputError, check_choice, check_options, check_range
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
+from confide.numerics.logistic import platt_targets
 from confide.predictions import Predictions
 from confide.types import Logits
 
@@ -96,10 +98,8 @@ def _fit_temperature(confidence: Vector, correct: Flags) -> dict[str, Tensor]:
 
 def _fit_platt(confidence: Vector, correct: Flags) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
-    right = int(correct.sum())
-    targets = np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
     odds = log_odds(values, torch.from_numpy(confidence)).numpy()
-    (slope,), intercept = binary_logistic_regression([odds], targets, True)
+    (slope,), intercept = binary_logistic_regression([odds], platt_targets(correct), True)
     return {**values, "slope": _number(slope), "intercept": _number(intercept)}
 
 
@@ -169,7 +169,7 @@ class TwoClassMap(Calibrator):
     def keeps_argmax(self) -> bool:
         return False
 
-    def calibrated(self, logits: Logits) -> Logits:
+    def calibrated(self, logits: Logits, evidence: Evidence | None = None) -> Logits:
         """Log-probabilities of wrong and right, `n 2`."""
         values = {name: value.to(logits.device) for name, value in self.values.items()}
         moved = MAPS[self.word].apply(values, torch.softmax(logits.double(), dim=1)[:, 1])
@@ -200,7 +200,9 @@ class ConfidenceCalibrator(Calibrator):
     def keeps_argmax(self) -> bool:
         return True
 
-    def __call__(self, predictions: Predictions) -> Predictions:
+    def __call__(
+        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+    ) -> Predictions:
         if not predictions.outputs.only_confidence:
             raise InputError(
                 f"this calibrator '{self.word}' was fitted on confidence and correctness alone, "
