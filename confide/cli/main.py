@@ -18,6 +18,7 @@ VERBS = {
     "evaluate": "metrics, intervals and a report from a file of predictions",
     "compare": "paired tests between predictions on the same samples",
     "operating-point": "a confidence threshold with a guaranteed risk",
+    "sets": "prediction sets that hold the true class as often as promised",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
     "harden": "a hard benchmark from scores, and errors by difficulty",
@@ -33,7 +34,7 @@ VERBS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage, 3 where nothing can be promised."""
+    """Entry point; the exit status is 0, 1 for bad input, 2 for wrong usage, 3 where something does not hold."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = words[0] if words else ""
     if verb in VERBS:
