@@ -10,7 +10,6 @@ MEMORY = 1 << 22
 """16 MB of float32: what bounds the working memory of a pass that looks at its rows once."""
 DEVICE_MEMORY = 1 << 27
 """The same on a GPU, where small blocks would leave the device idle."""
-
 DISTANCE_BYTES = 1 << 25
 """Bytes of a block of distances from some rows to all points: few enough to choose the smallest while they are near."""
 CLASS_DISTANCE_BYTES = 1 << 24
