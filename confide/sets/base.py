@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide import random
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.calibrators.groups import Grouping
 from confide.checks import InputError, as_tensor, check_finite
 from confide.files import formats
@@ -29,10 +30,6 @@ from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.registry import Method, OptionSpec, Registry
 from confide.types import Floats
-
-BLOCK_ELEMENTS = 1 << 18
-"""Probabilities of one block of rows: 2 MB of float64, of which a score makes a handful."""
-
 
 # The registry, and what a method is given.
 
@@ -207,7 +204,7 @@ class SetScore:
 def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
     """(rows, their probabilities, a draw each) by blocks of rows."""
     values, draws = class_values(predictions), sample_draws(predictions, seed)
-    step = max(1, BLOCK_ELEMENTS // predictions.num_classes)
+    step = rows_in(CACHED_FLOAT64, predictions.num_classes)
     for start in range(0, len(predictions), step):
         rows = slice(start, min(start + step, len(predictions)))
         # Block by block: the softmax of all rows at once would double the memory.

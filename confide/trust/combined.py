@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import linalg
 from scipy.special import expit
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.numerics.logistic import Flags, Logistic, fit_logistic, platt_targets
 from confide.predictions import Predictions
 from confide.records import Features, Ids
 from confide.trust.base import TRUST, Scorer, ScorerState
@@ -21,73 +21,6 @@ from confide.trust.cross_fitting import Folds, stratified_folds
 from confide.trust.distances import NeighbourDistance, class_index, relative_mahalanobis
 from confide.trust.oracles import OracleScorer, energy_of, logit_of_confidence
 from confide.types import FeatureRows, Flags, Floats, Indices, PerSample
-
-# Regularised logistic regression of being right on a few signals, by Newton's method.
-
-
-@dataclass(frozen=True, eq=False)
-class Logistic:
-    """g(s) = sigmoid(w . (s - mean) / deviation + b)."""
-
-    mean: Floats
-    deviation: Floats
-    weight: Floats
-    bias: float
-
-    def contributions(self, signals: Floats) -> tuple[Floats, float]:
-        """What every signal adds to the logit, `n j`, and the logit without any."""
-        parts: Floats = (signals - self.mean) / self.deviation * self.weight
-        return parts, self.bias
-
-    def state(self) -> dict[str, Floats]:
-        """Arrays that hold all of it."""
-        return {"mean": self.mean, "deviation": self.deviation, "weight": self.weight, "bias": np.array([self.bias])}
-
-    @classmethod
-    def restored(cls, arrays: dict[str, Floats]) -> Logistic:
-        """The regression of a state."""
-        return cls(arrays["mean"], arrays["deviation"], arrays["weight"], float(arrays["bias"][0]))
-
-
-def platt_targets(correct: Flags) -> Floats:
-    """(N+ + 1) / (N+ + 2) for right and 1 / (N- + 2) for wrong: keeps the fit finite under separation."""
-    right = int(correct.sum())
-    return np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
-
-
-def fit_logistic(signals: Floats, correct: Flags, penalty: float = 1.0) -> Logistic:
-    """Minimise sum_i BCE(t_i, g(s_i)) + penalty/2 |w|^2 with Platt targets t; the bias is free.
-
-    Args:
-        penalty: pseudo-counts against large weights; the sum over samples makes it mean the same at any n.
-    """
-    mean, deviation = signals.mean(axis=0), signals.std(axis=0)
-    # A constant signal: divided by one it stays zero, and the penalty gives it weight zero.
-    deviation = np.where(deviation > 1e-12, deviation, 1.0)
-    columns = np.column_stack([(signals - mean) / deviation, np.ones(len(signals))])
-    targets = platt_targets(correct)
-    ridge = np.append(np.full(signals.shape[1], penalty), 0.0)
-    weight = np.zeros(columns.shape[1])
-    value = _logistic_objective(columns, targets, ridge, weight)
-    for _ in range(100):
-        probability = expit(columns @ weight)
-        gradient = columns.T @ (probability - targets) + ridge * weight
-        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns + np.diag(ridge + 1e-10)
-        step = linalg.solve(curvature, gradient, assume_a="pos")
-        if float(gradient @ step) < 1e-14 * max(1.0, value):
-            break
-        size = 1.0
-        while size > 1e-8 and (tried := _logistic_objective(columns, targets, ridge, weight - size * step)) > value:
-            size /= 2
-        weight, value = weight - size * step, tried
-    return Logistic(mean, deviation, weight[:-1], float(weight[-1]))
-
-
-def _logistic_objective(columns: Floats, targets: Floats, ridge: Floats, weight: Floats) -> float:
-    logit = columns @ weight
-    # BCE(t, sigmoid(l)) = log(1 + e^l) - t l
-    return float((np.logaddexp(0, logit) - targets * logit).sum() + (ridge * weight**2).sum() / 2)
-
 
 # Gradient-boosted trees of being right on a few signals: histograms, complete trees of one depth, logistic loss.
 
