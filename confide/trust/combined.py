@@ -13,7 +13,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
-from confide.numerics.logistic import Flags, Logistic, fit_logistic, platt_targets
+from confide.numerics.logistic import Logistic, fit_logistic, platt_targets
 from confide.predictions import Predictions
 from confide.records import Features, Ids
 from confide.trust.base import TRUST, Scorer, ScorerState
