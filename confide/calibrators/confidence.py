@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from confide.calibrators.base import CALIBRATORS, Calibrator, Values
@@ -35,11 +34,7 @@ from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
 from confide.numerics.logistic import platt_targets
 from confide.predictions import Predictions
-from confide.types import Logits
-
-Vector = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
+from confide.types import Flags, Floats, Logits
 
 # A confidence as two classes, and back.
 
@@ -57,7 +52,7 @@ def two_classes(predictions: Predictions) -> Predictions:
     )
 
 
-def smallest_doubt(confidence: Vector) -> float:
+def smallest_doubt(confidence: Floats) -> float:
     """What stands for a certainty of 0 or 1 in log odds: where the fit has seen such, as rounding makes them, half of
     the smallest distance from 0 or 1 that it has seen beside them.
     """
@@ -89,27 +84,27 @@ def _number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def _fit_temperature(confidence: Vector, correct: Flags) -> dict[str, Tensor]:
+def _fit_temperature(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
     odds = log_odds(values, torch.from_numpy(confidence))
     rows = torch.stack([torch.zeros_like(odds), odds], dim=1)
     return {**values, **temperature(rows, torch.from_numpy(correct).to(torch.int64)).values}
 
 
-def _fit_platt(confidence: Vector, correct: Flags) -> dict[str, Tensor]:
+def _fit_platt(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
     odds = log_odds(values, torch.from_numpy(confidence)).numpy()
     (slope,), intercept = binary_logistic_regression([odds], platt_targets(correct), True)
     return {**values, "slope": _number(slope), "intercept": _number(intercept)}
 
 
-def _fit_isotonic(confidence: Vector, correct: Flags) -> dict[str, Tensor]:
+def _fit_isotonic(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
     nodes, levels = (padded([part])[0] for part in isotonic_nodes([confidence], confidence[correct]))
     return {"nodes": nodes, "levels": levels}
 
 
 def _fit_histogram(
-    confidence: Vector, correct: Flags, bins: int = 15, binning: str = "width", empty: str = "midpoint"
+    confidence: Floats, correct: Flags, bins: int = 15, binning: str = "width", empty: str = "midpoint"
 ) -> dict[str, Tensor]:
     check_range(bins, "bins", 1)
     check_choice(binning, ("width", "mass"), "binning")
@@ -118,12 +113,12 @@ def _fit_histogram(
     return {"edges": torch.from_numpy(edges), "levels": torch.from_numpy(levels)}
 
 
-def _fit_spline(confidence: Vector, correct: Flags, knots: int = 6) -> dict[str, Tensor]:
+def _fit_spline(confidence: Floats, correct: Flags, knots: int = 6) -> dict[str, Tensor]:
     nodes, levels = (padded([part])[0] for part in spline_nodes(confidence, correct, knots))
     return {"nodes": nodes, "levels": levels}
 
 
-def _fit_beta(confidence: Vector, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
+def _fit_beta(confidence: Floats, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
     check_choice(form, ("abm", "am", "ab"), "form")
     smallest = smallest_doubt(confidence)
     a, b, intercept = beta_map(np.clip(confidence, smallest, 1 - smallest), correct.astype(np.float64), form)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.calibrators.base import CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
 from confide.calibrators.confidence import (
     MAPS,
     ConfidenceCalibrator,
@@ -41,6 +42,7 @@ from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL
+from confide.types import Floats
 
 
 def names() -> tuple[str, ...]:
@@ -251,7 +253,7 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
 
 def check_all_finite(logits: Tensor) -> None:
     """Refuse NaN and infinity, by row blocks; a sum is finite if all are, and cheaper than looking at each."""
-    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+    for block in torch.split(logits, rows_in(CACHED_FLOAT64, logits.shape[1])):
         if not bool(torch.isfinite(block.sum())):
             check_finite(logits, "logits")
 
@@ -293,7 +295,7 @@ def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> in
 
 def all_correct(predictions: Predictions) -> bool:
     """Whether every prediction is right; stops at the first block with an error."""
-    rows = max(1, BLOCK_ELEMENTS // (4 * predictions.num_classes))
+    rows = rows_in(CACHED_FLOAT64, 4 * predictions.num_classes)
     blocks = zip(predictions.logits.split(rows), predictions.labels.split(rows), strict=True)
     return all(bool((predicted_classes(logits) == labels).all()) for logits, labels in blocks)
 
@@ -327,7 +329,6 @@ DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichle
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
 NONE = "none"
 """The candidate that calibrates nothing."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -479,7 +480,7 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
 class HeldOutScores:
     """Held-out scores, correctness and order of classes of every sample."""
 
-    scores: Vector
+    scores: Floats
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
     order: NDArray[np.int64]
