@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
@@ -20,11 +19,10 @@ from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
+from confide.types import Floats
 
 FEW = 10
 """Fewer draws than this do not tell a share."""
-
-Floats = NDArray[np.float64]
 
 
 def compare(
@@ -121,17 +119,16 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
     if a.influence is None or b.influence is None:
         assert a.draws is not None
         assert b.draws is not None
-        sides = [centred(side.draws - np.nanmean(side.draws), side) for side in (a, b)]  # type: ignore[operator]
-        return drawn_test(difference, sides[1] - sides[0])
-    first, second = a.influence, b.influence
-    errors = None if first.errors is None or second.errors is None else first.errors | second.errors
-    psi, noise = second.psi - first.psi, first.noise + second.noise
-    spread = spread_of(Influence(psi, errors=errors, noise=noise), design)
+        first, second = (centred(draws - np.nanmean(draws), side) for draws, side in ((a.draws, a), (b.draws, b)))
+        return drawn_test(difference, second - first)
+    of_a, of_b = a.influence, b.influence
+    errors = None if of_a.errors is None or of_b.errors is None else of_a.errors | of_b.errors
+    spread = spread_of(Influence(of_b.psi - of_a.psi, errors=errors, noise=of_a.noise + of_b.noise), design)
     if a.bias is None or b.bias is None:
         low, high = mean_interval(difference, spread)
         return low, high, student_tail(difference, spread)
-    of_a, of_b = (spread_of(side.influence, design).variance for side in (a, b))  # type: ignore[arg-type]
-    draws = correlated_normals(of_a, of_b, (of_a + of_b - spread.variance) / 2, resamples, seed)
+    own, other = (spread_of(side, design).variance for side in (of_a, of_b))
+    draws = correlated_normals(own, other, (own + other - spread.variance) / 2, resamples, seed)
     return drawn_test(difference, centred(draws[1], b) - centred(draws[0], a))
 
 
@@ -221,7 +218,8 @@ def comparable_requests(
 ) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    for word in dict.fromkeys(metric_words(metrics)):
+    only_confidence = any(record.outputs.only_confidence for record in records)
+    for word in dict.fromkeys(metric_words(metrics, only_confidence=only_confidence)):
         method, options = parse_metric(word)
         if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):

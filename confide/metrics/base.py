@@ -17,10 +17,11 @@ from confide.facts import ClassTable, Facts, join_facts
 from confide.metrics import intervals
 from confide.metrics.influence import Influence
 from confide.metrics.resampling import RESAMPLES, Null
-from confide.metrics.view import Floats, View, metric_samples, score_name
+from confide.metrics.view import View, metric_samples, score_name
 from confide.predictions import Predictions
 from confide.registry import Method, MethodSpec, Registry
 from confide.results import Better, Measurement, MetricInfo, MetricKind
+from confide.types import Floats
 
 BINNINGS = ("width", "mass")
 SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
@@ -138,7 +139,8 @@ def metric(
         digits: decimals that are shown. Default: 1 of scaled values, else 3.
         tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
             and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
-            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `calibrated` (before and after a calibrator), `confidence` (in core and calibrated, where only confidence
+            and correctness are known), `trust`, `scores`, `decisions` (trust predictors), `shift`,
             `groups`, `ood`.
         variants: further names of its values, such as `ece_mass`.
         corners: option values at their limits; conformance tests run them all.

@@ -13,10 +13,9 @@ from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.influence import Folded, Influence
 from confide.metrics.resampling import bernoulli_sums
-from confide.metrics.view import Floats, View
+from confide.metrics.view import View
 from confide.numerics.binning import (
     BinSums,
-    Indices,
     bin_of,
     interpolated_edges,
     mass_bin_of_rank,
@@ -24,6 +23,7 @@ from confide.numerics.binning import (
     split_edges,
     width_edges,
 )
+from confide.types import Floats, Indices
 
 # Expected calibration error.
 
@@ -670,7 +670,7 @@ def smooth_chance(view: View, draws: int, rng: np.random.Generator) -> Floats:
         apart = np.where(np.abs(other - ratio) > 1e-9, other - ratio, -1e-9)
         step = np.where(np.abs(other) < 1e-6, 0.0, other * (now - before) / apart)
         before, ratio, now = now, other, np.clip(now - step, low, high)
-    return np.exp(now)
+    return np.asarray(np.exp(now))
 
 
 @calibration_metric(

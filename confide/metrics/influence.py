@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import Design, Flags, Floats, Indices, Sorted, View
+from confide.metrics.view import Design, Sorted, View
 from confide.results import TAILS, Z
+from confide.types import Flags, Floats, Indices
 
 Interval = tuple[float, float]
 UNKNOWN: Interval = (math.nan, math.nan)
@@ -45,10 +46,17 @@ class Influence:
 
     def of_samples(self) -> Influence:
         """The same with one row a sample, in the order of the samples."""
-        psi, errors = (v if v is None or self.rows is None else v[self.rows] for v in (self.psi, self.errors))
-        if self.order is not None:
-            psi, errors = (None if v is None else _placed(v, self.order) for v in (psi, errors))
-        return Influence(psi, errors=errors, noise=self.noise, one=self.one)
+
+        def sampled(values: NDArray[Any]) -> NDArray[Any]:
+            values = values if self.rows is None else values[self.rows]
+            if self.order is None:
+                return values
+            out = np.empty_like(values)
+            out[self.order] = values
+            return out
+
+        errors = None if self.errors is None else sampled(self.errors)
+        return Influence(sampled(self.psi), errors=errors, noise=self.noise, one=self.one)
 
     @property
     def n(self) -> int:
@@ -59,12 +67,6 @@ class Influence:
     def wrong(self) -> int:
         """How many of them are errors, where that is known."""
         return self.counts[1] if self.counts else 0 if self.errors is None else int(np.count_nonzero(self.errors))
-
-
-def _placed(values: NDArray[Any], order: Indices) -> NDArray[Any]:
-    out = np.empty_like(values)
-    out[order] = values
-    return out
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     sums, parts = design.unit_sums(own.psi)
     units = np.bincount(parts)
     means = np.bincount(parts, sums) / np.maximum(units, 1)
-    squares = np.bincount(parts, (sums - means[parts]) ** 2)
-    variance = float((squares * units / np.maximum(units - 1, 1)).sum()) + own.noise
+    within = np.bincount(parts, (sums - means[parts]) ** 2)
+    variance = float((within * units / np.maximum(units - 1, 1)).sum()) + own.noise
     freedom = max(float((units - 1).sum()), 1.0)
     if own.errors is not None:
         touched = design.unit_sums(own.errors.astype(np.float64))[0] != 0

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
-from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
+from confide.metrics.view import Ranks, View, harmonic, score_values
+from confide.types import Floats
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
 
@@ -383,8 +384,8 @@ def fpr95_influence(view: View, *, score: Any = "msp", tpr: float = 0.95, **_: A
     accepted = np.arange(len(right)) <= place
     local = steps.local(float(steps.accepted[place]), view.base.n)
     slope = local / rate * (1 - rate) / max(1 - local, 1e-9)
-    of_right = -slope * (accepted - float(right[place]) / (1 - rate)) / (1 - rate)
-    of_wrong = (accepted - float(steps.errors[place]) / rate) / rate
+    of_right = np.asarray(-slope * (accepted - float(right[place]) / (1 - rate)) / (1 - rate))
+    of_wrong = np.asarray((accepted - float(steps.errors[place]) / rate) / rate)
     return steps.influence(of_right, of_wrong - of_right)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.metrics.influence import wilson_interval
-from confide.metrics.view import Design, Floats, MetricSamples, View
+from confide.metrics.view import Design, MetricSamples, View
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS
+from confide.types import Floats
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -119,7 +120,7 @@ def bootstrap_draws(method: Method[MetricSpec], base: MetricSamples, options: di
         return np.asarray(draws.mean() + (draws - draws.mean()) * factor)
     resamples = COSTLY_RESAMPLES if method.spec.costly else RESAMPLES
     statistic = partial(method.spec.value, **options)
-    return bootstrap(base, [statistic], resamples=resamples, seed=seed)[0]
+    return np.asarray(bootstrap(base, [statistic], resamples=resamples, seed=seed)[0])
 
 
 def bootstrap_interval(

@@ -69,7 +69,7 @@ def test_the_printed_value_lies_inside_its_interval(word):
             assert low <= found.low <= found.value <= found.high <= max(high, found.value), predictions
 
 
-@pytest.mark.parametrize("word", BY_THEORY)
+@pytest.mark.parametrize("word", [word for word in BY_THEORY if word != "debiased_ece"])  # its value knows n
 def test_copies_of_a_sample_that_were_drawn_as_one_add_nothing(word):
     """Every sample three times over: the interval stays where copies are one unit, and shrinks where they are not."""
     once = simulated(400)
