@@ -21,6 +21,7 @@ from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Measurement
+from confide.types import Floats
 
 # Groups of samples.
 
@@ -28,8 +29,6 @@ MOST_GROUPS = 100
 OWN_GROUPS = ("class", "predicted", "difficulty")  # that need no column: of the label, the prediction, the scores
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
 MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,7 +467,7 @@ def metric_requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words = metric_words(metrics)
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     requests, missing = [], {}
     for word in dict.fromkeys(words):
@@ -485,11 +484,18 @@ def metric_requests(
     return requests, missing
 
 
-def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
-    """Words of a set of metrics."""
+def metric_words(metrics: str | Sequence[str], *, only_confidence: bool = False) -> Sequence[str]:
+    """Words of a set of metrics; the core of confidences alone has the proper scores of these."""
     if not isinstance(metrics, str):
         return metrics
-    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
+    more = table_words("confidence") if only_confidence and metrics == "core" else ()
+    return (*table_words(metrics), *more) if metrics in ("core", "all") else (metrics,)
+
+
+def available_words(metrics: str, predictions: Predictions) -> list[str]:
+    """Words of a set of metrics that these predictions allow."""
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
+    return [word for word in words if not why_unavailable(parse_metric(word)[0], predictions)]
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
 from confide.facts import Facts, FactsBuilder
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles, names_in
-from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Features, Scores, extractor_options, rows_of
 
@@ -347,7 +347,7 @@ class PredictionsFile:
 
     def _block_rows(self) -> int:
         """So many rows that their logits fit a block."""
-        return BLOCK_ELEMENTS if self.path.suffix != ".parquet" else max(1, BLOCK_ELEMENTS // self._width())
+        return MEMORY if self.path.suffix != ".parquet" else rows_in(MEMORY, self._width())
 
     def _width(self) -> int:
         """Outputs of a sample in a parquet file, at least 1."""
