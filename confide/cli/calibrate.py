@@ -141,10 +141,11 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
 
 def _check_paths(args: argparse.Namespace) -> None:
     from confide.checks import InputError
+    from confide.files import formats
 
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
-    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, (".parquet", ".npz", ".csv"))):
+    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, formats.TABLE_SUFFIXES)):
         if path and Path(path).suffix not in suffixes:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 

@@ -275,17 +275,27 @@ def checksum(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+TABLE_SUFFIXES = (".parquet", ".npz", ".csv")
+"""Endings of the tables that `read_table` and `write_table` know; a csv file may also be compressed (.csv.gz)."""
+TABLE_WORDS = ".parquet, .npz or .csv"
+
+
+def table_suffix(path: Path) -> str:
+    """The ending that tells the format, without that of compression."""
+    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
+    return suffixes[-1] if suffixes else ""
+
+
 def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
     """Columns and metadata of an npz, parquet or csv file; a vector per row becomes an n x c column."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
-    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
-    suffixes = [s for s in path.suffixes if s != ".gz"]
-    suffix = suffixes[-1] if suffixes else ""
+    readers = {".parquet": _read_parquet, ".npz": _read_npz, ".csv": _read_csv}
+    suffix = table_suffix(path)
     if suffix not in readers:
         mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; {mend}")
+        raise InputError(f"{path} must end in {TABLE_WORDS}, got '{path.suffix}'; {mend}")
     try:
         return readers[suffix](path)
     except InputError:
@@ -312,7 +322,7 @@ def write_table(
     elif path.suffix == ".csv":
         _write_csv(path, columns)
     else:
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
+        raise InputError(f"{path} must end in {TABLE_WORDS}, got '{path.suffix}'; choose one")
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
