@@ -22,6 +22,7 @@ from confide.progress import Progress
 
 ROWS = 65_536
 OPTIONAL_SCORES = ("margin", "max_logit", "energy")
+SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
 
 def as_predictions(
@@ -63,10 +64,9 @@ def shard_predictions(shard: Any) -> Predictions:
 
 def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
     """Records of all table files of a folder, in the order of their names, large ones in parts."""
-    tables = (path for path in folder.iterdir() if formats.table_suffix(path) in formats.TABLE_SUFFIXES)
-    paths = sorted(path for path in tables if not path.name.startswith("."))
+    paths = sorted(p for p in folder.iterdir() if p.name.endswith(SHARD_ENDINGS) and not p.name.startswith("."))
     if not paths:
-        raise InputError(f"{folder} must hold {formats.TABLE_WORDS} files of predictions, got none; check the path")
+        raise InputError(f"{folder} must hold .parquet, .npz or .csv files of predictions, got none; check the path")
     with Progress("read shards", len(paths)) as progress:
         for path in paths:
             for columns, metadata in formats.table_batches(path, ROWS):
