@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
-from confide.explorer.layout import RAW, Layout, Missing
+from confide.explorer.layout import RAW, DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, stage_title
 from confide.explorer.tags import TAG_KINDS, SampleTag
@@ -236,8 +236,10 @@ class Pictures:
         self._lock = threading.Lock()
         self._dataset: Dataset | None = None
         self._places: dict[str, list[tuple[Split, Any]]] = {}
-        self.reason = "" if layout.data is not None else self._advice("no dataset is named")
-        self.loaded = layout.data is None
+        self.loaded = not isinstance(layout.data, DataSource)
+        self.reason = "" if not self.loaded else self._advice("no dataset is named")
+        if isinstance(layout.data, Missing):
+            self.reason = f"Pictures are not shown: {layout.data.why}; if you trust it: {layout.data.command}"
 
     def _advice(self, what: str) -> str:
         return f"Pictures are not shown: {what}; open with: confide explore {self.layout.path} --data DATASET"
@@ -246,7 +248,7 @@ class Pictures:
         """Load the dataset, once; it may take long, so this is called from a thread of its own."""
         source = self.layout.data
         with self._lock:
-            if self.loaded or source is None:
+            if self.loaded or not isinstance(source, DataSource):
                 return
             try:
                 from confide import data

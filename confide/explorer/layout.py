@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,7 +64,7 @@ class Layout:
     history: Mapping[str, Path] = field(default_factory=dict)  # model -> folder
     columns: Path | None = None
     class_names: tuple[str, ...] = ()
-    data: DataSource | None = None
+    data: DataSource | Missing | None = None
     rerun: str = ""
     missing: tuple[Missing, ...] = ()
 
@@ -86,7 +87,8 @@ def open_layout(
 
     Args:
         path: a run folder, finished or not, or a file; a folder of parquet files is read as one file of scores.
-        data: dataset word or path to take pictures and texts from, instead of the one the run names.
+        data: dataset word or path to take pictures and texts from. Default: the one the run names, where this user
+            made the run; one that someone else's folder names is not opened.
         features: of a file alone, its features; of a run folder, those of the training split.
         columns: a table with `id` and further columns to filter by.
 
@@ -108,9 +110,9 @@ def open_layout(
         raise InputError(f"{path} must be a run folder or a file of scores or predictions, but it does not exist")
     layout = _folder_layout(path) if path.is_dir() and not _is_scores_folder(path) else _file_layout(path)
     if data is not None:
-        run = layout.data
-        options = run.options if run and run.source == data else {}
-        layout = replace(layout, data=DataSource(data, options, run.seed if run else 0))
+        run = layout.data if isinstance(layout.data, DataSource) else DataSource("")
+        options = run.options if run.source == data else {}
+        layout = replace(layout, data=DataSource(data, options, run.seed))
     if features is not None:
         split = "train" if path.is_dir() else layout.splits[0]
         layout = replace(layout, features={**layout.features, split: Path(features)})
@@ -149,7 +151,8 @@ def _file_layout(path: Path) -> Layout:
 
 
 def _folder_layout(folder: Path) -> Layout:
-    paths, config = RunPaths(folder), _manifest(folder).config
+    paths, manifest = RunPaths(folder), _manifest(folder)
+    config = manifest.config
     note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
     models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
     predictions = _predictions(paths, models)
@@ -183,7 +186,7 @@ def _folder_layout(folder: Path) -> Layout:
         predicted_class_scores=predicted_class_scores if predicted_class_scores.exists() else None,
         history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
         class_names=note.class_names,
-        data=_data(config, note),
+        data=_data(manifest, folder),
         rerun=_rerun(paths),
         missing=_missing(paths, predictions, scores, models),
     )
@@ -215,11 +218,18 @@ def _predictions(paths: RunPaths, models: list[str]) -> dict[str, dict[str, Path
     return {model: by_model[model] for model in order}
 
 
-def _data(config: Mapping[str, Any], note: DataNote) -> DataSource | None:
+def _data(manifest: Manifest, folder: Path) -> DataSource | Missing | None:
+    """The dataset the run names, where this user made the run; a folder of someone else may name anything."""
+    config = manifest.config
     if not config.get("data"):
         return None
+    source = str(config["data"])
+    if not manifest.signed_here:
+        why = f"the run folder names the dataset '{source}', but it was not made by you on this machine"
+        return Missing("Pictures", why, shlex.join(["confide", "explore", str(folder), "--data", source]))
     # Where the run found it, should the word have been a path relative to another folder.
-    source, where = config["data"], note.provenance.get("where")
+    made = manifest.stages.get("data")
+    where = None if made is None else made.uses.get("note", {}).get("provenance", {}).get("where")
     if where and not Path(source).exists() and Path(str(where)).exists():
         source = str(where)
     return DataSource(source, dict(config.get("data_options") or {}), int(config.get("seed", 0)))

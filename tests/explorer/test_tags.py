@@ -157,7 +157,7 @@ def test_without_fiftyone_the_extra_is_named(client, monkeypatch):
 
 def start(run_folder: Path) -> tuple[subprocess.Popen[str], int]:
     """The explorer as a user starts it, and its port."""
-    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0"]
+    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0", "--no-token"]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
     return started, int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]
