@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.records import Dataset, Features, Scores, Split
     from confide.report import write_report
-    from confide.results import Evaluation, Measurement
+    from confide.results import Evaluation, Measurement, OperatingPoint
     from confide.simplex.statistics import check
 
 
@@ -47,7 +47,7 @@ _MODULES = (*_METHODS, *_WORK)
 _NAMES_BY_MODULE = {
     "predictions": ("Predictions",),
     "records": ("Dataset", "Split", "Features", "Scores"),
-    "results": ("Measurement", "Evaluation"),
+    "results": ("Measurement", "Evaluation", "OperatingPoint"),
     "simplex.statistics": ("check",),
     "evaluation": ("evaluate", "compare", "operating_point", "apply_operating_point"),
     "report": ("write_report",),

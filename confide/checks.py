@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:  # a check needs tensors, an error does not: `confide list` loads no torch
+    from torch import Tensor
 
 
 class InputError(ValueError):
@@ -45,7 +46,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def as_tensor(values: Any, name: str) -> Tensor:
     """A tensor over tensors, arrays, lists, data-frame columns; shares memory where it can."""
-    if isinstance(values, Tensor):
+    import torch
+
+    if isinstance(values, torch.Tensor):
         return values.detach()
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
@@ -81,7 +84,9 @@ def _numbers_of(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dty
 
 def tensor_with_graph(values: Any, name: str) -> Tensor:
     """Tensors as they are, with their graph; lists and arrays of numbers as tensors."""
-    if isinstance(values, Tensor):
+    import torch
+
+    if isinstance(values, torch.Tensor):
         return values
     try:
         return torch.as_tensor(values)
@@ -99,12 +104,12 @@ def check_logits(logits: Tensor, name: str = "logits") -> Tensor:
             f"{name} must have at least two classes (columns), got {logits.shape[1]}; "
             "for n binary probabilities use Predictions.from_probs"
         )
-    return logits if logits.is_floating_point() else logits.to(torch.float32)
+    return logits if logits.is_floating_point() else logits.float()
 
 
 def check_finite(values: Tensor, name: str) -> None:
     """Refuse NaN and infinity, naming the first row."""
-    finite = torch.isfinite(values)
+    finite = values.isfinite()
     if bool(finite.all()):
         return
     where = (~finite).nonzero()[0].tolist()
@@ -119,20 +124,29 @@ def check_labels(labels: Tensor, n: int, num_classes: int | None, name: str = "l
     if labels.ndim != 1 or len(labels) != n:
         raise InputError(f"{name} must be {n} class indices, got shape {tuple(labels.shape)}; give one per sample")
     if labels.is_floating_point():
-        whole = labels.to(torch.int64)
+        whole = labels.long()
         if not bool((whole == labels).all()):
             raise InputError(f"{name} must be whole class indices, got fractions; give integers")
         labels = whole
-    labels = labels.to(torch.int64)
+    labels = labels.long()
     if n and num_classes is not None:
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= num_classes:
             bad = int(((labels < 0) | (labels >= num_classes)).nonzero()[0])
             raise InputError(
                 f"{name} must lie in [0, {num_classes}), got {int(labels[bad])} at sample {bad} of {n}; "
-                "drop that sample or give one logit per class"
+                f"{label_hint(low, high)}"
             )
     return labels
+
+
+def label_hint(low: int, high: int) -> str:
+    """What to do about labels from `low` to `high` of which some are no class."""
+    if low >= 1:
+        return f"do labels start at 1? they go from {low} to {high} and none is 0; if so, subtract 1"
+    if low < 0:
+        return f"they go from {low} to {high}: give class indices from 0, and no sample whose class is not known"
+    return "give one logit per class, and labels that are their positions, from 0"
 
 
 def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> None:

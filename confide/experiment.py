@@ -20,6 +20,7 @@ from torch import Tensor
 from confide import calibrators, difficulty, pipeline, report, training, trust
 from confide.checks import InputError
 from confide.config import Config, MethodChoice, load_config
+from confide.features.extraction import weights_digest
 from confide.files import formats
 from confide.pipeline import PREDICTED_CLASS, RAW, EvaluatedStage
 from confide.predictions import Predictions
@@ -103,9 +104,12 @@ def open_data(folder: RunFolder, config: Config) -> Dataset:
 
 def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> Features:
     """Features of one split."""
+    word = pipeline.extractor_word(dataset, config.features)
+    # Under the word of the user's own model may stand other weights than before.
+    weights = {"weights": digest} if (digest := weights_digest(word)) else {}
     return folder.stage(
         f"features:{split}",
-        uses={"features": pipeline.extractor_word(dataset, config.features), **config.features.options},
+        uses={"features": word, **config.features.options, **weights},
         after=("data",),
         file=folder.paths.features(split),
         make=lambda: pipeline.extract(dataset, config.features, split),

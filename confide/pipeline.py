@@ -5,6 +5,8 @@ conclude. `confide.run` calls them one after the other and keeps what each gives
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -16,15 +18,18 @@ import torch
 
 from confide import calibrators, data, difficulty, evaluation, features, training, trust
 from confide.calibrators import DIFFICULTY
+from confide.calibrators.fitting import NONE
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
+from confide.features.extraction import weights_digest
+from confide.files import disk, formats
 from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
-from confide.training.distributed import is_lead_process
+from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 __all__ = [
@@ -402,9 +407,9 @@ def calibration_effect(
     words = table_words("calibrated")
     warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
     before = evaluation.evaluate(applied_to, words, seed=seed)
-    if choice.calibrator is None:
+    if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice.calibrator(applied_to)
+    calibrated = choice(applied_to)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
     test = next(c for c in comparisons if c.metric == choice.score)
     if test.better != "b":
@@ -424,14 +429,21 @@ def calibration_effect(
 
 
 def _shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str]:
-    """A warning where rows that were fitted on are judged on."""
-    if fitted_on.logits.shape[1:] != applied_to.logits.shape[1:]:
+    """A warning where samples that were fitted on are judged on: more of them have the outputs of a fitted one than
+    fitted ones have of each other, which is how often rounded outputs meet by chance.
+    """
+    fitted, applied = (_output_rows(predictions) for predictions in (fitted_on, applied_to))
+    repeats = Counter(fitted)
+    shared = sum(row in repeats for row in applied)
+    by_chance = len(applied) * sum(count for count in repeats.values() if count > 1) / max(len(fitted), 1)
+    if shared <= by_chance + 3 * math.sqrt(by_chance) + len(applied) / 100:
         return []
-    known = {row.tobytes() for row in fitted_on.logits.double().cpu().numpy()}
-    shared = sum(row.tobytes() in known for row in applied_to.logits.double().cpu().numpy())
-    if not shared:
-        return []
-    return [f"{shared} of {len(applied_to)} applied samples have the very logits of a fitted one: are the sets apart?"]
+    return [f"{shared} of {len(applied)} applied samples have the very outputs of a fitted one: are the sets apart?"]
+
+
+def _output_rows(predictions: Predictions) -> list[bytes]:
+    outputs = predictions.logits if predictions.outputs.all_classes else predictions.facts.confidence
+    return [row.tobytes() for row in outputs.double().cpu().numpy()]
 
 
 # Trust.
@@ -707,9 +719,14 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     """
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
-    if job.recipe is None:
-        return TrainingOutcome.of(job, train_networks(job, dataset, scores))
-    recipe, paths = load_config(job.recipe), RunPaths(job.out)
+    with held(job.out):
+        if job.recipe is None:
+            return TrainingOutcome.of(job, train_networks(job, dataset, scores))
+        return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
+
+
+def _train_by_recipe(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> TrainingOutcome:
+    paths = RunPaths(job.out)
     scores = _recipe_scores(job, recipe, dataset, scores)
     trained = train_networks(job, dataset, scores)
     if is_lead_process() and "val" in dataset.splits:
@@ -750,9 +767,11 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
     kind = group_file(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
+    choice = MethodChoice(job.features) if job.features else recipe.features
+    made_of = _what_scores_are_made_of(dataset, choice, recipe.difficulty)
     there = all(paths.existing(file).exists() for file in needed)
-    if needed and (not there or _of_other_features(paths.difficulty, job.features)):
-        choice = MethodChoice(job.features) if job.features else recipe.features
+    if needed and not (there and _made_of(paths) == made_of):
+        disk.remove(paths.scores_of)
         rows = {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
         fitted = fit_difficulty(recipe.difficulty, rows["train"])
         if kind:
@@ -760,6 +779,7 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
         if by_difficulty:
             fitted.save(paths.difficulty)
             score_predicted_class(fitted, rows).save(paths.scores(PREDICTED_CLASS))
+        formats.write_json(paths.scores_of, made_of)
     return Scores.load(paths.existing(paths.scores(kind))) if kind else scores
 
 
@@ -770,6 +790,19 @@ def group_file(settings: training.Settings) -> str:
     return LABEL_GROUPS if settings.label_bands else GROUPS
 
 
-def _of_other_features(path: Path, extractor: str | None) -> bool:
-    """Whether a difficulty that was fitted before is one of other features than are asked for now."""
-    return extractor is not None and path.exists() and difficulty.load(path).source.get("extractor") != extractor
+def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:
+    """What decides the difficulty of a training's samples, as JSON holds it."""
+    word = extractor_word(dataset, choice)
+    made_of: dict[str, Any] = formats.plain(
+        {
+            "samples": {name: part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")},
+            "features": {"word": word, "weights": weights_digest(word), **choice.options},
+            "difficulty": {"word": method.word, **method.options},
+        }
+    )
+    return made_of
+
+
+def _made_of(paths: RunPaths) -> Any:
+    """What the scores that lie in a training folder were made of."""
+    return formats.read_json(paths.scores_of) if paths.scores_of.exists() else None

@@ -384,11 +384,14 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class ObservedPoint:
-    """What an operating point does on labelled samples: the share it accepts, their error rate and number."""
+    """What an operating point does on labelled samples: the share it accepts, their number, and their error rate with
+    its 95 % interval."""
 
     coverage: float
     risk: float
     accepted: int
+    low: float = math.nan
+    high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -412,7 +415,8 @@ class ModelPoint:
         coverage, risk = row.get("test_coverage"), row.get("test_risk")
         observed = None
         if coverage is not None or risk is not None:
-            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0))
+            ends = _number(row.get("test_low")), _number(row.get("test_high"))
+            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0), *ends)
         return cls(OperatingPoint.from_dict(row), row.get("model"), row.get("stage"), observed)
 
 

@@ -11,17 +11,17 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from confide.checks import InputError
-from confide.files import formats
+from confide.files import disk, formats
+from confide.files.disk import lock_file
 from confide.files.signing import is_signed_here, sign
 from confide.records import Dataset
 
@@ -109,6 +109,11 @@ class RunPaths:
         """
         return self.folder / "scores" / f"{name}.parquet"
 
+    @property
+    def scores_of(self) -> Path:
+        """What the scores of a training folder were made of; a run folder's manifest says it."""
+        return self.folder / "scores" / "made-of.json"
+
     def model(self, name: str) -> Path:
         """The folder of one trained model."""
         return self.folder / "models" / name
@@ -141,6 +146,14 @@ class RunPaths:
     def model_evaluation(self, model: str, stage: str) -> Path:
         """Measurements on one model at one stage, written before the run is concluded."""
         return self.folder / "evaluations" / f"{model}-{stage}.json"
+
+    def folders(self) -> list[Path]:
+        """The folders that files of a run are written to, where they are there."""
+        names = ("features", "scores", "predictions", "trust", "calibrators", "evaluations")
+        models = list(self.model("").glob("*"))
+        of_models = [model / name for model in models for name in ("checkpoints", "history")]
+        folders = (self.folder, *(self.folder / name for name in names), *models, *of_models)
+        return [folder for folder in folders if folder.is_dir()]
 
     def existing(self, path: Path) -> Path:
         """The path, or the older name of the same file where only that is there."""
@@ -286,25 +299,20 @@ class RunFolder:
         self.stages: dict[str, StageRecord] = {}
         self.keys: dict[str, str] = {}
         self.made: list[str] = []
-        self._lock: IO[str] | None = None
+        self._held = ExitStack()
 
     def __enter__(self) -> RunFolder:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = lock_file(self.path / ".lock", self.path)
-        if self.paths.manifest.exists():
-            try:
+        with ExitStack() as held:
+            disk.make_folder(self.path)
+            held.enter_context(lock_file(self.path / ".lock", self.path))
+            if self.paths.manifest.exists():
                 self.stages = dict(read_manifest(self.path).stages)
-            except InputError:
-                self._lock.close()
-                raise
-        for leftover in self.path.rglob(".*.part"):
-            leftover.unlink(missing_ok=True)
+            disk.remove_leftovers(self.paths.folders())
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._held.close()
 
     def stage(
         self,
@@ -379,43 +387,6 @@ class RunFolder:
             "stages": {name: asdict(record) for name, record in self.stages.items()},
         }
         formats.write_json(self.paths.manifest, sign(formats.plain(manifest)))
-
-
-def lock_file(path: Path, folder: Path) -> IO[str]:
-    """An exclusive lock that the system gives back when the process ends, however it ends.
-
-    Args:
-        path: of the lock file.
-        folder: what is locked, for the message.
-
-    Returns:
-        The open file; closing it gives the lock back.
-
-    Raises:
-        InputError: where another process holds it.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from confide.store import lock_file
-        >>> lock_file(Path("run.lock"), Path("run")).close()
-    """
-    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115  the lock lives as long as the handle
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        raise InputError(
-            f"run folder {folder} must be written by one process at a time, but another holds it; "
-            "wait for it or choose another folder"
-        ) from None
-    return handle
 
 
 def environment() -> dict[str, Any]:

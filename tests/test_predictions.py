@@ -114,3 +114,17 @@ def test_a_streamed_record_refuses_to_be_saved(tmp_path):
     whole = Predictions(LOGITS, [0, 1, 2])
     with pytest.raises(InputError, match="saving needs all probabilities in memory"):
         Predictions.from_facts(whole.facts, whole.labels, 3).save(tmp_path / "p.parquet")
+
+
+@pytest.mark.parametrize(
+    ("labels", "hint"),
+    [
+        ([1, 2, 3], "do labels start at 1\\? they go from 1 to 3"),
+        ([2, 3, 3], "do labels start at 1"),
+        ([-1, 0, 1], "give class indices from 0"),
+        ([0, 1, 3], "give one logit per class"),
+    ],
+)
+def test_labels_outside_the_classes_are_asked_about_not_dropped(labels, hint):
+    with pytest.raises(InputError, match=hint):
+        Predictions(LOGITS, labels)

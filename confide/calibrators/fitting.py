@@ -17,10 +17,11 @@ from torch import Tensor
 from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
 from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
 from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.facts import SMALLEST_PROBABILITY
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted
 from confide.numerics.blocks import one_thread
-from confide.predictions import SMALLEST_PROBABILITY, Predictions
+from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL
@@ -224,6 +225,8 @@ def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibr
 
 DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichlet", "beta", "isotonic", "spline")
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
+NONE = "none"
+"""The candidate that calibrates nothing."""
 Vector = NDArray[np.float64]
 
 
@@ -246,15 +249,22 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best candidate by held-out score, its fit on all validation samples, and what a person should know."""
+    """The best candidate by held-out score, its fit on all validation samples, and what a person should know.
+
+    Called with predictions it calibrates them; where `word` is `none` they come back as they are, and `calibrator` is
+    a temperature of 1.
+    """
 
     score: str
     candidates: tuple[Candidate, ...]
     word: str
-    calibrator: Calibrator | None
+    calibrator: Calibrator
     warnings: tuple[str, ...]
     failed: Mapping[str, str]
     n: int
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        return predictions if self.word == NONE else self.calibrator(predictions)
 
     def candidate(self, word: str) -> Candidate:
         """The candidate of that word."""
@@ -285,8 +295,8 @@ def choose(
         may_decline: whether `none` may be the choice; if not, the best calibrator is taken and a warning says so.
 
     Returns:
-        A `Choice`: `word`, the `calibrator` fitted on all samples (None where `none` is best), and every
-        candidate with its score.
+        A `Choice`: `word`, the `calibrator` fitted on all samples (a temperature of 1 where `none` is best), and
+        every candidate with its score. Called with predictions it calibrates them.
 
     Raises:
         InputError: too few predictions for the folds, or what `fit` refuses.
@@ -315,7 +325,7 @@ def choose(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
         )
     plain = HeldOutScores.of(predictions, score)
-    candidates, failed = [plain.candidate("none", plain)], {}
+    candidates, failed = [plain.candidate(NONE, plain)], {}
     with Progress("calibrate", len(words) * folds) as progress:
         for word in dict.fromkeys(words):
             try:
@@ -328,11 +338,21 @@ def choose(
     if not allowed:
         raise InputError(f"no calibrator could be fitted: {'; '.join(failed.values())}")
     best = min(allowed, key=lambda c: c.score)
-    calibrator = None if best.word == "none" else fit(best.word, predictions, by=by, bands=bands)
-    warnings = (*choice_warnings(best, predictions, score), *(calibrator.notes if calibrator else ()))
+    warnings = choice_warnings(best, predictions, score)
+    if best.word == NONE:
+        calibrator = identity(predictions, warnings)
+    else:
+        calibrator = fit(best.word, predictions, by=by, bands=bands)
+    warnings = (*warnings, *calibrator.notes)
     return Choice(
         score, tuple(candidates), best.word, calibrator, tuple(dict.fromkeys(warnings)), failed, len(predictions)
     )
+
+
+def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
+    """The calibrator that changes nothing: a temperature of 1."""
+    values = {"temperature": torch.tensor(1.0, dtype=torch.float64)}
+    return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,7 +426,7 @@ def held_out_scores(
 
 def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tuple[str, ...]:
     """When not to trust the choice: no better than none, too few samples, other classes or another order."""
-    if best.word == "none":
+    if best.word == NONE:
         return (f"no calibrator improves the held-out {score}: the predictions stay as they are",)
     n, warnings = len(predictions), []
     if best.p_value >= LEVEL or best.difference >= 0:

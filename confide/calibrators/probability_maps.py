@@ -24,8 +24,8 @@ from confide.calibrators.base import (
     row_blocks,
 )
 from confide.checks import InputError, check_choice, check_range
+from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.binning import bin_of, width_edges
-from confide.predictions import SMALLEST_PROBABILITY
 from confide.types import Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.

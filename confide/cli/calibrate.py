@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     )
     effect = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
     written = []
-    if args.save and choice.calibrator:
+    if args.save:
         choice.calibrator.save(args.save)
         written.append(args.save)
     if args.out:
@@ -130,7 +130,7 @@ def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> di
         "chosen": choice.word,
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
-        "calibrator": None if choice.calibrator is None else choice.calibrator.state().record,
+        "calibrator": choice.calibrator.state().record,
         "before": [m.as_row() for m in effect.before.measurements if m.group is None],
         "after": [] if effect.after is None else [m.as_row() for m in effect.after.measurements if m.group is None],
         "comparisons": [asdict(c) for c in effect.comparisons],

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--names", nargs="+", help="names of the files in the table (default: their own)")
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--score", default="msp", help="what ranks the samples (default: msp)")
-    add("--resamples", type=int, default=1000, help="bootstrap resamples and permutations (default: 1000)")
+    add("--resamples", type=int, default=1000, help="bootstrap resamples (default: 1000)")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from abc import ABCMeta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import print_json
@@ -43,16 +51,71 @@ def registry_of(family: str) -> Registry[MethodSpec]:
     return registry
 
 
+# What only tensors and tables need: a list of words is read without these packages.
+STAND_INS = ("pyarrow", "safetensors", "scipy", "torch", "triton")
+
+
+class StandInType(ABCMeta):
+    """The type of StandIn, whose attributes are all StandIn again."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn
+
+    def __getitem__(cls, item: Any) -> Any:
+        return StandIn
+
+
+class StandIn(metaclass=StandInType):
+    """Whatever a module takes from such a package while it is imported: base class, type, decorator, constant."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) else cls
+
+
+class StandInFinder(MetaPathFinder, Loader):
+    """Finds every module of the packages above, empty but for stand-ins."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        named = fullname.partition(".")[0] in STAND_INS
+        return ModuleSpec(fullname, self, is_package=True) if named else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = partial(getattr, StandIn)
+
+
+@contextmanager
+def stand_ins() -> Iterator[None]:
+    """Import methods without loading torch, which takes seconds; what was so imported is forgotten afterwards."""
+    if "torch" in sys.modules:
+        yield
+        return
+    before, finder = set(sys.modules), StandInFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] in (*STAND_INS, "confide"):
+                del sys.modules[name]
+                parent, _, child = name.rpartition(".")
+                if parent in sys.modules:
+                    vars(sys.modules[parent]).pop(child, None)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", nargs="?", help=f"one of {', '.join(FAMILIES)}; all when left out")
 
 
 def run(args: argparse.Namespace) -> None:
     families = [args.family] if args.family else list(FAMILIES)
-    rows = {family: sorted(map(as_row, registry_of(family)), key=lambda row: str(row["word"])) for family in families}
-    if args.json:
-        print_json(rows)
-        return
+    with stand_ins():
+        rows = {family: [as_row(method) for method in registry_of(family)] for family in families}
+        if args.json:
+            print_json(rows)
+            return
     for family, methods in rows.items():
         print(f"\n{family}")
         for row in methods:

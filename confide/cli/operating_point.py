@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import load_predictions, print_json, text_table
+from confide.cli.shared import NOT_MET, load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.evaluation.operating_points import OperatingPoint
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from confide.checks import InputError
     from confide.evaluation.operating_points import operating_point
 
@@ -40,8 +40,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
     predictions = load_predictions(args.file)
     if args.apply:
-        apply(args, predictions)
-        return
+        return apply(args, predictions)
     point = operating_point(
         predictions,
         args.risk,
@@ -59,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
         print(point_text(point))
         if args.out:
             print(f"saved: {args.out}")
+    return 0 if point.certified else NOT_MET
 
 
 def point_text(point: OperatingPoint) -> str:
@@ -97,19 +97,26 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
     return names[int(key)] if names and int(key) < len(names) else key
 
 
-def apply(args: argparse.Namespace, predictions: Predictions) -> None:
-    """What a saved point accepts of a file, and how it does there."""
+def apply(args: argparse.Namespace, predictions: Predictions) -> int:
+    """What a saved point accepts of a file, and how it does there where the labels are known."""
     from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
     from confide.files import formats
 
     point = OperatingPoint.load(args.apply)
     accepted = apply_operating_point(point, predictions)
-    seen = observed(point, predictions)
+    seen = observed(point, predictions) if predictions.facts.right is not None else None
     if args.out:
         formats.write_table(args.out, {"id": predictions.ids, "accepted": accepted.cpu().numpy().astype(int)})
+    count, n = int(accepted.sum()), len(predictions)
     if args.json:
-        print_json({"observed": asdict(seen), "point": point.to_dict(), "out": args.out})
-        return
-    print(f"accepted {seen.accepted:,} of {len(predictions):,} ({seen.coverage:.1%}), error rate {seen.risk:.4f}")
-    if point.bound is not None:
-        print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
+        counts = {"accepted": count, "n": n}
+        observed_there = None if seen is None else asdict(seen)
+        print_json({**counts, "observed": observed_there, "point": point.to_dict(), "out": args.out})
+    else:
+        errors = "no labels to count errors" if seen is None else f"error rate {seen.risk:.4f}"
+        print(f"accepted {count:,} of {n:,} ({count / max(n, 1):.1%}), {errors}")
+        if point.bound is not None:
+            print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
+        if point.note:
+            print(point.note)
+    return 0 if point.certified else NOT_MET

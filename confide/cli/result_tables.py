@@ -72,9 +72,7 @@ def show_trust(evaluation: Evaluation, scores: Mapping[str, TrustValues], same: 
             print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
             print(sweep_table(curve))
     if evaluation.comparisons:
-        print(
-            "\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors"
-        )
+        print("\n± is half the 95 % interval; p: paired test against mcp, Holm-corrected over the predictors")
     for warning in evaluation.warnings:
         print(f"note: {warning}")
     if evaluation.about.verdict:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from confide.results import Measurement, MetricInfo
 
 
+NOT_MET = 3
+"""Exit status where an expectation is broken, an alarm is raised, or nothing can be promised."""
+
+
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 

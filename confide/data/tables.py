@@ -32,7 +32,8 @@ from confide.data.base import (
     recognises,
 )
 from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
-from confide.files.formats import arrow_to_numpy, atomic, read_json
+from confide.files.disk import atomic
+from confide.files.formats import arrow_to_numpy, read_json
 
 # ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_ids, check_labels
+from confide.checks import InputError, as_tensor, check_ids, check_labels, label_hint
 from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
@@ -209,7 +209,8 @@ def _labels(labels: Any, n: int) -> Labels | str | None:
     checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
     if n and int(checked.min()) < 0:
         bad = int((checked < 0).nonzero()[0][0])
-        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; drop that sample")
+        hint = label_hint(int(checked.min()), int(checked.max()))
+        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; {hint}")
     return checked
 
 

@@ -1,10 +1,22 @@
 """From predictions to a verdict: evaluate, compare, operating points."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from confide.evaluation.compare import compare, holm
 from confide.evaluation.evaluate import evaluate
 from confide.evaluation.gallery import gallery, suspects
 from confide.evaluation.ood import Side, ood
 from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed, operating_point
-from confide.evaluation.shift import Subject, label_noise_curve, shift_grid
 from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
 from confide.results import join
+
+if TYPE_CHECKING:
+    from confide.evaluation.shift import Subject, label_noise_curve, shift_grid
+
+
+def __getattr__(name: str) -> Any:
+    # The shift grid brings all corruptions and attacks, which an evaluation of a file does not need.
+    if name in ("Subject", "label_noise_curve", "shift_grid"):
+        return getattr(import_module("confide.evaluation.shift"), name)
+    raise AttributeError(f"module 'confide.evaluation' has no attribute '{name}'")

@@ -100,6 +100,19 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     return groups
 
 
+def strata_of(predictions: Predictions, strata: Any) -> NDArray[np.intp]:
+    """The stratum of every sample: of its label, of a column, or as given."""
+    if isinstance(strata, str) and strata == "class":
+        return predictions.labels.cpu().numpy().astype(np.intp)
+    if isinstance(strata, str):
+        if strata not in predictions.columns:
+            raise InputError(f"no strata named '{strata}'; {did_you_mean(strata, ('class', *predictions.columns))}")
+        strata = predictions.columns[strata]
+    values = strata.detach().cpu() if hasattr(strata, "detach") else strata
+    column = _checked_column("strata", values, len(predictions))
+    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.intp)
+
+
 def _checked_column(name: str, values: Any, n: int) -> NDArray[Any]:
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.shape != (n,):
@@ -208,7 +221,7 @@ def measurements(
         if spread is not None:
             bounds = resampling.interval_from(request.method, value, base.n, spread, null, draws.factor)
         elif resamples:
-            bounds = resampling.whole_interval(request.method, base.predictions, request.options, value, null, seed)
+            bounds = resampling.whole_interval(request.method, base, request.options, value, null, seed)
         rows.append(row_of(request, value, base.n, tag, bounds, null))
     for grouping, mean, spread in zip(groups, means, draws.groups, strict=True):
         rows += mean_rows(base, grouping, mean, tag, spread, draws.factor)
@@ -320,6 +333,7 @@ def group_measurements(
     tag: ModelStage,
     seed: int,
     resamples: int,
+    strata: NDArray[np.intp] | None = None,
 ) -> list[Measurement]:
     """Every metric within every group; what the means already show is not repeated."""
     rows = []
@@ -327,7 +341,7 @@ def group_measurements(
         if not size:
             continue
         chosen = np.flatnonzero(grouping.index == group)
-        base = MetricSamples(predictions.take(chosen))
+        base = MetricSamples(predictions.take(chosen), strata=None if strata is None else strata[chosen])
         part = [request_for_rows(r, chosen) for r in requests if not why_unavailable(r.method, base.predictions)]
         rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, resamples)]
     return rows
@@ -358,6 +372,7 @@ def evaluate(
     scores: Scores | None = None,
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
+    strata: Any = None,
     seed: int = 0,
     title: str | None = None,
     unit: str | None = None,
@@ -370,7 +385,7 @@ def evaluate(
         predictions: a record, a file, a folder of shards, or an iterator of records or of (logits, labels); from the
             last two only the facts of each shard are kept, so memory stays bounded.
         metrics: "core", "all", or a list of words; `ece_mass` is `ece` in equal-mass bins.
-        intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
+        intervals: 1,000 bootstrap resamples, and the calibration test; False for the values alone.
         by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
         model: the model's name in every row.
@@ -378,6 +393,8 @@ def evaluate(
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
+            By default samples count as drawn independently.
         seed: of the resamples.
         title: of the report.
         unit: what the samples are called, such as "images".
@@ -397,9 +414,13 @@ def evaluate(
         0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
+    if isinstance(strata, str) and strata != "class":
+        columns = (*columns, strata)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     base = metric_samples(predictions, class_table=tables)
+    if strata is not None:
+        base = replace(base, strata=strata_of(predictions, strata))
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
@@ -409,7 +430,8 @@ def evaluate(
         base, requests, tag, seed, resampling.RESAMPLES if intervals else 0, auto_groups(predictions, difficulty)
     )
     for grouping in groups:
-        rows += group_measurements(predictions, grouping, requests, tag, seed, GROUP_RESAMPLES if intervals else 0)
+        resamples = GROUP_RESAMPLES if intervals else 0
+        rows += group_measurements(predictions, grouping, requests, tag, seed, resamples, base.strata)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(

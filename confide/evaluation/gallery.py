@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.data.images import as_picture, picture_bytes
 from confide.predictions import Predictions
 from confide.records import Scores, Split, rows_of
 from confide.results import Sample
@@ -126,6 +125,8 @@ def _sample(
 
 def picture(image: Any, longest_side: int = 96) -> str | None:
     """A data URI of a uint8 image `c h w`; None for what is not an image. PNG when small, else JPEG."""
+    from confide.data.images import as_picture, picture_bytes
+
     drawn = as_picture(image)
     if drawn is None:
         return None

@@ -12,10 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide import difficulty, trust
 from confide.checks import InputError
 from confide.evaluation.evaluate import evaluate
-from confide.numerics.neighbours import nearest_neighbours
 from confide.predictions import Predictions
 from confide.records import Features
 from confide.results import Curve, Evaluation
@@ -123,6 +121,8 @@ def all_scores(
     known: Side, ood_set: Side, reference: Features | None, predictors: Mapping[str, Score]
 ) -> dict[str, Floats]:
     """Every score that can be had, of known then OOD samples, high = known."""
+    from confide import difficulty, trust
+
     sides = (known, ood_set)
     clipped = any(side.predictions.from_probabilities for side in sides)
     scores: dict[str, Floats] = {}
@@ -155,6 +155,7 @@ def _joined(parts: list[Any]) -> Floats:
 
 def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
     """Minus the distance to the k-th nearest training sample, all rows scaled to length 1 (Sun et al., 2022)."""
+    from confide.numerics.neighbours import nearest_neighbours
 
     def scaled(values: NDArray[Any]) -> torch.Tensor:
         return torch.nn.functional.normalize(torch.from_numpy(np.array(values, dtype=np.float32)), dim=1)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.metrics.resampling import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
@@ -35,6 +35,8 @@ class BoundedThreshold:
 
 def risk_bound(errors: int, accepted: int, delta: float) -> float:
     """Clopper-Pearson upper bound b: with probability 1 - delta the true error rate is at most b."""
+    from scipy.special import betaincinv
+
     return 1.0 if errors >= accepted else float(betaincinv(errors + 1, accepted - errors, 1 - delta))
 
 
@@ -110,9 +112,33 @@ def operating_point(
     if best is not None:
         return replace(nothing, coverage=best.accepted / nothing.n, **asdict(best))
     assert risk is not None  # at a coverage there always is a threshold
-    note = f"no threshold can promise a risk of {risk:g} with confidence {confidence:g} from {nothing.n} samples"
-    least = math.ceil(math.log(1 - confidence) / math.log1p(-risk))
-    return replace(nothing, note=f"{note}; even without errors it takes {least} accepted samples")
+    return replace(nothing, note=why_nothing(values, wrong, risk, 1 - confidence, method))
+
+
+def why_nothing(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
+    """Why a search found no threshold, and which other searches would have."""
+    note = f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(values)} samples"
+    least = math.ceil(math.log(delta) / math.log1p(-risk))
+    if len(values) < least:
+        return f"{note}: even without errors it takes {least} accepted samples"
+    tested = [bounded(values, wrong, threshold, delta) for threshold in candidates(values)]
+    tested = [tried for tried in tested if tried.accepted >= least]
+    lowest = min(tested, key=lambda tried: tried.bound)
+    if lowest.bound > risk:
+        return f"{note}: of {len(tested)} coverages none shows so low a risk, the best has {counts_text(lowest)}"
+    others = {word: search(values, wrong, risk, delta) for word, search in SEARCHES.items() if word != method}
+    better = [f"'{word}' would accept {best.accepted / len(values):.1%}" for word, best in others.items() if best]
+    if method == "fixed_sequence":
+        why = f"its tests stop at the first that fails, the most confident part, with {counts_text(tested[0])}"
+    else:
+        why = "it shares the allowed error among its tests, and none passes with its part"
+    hint = f"; {' and '.join(better)}: choose the method for other samples than these" if better else ""
+    return f"{note} by '{method}': {why}{hint}"
+
+
+def counts_text(tried: BoundedThreshold) -> str:
+    """What was counted at a threshold, in words."""
+    return f"{tried.errors} errors among {tried.accepted} accepted (risk at most {tried.bound:.3g})"
 
 
 def _per_class(
@@ -235,13 +261,15 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
+    device = predictions.facts.confidence.device
     # No value is at least NaN: without a threshold nothing is accepted.
-    limit = math.nan if point.threshold is None or point.classes else point.threshold
-    limits = torch.full((max(predictions.num_classes, point.num_classes),), limit, dtype=torch.float64)
+    if not point.classes:
+        return (values >= (math.nan if point.threshold is None else point.threshold)).to(device)
+    limits = torch.full((max(predictions.num_classes, point.num_classes),), math.nan, dtype=torch.float64)
     for k, own in point.classes.items():
         if own.threshold is not None:
             limits[int(k)] = own.threshold
-    return (values >= limits[predictions.facts.prediction.cpu()]).to(predictions.labels.device)
+    return (values >= limits[predictions.facts.prediction.cpu()]).to(device)
 
 
 def observed(point: OperatingPoint, predictions: Predictions, score: Any = None) -> ObservedPoint:
@@ -253,14 +281,18 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
         score: the values that rank these samples, where the point was made on values.
 
     Returns:
-        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted) and the number accepted.
+        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted), the number accepted and Wilson's 95 %
+        interval of the risk.
 
     Example:
         >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
-        >>> confide.evaluation.observed(confide.operating_point(p, risk=0.1), p)
-        ObservedPoint(coverage=0.6, risk=0.0, accepted=60)
+        >>> seen = confide.evaluation.observed(confide.operating_point(p, risk=0.1), p)
+        >>> seen.coverage, seen.risk, seen.accepted, round(seen.high, 3)
+        (0.6, 0.0, 60, 0.06)
     """
     accepted = apply_operating_point(point, predictions, score)
     count = int(accepted.sum())
     wrong = int((accepted & ~predictions.facts.correct).sum())
-    return ObservedPoint(count / max(len(predictions), 1), wrong / count if count else math.nan, count)
+    if not count:
+        return ObservedPoint(0.0, math.nan, 0)
+    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count))

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from confide.checks import InputError
+from confide.facts import ClassTable, FactsBuilder
 from confide.files import formats
-from confide.predictions import ClassTable, FactsBuilder, Predictions, predictions_from_columns
+from confide.predictions import Predictions, predictions_from_columns
 from confide.progress import Progress
 
 ROWS = 65_536

@@ -18,7 +18,15 @@ from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
 from confide.explorer.layout import RAW, DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
-from confide.explorer.samples import Column, LogitsReader, PredictionsFile, SampleTable, align, stage_title
+from confide.explorer.samples import (
+    Column,
+    LogitsReader,
+    PredictionsFile,
+    SampleTable,
+    align,
+    parquet_row,
+    stage_title,
+)
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.numerics.blocks import BLOCK_ELEMENTS
@@ -496,16 +504,16 @@ class History:
         if recorded != split:
             why = f"It was kept for the split '{recorded}'; for this one say record: {split} under training."
             return Missing("History", why, self.layout.rerun or "confide run")
-        sql = "SELECT probability, prediction FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?"
-        place = self._place(model, split, row)
-        cursor = self._connection.cursor()
-        rows = [cursor.execute(sql, [str(path), place]).fetchone() for path in files]
-        epochs = [int(path.stem.split("-")[-1]) for path in files]
-        points = [(epoch, *values) for epoch, values in zip(epochs, rows, strict=True) if values]
+        place, columns = self._place(model, split, row), ("probability", "prediction")
+        rows = {
+            int(path.stem.split("-")[-1]): parquet_row(self._connection, path, columns, place).to_pylist()
+            for path in files
+        }
+        points = [(epoch, *values) for epoch, values in rows.items() if values]
         return EpochHistory(
-            tuple(epoch for epoch, _, _ in points),
-            tuple(float(probability) for _, probability, _ in points),
-            tuple(int(prediction) for _, _, prediction in points),
+            tuple(epoch for epoch, _ in points),
+            tuple(float(values["probability"]) for _, values in points),
+            tuple(int(values["prediction"]) for _, values in points),
         )
 
     def close(self) -> None:

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
+from confide.facts import Facts, FactsBuilder
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
 from confide.numerics.blocks import BLOCK_ELEMENTS
-from confide.predictions import Facts, FactsBuilder, Predictions, predictions_from_columns
+from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Scores
 
 if TYPE_CHECKING:
@@ -334,9 +336,7 @@ class PredictionsFile:
         if self.path.suffix != ".parquet" or self.roles.outputs is None:
             return Predictions.load(self.path, self.split).take([place])
         names = [*self.roles.outputs.names, *(name for name in (self.roles.label, self.roles.id) if name)]
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-        sql = f"SELECT {quoted} FROM read_parquet(?, file_row_number = true) WHERE file_row_number = ?"
-        table = connection.cursor().sql(sql, params=[str(self.path), place]).to_arrow_table()
+        table = parquet_row(connection, self.path, names, place)
         columns = {name: formats.arrow_to_numpy(table.column(name)) for name in names}
         return self._predictions(columns, formats.parquet_metadata(self.path))
 
@@ -435,6 +435,20 @@ def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any,
         return slice(start, start + len(known)), slice(None)
     present = places.is_valid().to_numpy(zero_copy_only=False)
     return start + np.flatnonzero(present), places.drop_null().to_numpy()
+
+
+def parquet_row(connection: Any, path: Path, names: Sequence[str], place: int) -> pa.Table:
+    """These columns of one row of a parquet file, read by DuckDB; of other rows nothing is read.
+
+    DuckDB takes a path for a pattern of names (`run[1]` means `run1`) and a folder `label=3` for a column `label`.
+    """
+    if "\\" in str(path) and any(mark in str(path) for mark in "*?["):
+        return pq.read_table(path, columns=list(names)).slice(place, 1)
+    pattern = "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path.absolute()))
+    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
+    sql = f"SELECT {quoted} FROM {source} WHERE file_row_number = ?"
+    return connection.cursor().sql(sql, params=[pattern, place]).to_arrow_table()
 
 
 class LogitsReader:

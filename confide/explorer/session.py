@@ -19,6 +19,7 @@ from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
 from confide.explorer.samples import LogitsReader, gather_samples
 from confide.explorer.tags import SampleTag, TagChange, TagFile
 from confide.files import formats
+from confide.files.disk import atomic
 
 MAX_CLASSES_FOUND = 60
 """Classes listed for a text typed."""
@@ -203,7 +204,7 @@ def _quoted(texts: Any) -> Any:
 def write_export(path: Path, table: pa.Table) -> None:
     """Write the table as .csv or .parquet, atomically."""
     content = as_bytes(table, path.suffix[1:])
-    with formats.atomic(path) as temporary:
+    with atomic(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -220,7 +221,7 @@ def to_fiftyone(table: pa.Table, rows: Order, pictures: Pictures, folder: Path, 
         if content.image is None:
             continue
         path = folder / f"{row}.{content.media_type.removeprefix('image/')}"
-        with formats.atomic(path) as temporary:
+        with atomic(path) as temporary:
             temporary.write_bytes(content.image)
         samples.append(_fiftyone_sample(fiftyone, path, record))
     dataset.add_samples(samples)

@@ -1,6 +1,6 @@
-"""The only code that knows file formats: atomic writes, JSON, YAML, npz, parquet and csv tables, safetensors.
+"""The only code that knows file formats: JSON, YAML, npz, parquet and csv tables, safetensors.
 
-Everything is written to a temporary file beside its target and renamed, so a reader never sees half a file.
+Everything is written by `disk.atomic`, so a reader never sees half a file.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from safetensors.torch import load_file, save_file
 
 from confide import __version__
 from confide.checks import InputError
+from confide.files.disk import atomic
 
 # What confide writes, and in which version: the only place that knows either.
 
@@ -147,27 +146,6 @@ def tensor_metadata(path: str | Path) -> dict[str, str]:
 
 
 Table = dict[str, NDArray[Any]]
-
-
-@contextmanager
-def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix + ".part")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        # mkstemp makes private files; a result has the rights any new file of this user has.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 
 from confide.checks import InputError
+from confide.facts import ClassTable, Facts, join_facts
 from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
 from confide.metrics.view import MetricSamples, View, metric_samples, score_name
-from confide.predictions import ClassTable, Facts, Predictions, join_facts
+from confide.predictions import Predictions
 from confide.registry import Method, MethodSpec, Registry
 from confide.results import Better, Measurement, MetricInfo, MetricKind
 
@@ -58,8 +59,8 @@ class MetricSpec(MethodSpec):
     """What a metric is, beside its formula.
 
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
-    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`,
-    `resample` and `permute` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
+    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`
+    and `resample` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
     perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
     samples, which has an interval at 0 and 1 too. `all_classes`: a mean of facts that only a whole distribution has.
     `from_class_table`: with its default options the sums of classes and bins suffice. `slow` is left out above a
@@ -81,7 +82,6 @@ class MetricSpec(MethodSpec):
     resampled_rows: int | None = None
     null: Callable[..., Any] = _not_whole
     resample: Callable[..., Any] = _not_whole
-    permute: Callable[..., Any] = _not_whole
 
     def as_dict(self) -> dict[str, Any]:
         """Field -> value, for listings: what a reader is told stands among the other facts."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
-from scipy.fft import dct
-from scipy.optimize import brentq
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
@@ -287,15 +286,18 @@ class Smoother:
     """The integral of |smoothed residual| for any width; reflection at 0 and 1 is exact in cosine space."""
 
     def __init__(self, sure: Floats, residual: Floats, cells: int) -> None:
+        from scipy.fft import dct
+
+        self.transform = partial(dct, type=1)
         masses = spread_on_grid(sure, residual, cells)
         masses[[0, -1]] *= 2
-        self.spectrum = dct(masses, type=1) / 2
+        self.spectrum = self.transform(masses) / 2
         self.frequencies = (np.pi * np.arange(cells + 1)) ** 2 / 2
         self.cells = cells
 
     def error(self, width: float) -> float:
         """smECE at that kernel width."""
-        curve = np.abs(dct(self.spectrum * np.exp(-self.frequencies * width**2), type=1))
+        curve = np.abs(self.transform(self.spectrum * np.exp(-self.frequencies * width**2)))
         return float((curve.sum() - (curve[0] + curve[-1]) / 2) / self.cells)
 
     def excess(self, width: float) -> float:
@@ -305,6 +307,8 @@ class Smoother:
 
 def smooth_error(sure: Floats, residual: Floats) -> float:
     """The width at which the smoothed error equals the width itself; residuals sum to the weights' scale."""
+    from scipy.optimize import brentq
+
     cells = SMALLEST_GRID
     while True:
         smoother = Smoother(sure, residual, cells)

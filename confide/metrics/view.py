@@ -221,6 +221,7 @@ class MetricSamples:
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
     rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
+    strata: NDArray[np.intp] | None = None  # where counts were fixed by design: the part of each sample
     _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here

@@ -169,6 +169,7 @@ class FigureTable:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    sortable: bool = False
 
 
 @dataclass(frozen=True)

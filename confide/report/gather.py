@@ -50,19 +50,19 @@ def load(path: str | Path) -> Evaluation:
         return _read(path)
     if (path / WHOLE).exists():
         return _read(path / WHOLE)
-    parts = sorted((path / PARTS).glob("*.json"))
+    parts, finish = sorted((path / PARTS).glob("*.json")), f"confide run {path / 'config.yaml'} --out {path}"
     if not parts:
-        config = path / "config.yaml"
-        mend = f"finish it with: confide run {config}" if config.exists() else "name a folder that run or evaluate made"
+        has_config = (path / "config.yaml").exists()
+        mend = f"finish it with: {finish}" if has_config else "name a folder that run or evaluate made"
         raise InputError(f"{path} must hold {WHOLE}, but has none yet; {mend}")
     warning = (
         f"The run in {path} is not finished: {len(parts)} of its evaluations are shown, without paired tests, "
-        f"galleries and training curves. Finish it with: confide run {path}/config.yaml --out {path}"
+        f"galleries and training curves. Finish it with: {finish}"
     )
     joined = join([_read(part) for part in parts])
     known = About(
         title=path.resolve().name,
-        commands=(f"confide run {path}/config.yaml --out {path}",),
+        commands=(finish,),
         missing=dict.fromkeys(("training", "trust", "shift"), "The run is not finished."),
     )
     return replace(joined, about=joined.about.over(known), warnings=(*joined.warnings, warning))

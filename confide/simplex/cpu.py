@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.checks import InputError
+from confide.checks import InputError, label_hint
 from confide.simplex.gradient import BLOCK_ELEMENTS, gradient, row_terms, second_order
 from confide.simplex.reference import Request, accumulator
 
@@ -71,7 +71,7 @@ def check_rows(logits: Tensor, labels: Tensor | None) -> None:
         bad = int(((labels < 0) | (labels >= logits.shape[1])).nonzero()[0])
         raise InputError(
             f"labels must lie in [0, {logits.shape[1]}), got {int(labels[bad])} at sample {bad} of {len(labels)}; "
-            "drop that sample or give one logit per class"
+            f"{label_hint(int(low), int(high))}"
         )
 
 

@@ -161,7 +161,7 @@ def read_flags() -> list[str]:
         if bad_label:
             problems.append(
                 f"labels must lie in [0, number of classes), got one outside on {device} since the last check; "
-                "its loss is NaN: drop that sample or give one logit per class"
+                "its loss is NaN: do labels start at 1? give one logit per class and labels from 0"
             )
         if bad_logits:
             problems.append(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import random
-from confide.checks import InputError
+from confide.checks import InputError, label_hint
 from confide.records import Dataset, Split
 from confide.training.settings import Settings
 
@@ -48,7 +48,7 @@ def check_training_labels(dataset: Dataset, train: Split) -> None:
         bad = int(wrong.nonzero()[0][0])
         raise InputError(
             f"labels must lie in [0, {dataset.num_classes}), got {train.labels[bad]} at training sample {bad}; "
-            "drop that sample or name its class"
+            f"{label_hint(int(train.labels.min()), int(train.labels.max()))}"
         )
 
 

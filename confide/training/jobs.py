@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.difficulty import Recorder
+from confide.files import disk
 from confide.records import Dataset, Scores
 from confide.training.checkpoint import Trained
 from confide.training.distributed import is_lead_process
@@ -126,7 +127,6 @@ def train_networks(job: TrainingJob, dataset: Dataset, scores: Scores | None) ->
 
 def _recorder(job: TrainingJob, dataset: Dataset) -> Recorder:
     split, folder = dataset.split(job.settings.record), job.out / "recorded"
-    for leftover in folder.rglob(".*.part") if is_lead_process() else ():
-        # Half-written by a process that was killed.
-        leftover.unlink(missing_ok=True)
+    if is_lead_process():
+        disk.remove_leftovers((folder, *folder.glob("member-*")))
     return Recorder(split.ids, split.labels, folder=folder, members=job.members)

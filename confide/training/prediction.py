@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_range
+from confide.facts import SMALLEST_PROBABILITY, facts_of
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import calibration_error
-from confide.predictions import SMALLEST_PROBABILITY, Predictions, facts_of
+from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
 from confide.training.checkpoint import Trained
 

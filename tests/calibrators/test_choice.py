@@ -26,6 +26,18 @@ def test_a_calibrated_model_is_left_alone_or_warned_about(made):
     assert any("does not help for certain" in w or "no calibrator improves" in w for w in choice.warnings)
 
 
+def test_a_choice_is_callable_also_where_none_is_best(made, tmp_path):
+    logits, labels = made(120, 6, seed=3)
+    predictions = Predictions.from_probs(logits.softmax(1), labels, split="val")
+    choice = calibrators.choose(predictions, ("matrix",))
+    assert choice.word == "none"
+    assert choice(predictions) is predictions
+    choice.calibrator.save(tmp_path / "none.json")
+    again = calibrators.load(tmp_path / "none.json")
+    assert (again(predictions).facts.confidence - predictions.facts.confidence).abs().max() < 1e-6
+    assert again.notes == choice.warnings == choice.calibrator.notes
+
+
 def test_one_word_is_taken_even_if_it_does_not_help(made):
     logits, labels = made(200, 6, seed=2)
     choice = calibrators.choose(Predictions(logits, labels, split="val"), ("matrix",), may_decline=False)

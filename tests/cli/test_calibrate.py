@@ -64,7 +64,7 @@ def test_nothing_is_changed_when_none_is_best(tmp_path, capsys):
     assert main(["calibrate", "--fit", val, "--apply", test, "--methods", "matrix", "histogram", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["chosen"] == "none"
-    assert told["calibrator"] is None
+    assert told["calibrator"]["word"] == "temperature"  # of 1: what --save writes can be applied
     assert any("no calibrator improves" in w for w in told["warnings"])
 
 
@@ -98,4 +98,15 @@ def test_samples_fitted_and_judged_on_are_noticed(files, tmp_path, capsys):
     both = tmp_path / "both.parquet"
     Predictions.load(files[0]).take(np.arange(100)).save(both)
     assert main(["calibrate", "--fit", files[0], "--apply", str(both), "--methods", "temperature"]) == 0
-    assert "100 of 100 applied samples have the very logits of a fitted one" in capsys.readouterr().out
+    assert "100 of 100 applied samples have the very outputs of a fitted one" in capsys.readouterr().out
+
+
+def test_rounded_outputs_that_meet_by_chance_are_no_shared_samples(files, tmp_path, capsys):
+    rounded = []
+    for k, file in enumerate(files):
+        p = Predictions.load(file)
+        probs = p.probabilities()[:, 0].numpy().round(2)
+        Predictions.from_probs(probs, (p.labels != 0).long(), split=p.split).save(tmp_path / f"{k}.csv")
+        rounded.append(str(tmp_path / f"{k}.csv"))
+    assert main(["calibrate", "--fit", rounded[0], "--apply", rounded[1], "--methods", "temperature"]) == 0
+    assert "very outputs" not in capsys.readouterr().out

@@ -132,7 +132,7 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
     assert main(["operating-point", str(folder / "fine.parquet"), "--apply", str(point), "--out", str(accepted)]) == 0
     assert "promised: at most 0.3 with confidence 0.95" in capsys.readouterr().out
     assert accepted.read_text().startswith("id,accepted")
-    assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.001", "--json"]) == 0
+    assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.001", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["threshold"] is None
     assert main(["operating-point", str(folder / "fine.parquet"), "--risk", "0.4", "--per-class"]) == 0
     assert "predicted class" in capsys.readouterr().out

@@ -26,6 +26,41 @@ def test_help_is_quick_and_loads_no_torch():
     assert float(done.stderr) < 0.5
 
 
+def test_the_help_of_every_verb_and_the_list_of_methods_load_no_torch(capsys):
+    code = """
+import contextlib, io, sys
+from confide.cli.main import VERBS, main
+for verb in VERBS:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main([verb, "--help"])
+assert "numpy" not in sys.modules, "help"
+main(["list", "--json"])
+# Modules that were imported without torch are gone, so that the next import brings them whole.
+assert not {"torch", "scipy", "confide.losses"} & set(sys.modules), "list"
+assert "losses" not in vars(sys.modules["confide"]), "list"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    main(["list", "--json"])
+    assert done.stdout == capsys.readouterr().out  # the same list as with torch
+
+
+def test_evaluating_a_file_loads_only_what_it_uses(tmp_path):
+    code = """
+import sys
+import numpy as np
+from confide.cli.main import main
+draw = np.random.default_rng(0)
+np.savez("small.npz", logits=draw.normal(size=(60, 3)), labels=draw.integers(3, size=60))
+assert main(["evaluate", "small.npz", "--quiet"]) == 0
+idle = ("scipy.stats scipy.optimize scipy.sparse scipy.linalg PIL matplotlib pandas duckdb pyarrow.compute "
+        "confide.calibrators confide.data confide.difficulty confide.losses confide.models confide.shift confide.trust")
+sys.exit(" ".join(name for name in idle.split() if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.stderr.strip() == ""
+
+
 def test_importing_the_package_loads_neither_torch_nor_numpy():
     code = "import sys, confide; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'scipy')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -64,6 +64,17 @@ def test_no_threshold_is_said_in_words(golden):
     assert int(confide.apply_operating_point(point, golden).sum()) == 0
 
 
+def test_the_reason_for_no_threshold_is_the_true_one(golden):
+    # 1000 samples are enough for a risk of 0.1 (29 without errors); the first five per cent hold an error too many
+    point = confide.operating_point(golden, risk=0.1)
+    scores, wrong = golden.facts.sureness(), ~golden.facts.correct.numpy()
+    first = bounded(scores, wrong, candidates(scores)[0], 0.05)
+    assert f"{first.errors} errors among {first.accepted} accepted (risk at most {first.bound:.3g})" in point.note
+    assert "'fallback' would accept 15.0%" in point.note
+    assert "of 19 coverages none shows so low a risk" in confide.operating_point(golden, risk=0.03).note
+    assert "none passes with its part" in confide.operating_point(golden, risk=0.087, method="sgr").note
+
+
 def test_ties_are_never_split():
     score = np.repeat([0.9, 0.5], 50)
     found = [bounded(score, np.zeros(100, dtype=bool), threshold, 0.05) for threshold in candidates(score)]
@@ -101,6 +112,14 @@ def test_thresholds_per_predicted_class(golden):
         wanted = confidence[mask] >= own.threshold if own.threshold is not None else np.zeros(mask.sum(), bool)
         np.testing.assert_array_equal(accepted[mask], wanted)
     assert int(accepted.sum()) == point.accepted > 0
+
+
+def test_a_point_is_applied_where_no_label_is_known(golden):
+    point = confide.operating_point(golden, risk=0.3)
+    assert int(confide.apply_operating_point(point, Predictions(golden.logits)).sum()) == 400
+    facts = golden.facts
+    pairs = Predictions.from_pairs(facts.correct, facts.confidence)
+    assert int(confide.apply_operating_point(confide.operating_point(pairs, risk=0.3), pairs).sum()) == 400
 
 
 def test_scores_given_as_values_are_given_again(golden):

@@ -5,6 +5,7 @@ import pytest
 
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.disk import atomic
 
 
 def test_a_failed_write_leaves_the_earlier_file_and_no_rest(tmp_path):
@@ -12,7 +13,7 @@ def test_a_failed_write_leaves_the_earlier_file_and_no_rest(tmp_path):
     formats.write_text(target, "first")
 
     def fail():
-        with formats.atomic(target) as temporary:
+        with atomic(target) as temporary:
             temporary.write_text("half")
             raise OSError(28, "No space left on device")
 

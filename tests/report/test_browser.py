@@ -94,15 +94,31 @@ def test_the_slider_moves_the_point_by_keyboard(opened):
 
 def test_a_ready_made_threshold_sets_the_point_and_its_promise(opened):
     page = opened(1440)
-    page.locator(".jump", has_text="0.931").click()
-    assert abs(float(page.locator('[data-out="threshold"]').inner_text()) - 0.931) < 0.01
-    page.keyboard.press("Tab")
-    slider = page.locator("#point")
-    slider.focus()
-    page.keyboard.press("ArrowLeft")
-    assert "At most 3\u202f% wrong" in page.locator('[data-out="promise"]').inner_text()
+    for threshold, risk in (("0.594", 8), ("0.816", 5), ("0.931", 3)):
+        button = page.locator(".jump", has_text=threshold)
+        button.click()
+        assert page.locator('[data-out="threshold"]').inner_text() == threshold
+        assert f"At most {risk}\u202f% wrong" in page.locator('[data-out="promise"]').inner_text()
+        spared = button.locator("xpath=ancestor::tr").locator("td").last.inner_text()
+        assert page.locator('[data-out="spared"]').inner_text() == spared
+    page.locator("#point").focus()
     page.keyboard.press("End")
     assert "No error rate is promised" in page.locator('[data-out="promise"]').inner_text()
+
+
+def test_the_table_of_groups_sorts_by_a_click_on_its_head(opened):
+    page = opened(1440)
+    page.locator("summary", has_text="By group").click()
+    table = page.locator("[data-sortable]")
+    names = [head.inner_text() for head in table.locator("th[scope=col]").all()]
+    column = names.index("Accuracy")
+    for _ in range(2):
+        table.locator("th[scope=col] button").nth(column).click()
+        cells = [row.locator("th, td").nth(column).inner_text() for row in table.locator("tbody tr").all()]
+        values = [float(text.rstrip("%\u202f")) for text in cells]
+        down = table.locator("th[scope=col]").nth(column).get_attribute("aria-sort") == "descending"
+        assert values == sorted(values, reverse=down)
+        assert len(set(values)) > 1
 
 
 def test_bins_switch_between_drawn_variants(opened):

@@ -42,7 +42,7 @@ def test_an_empty_run_folder_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"must hold evaluation\.json, but has none yet; name a folder that"):
         gather([tmp_path])
     (tmp_path / "config.yaml").write_text("losses: [focal]\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"has none yet; finish it with: confide run .*config\.yaml$"):
+    with pytest.raises(InputError, match=r"has none yet; finish it with: confide run .*config\.yaml --out "):
         gather([tmp_path])
 
 
@@ -88,3 +88,5 @@ def test_runs_on_different_samples_are_said_not_to_compare(tmp_path):
     small("brier", n=200).save(tmp_path / "b.json")
     found = gather([tmp_path / "a.json", tmp_path / "b.json"])
     assert "different samples (100 in a, 200 in b)" in found.warnings[1]
+    assert "the same samples" not in render_report(found)
+    assert "Two models, 2 runs." in render_report(found)

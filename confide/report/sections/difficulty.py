@@ -89,7 +89,7 @@ def _part(number: int) -> str:
 def error_by_difficulty(view: EvaluationView) -> Figure | None:
     """Error rate by band of difficulty, bars from 0 with whiskers, one colour a model."""
     stages = dict.fromkeys((view.final, view.before))
-    curves = [c for m in view.models[:5] if (c := view.curve("error_by_difficulty", m, stages))]
+    curves = [c for m in view.drawn if (c := view.curve("error_by_difficulty", m, stages))]
     if not curves:
         return None
     own = next((c for c in curves if c.model == view.focus), curves[0]).columns["error"]
@@ -107,6 +107,7 @@ def error_by_difficulty(view: EvaluationView) -> Figure | None:
         f"Error rate by {part} of difficulty, {view.when(curves[0].stage)}; whiskers: 95 % intervals",
         _bars(view, curves).render(alt),
         _table(curves),
+        note=view.left_out_note,
     )
 
 

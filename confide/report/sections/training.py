@@ -128,17 +128,18 @@ def _gammas(curve: Curve) -> Figure:
     return Figure(
         f"gammas-{curve.model}",
         title,
-        Markup("γ per confidence bin of {}, {} bins, updated once an epoch from validation; three bins named").format(
-            code(curve.model), len(bins)
-        ),
+        Markup(
+            "γ of {} in {} bins of equal mass by validation confidence, cut anew every epoch; three are named"
+        ).format(code(curve.model), len(bins)),
         _gamma_canvas(curve, bins, named, PHONE).render(alt),
-        table(("Epoch", *(_range(k, len(bins)) for k in range(len(bins)))), rows),
+        table(("Epoch", *(_bin_name(k, len(bins)) for k in range(len(bins)))), rows),
         wide=_gamma_canvas(curve, bins, named, 640).render(alt),
     )
 
 
-def _range(place: int, number: int) -> str:
-    return f"{100 * place / number:.0f}–{100 * (place + 1) / number:.0f}\u202f%"
+def _bin_name(place: int, number: int) -> str:
+    """Bins of equal mass have no fixed ends: they are named by their rank of confidence."""
+    return {0: "least sure", number // 2: "middle", number - 1: "surest"}.get(place, f"bin {place + 1}")
 
 
 def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) -> Canvas:
@@ -171,4 +172,4 @@ def _name_bins(canvas: Canvas, curve: Curve, bins: list[str], named: set[str], y
     before = -20.0
     for end, name in ends:
         before = max(end + 4, before + 14)
-        canvas.text(width - 68, before, _range(bins.index(name), len(bins)), "f1")
+        canvas.text(width - 68, before, _bin_name(bins.index(name), len(bins)), "f1")

@@ -42,6 +42,8 @@ def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
     rows = [(span, count(r), count(w)) for span, r, w in zip(spans, right, wrong, strict=True)]
     stage = view.when(curve.stage)
     title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
+    if round(100 * sure) == 0:
+        title = "Confidence of right and of wrong predictions"
     alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
     return Figure(
         "right-and-wrong",
@@ -96,7 +98,7 @@ def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figu
 
 
 def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, OutcomeCounts]:
-    k = view.halving_row(ranking, view.final)
+    k = view.halving_row(ranking.columns["coverage"], view.final)
     coverage, risk, threshold = (ranking.columns[name][k] for name in ("coverage", "risk", "threshold"))
     low, high, right, wrong = (histogram.columns[name] for name in COLUMNS)
     accepted = coverage * (sum(right) + sum(wrong))

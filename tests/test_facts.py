@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from confide import Predictions
-from confide.predictions import join_facts
+from confide.facts import join_facts
 
 
 def record(n, dtype):

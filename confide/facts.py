@@ -1,0 +1,351 @@
+"""Per-sample facts of predictions: confidence, correctness, entropy and the like, in one pass over the logits.
+
+The pass runs by row blocks that stay in cache, and counts class-wise calibration on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide.checks import InputError
+from confide.numerics.binning import width_bin_of, width_edges
+
+SMALLEST_PROBABILITY = 1e-12
+BLOCK_ELEMENTS = 1 << 18
+
+Block = NDArray[np.floating]
+
+LABEL_FACTS = ("correct", "p_true", "nll", "brier")
+"""Facts that compare an output with its label."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Vectors of length n; what the outputs do not tell is None, and `need` says why it is not there."""
+
+    confidence: Tensor
+    predicted: Tensor | None = None
+    """Read as `prediction`; None where only pairs of confidence and correctness are known."""
+    right: Tensor | None = None
+    """Read as `correct`; None without labels."""
+    entropy: Tensor | None = None
+    margin: Tensor | None = None
+    p_true: Tensor | None = None
+    nll: Tensor | None = None
+    brier: Tensor | None = None
+    max_logit: Tensor | None = None
+    energy: Tensor | None = None
+    doubt: Tensor | None = None
+    """1 - confidence, kept apart because float32 has no numbers between 1 - 6e-8 and 1 but many near 0."""
+
+    @property
+    def prediction(self) -> Tensor:
+        """The predicted class of every sample."""
+        return self.need("prediction")
+
+    @property
+    def correct(self) -> Tensor:
+        """Whether the predicted class is the label."""
+        return self.need("correct")
+
+    def need(self, name: str) -> Tensor:
+        """The vector of that name, or an error that says what is lacking."""
+        values: Tensor | None = getattr(self, {"prediction": "predicted", "correct": "right"}.get(name, name))
+        if values is not None:
+            return values
+        if self.right is None and name in LABEL_FACTS:
+            raise InputError(f"'{name}' needs labels, but these predictions have none; give them with the outputs")
+        if name == "prediction":
+            raise InputError(
+                "'prediction' needs the predicted class, but these predictions hold only confidence and correctness"
+            )
+        raise InputError(
+            f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
+        )
+
+    def sureness(self) -> NDArray[np.float64]:
+        """Confidence in float64, exact also where float32 would round it to 1; what rankings sort by."""
+        if self.doubt is None or self.doubt.dtype == torch.float64:
+            return self.confidence.double().cpu().numpy()
+        return np.asarray(1.0 - self.doubt.double().cpu().numpy(), dtype=np.float64)
+
+    def unsureness(self) -> NDArray[np.floating]:
+        """1 - sureness in as few bits as hold it: sorting float32 takes half the time of float64.
+
+        Confidences that float64 cannot tell apart stay equal: below 2e-9 the doubt is a multiple of 2^-53.
+        """
+        sure = self.sureness()
+        kind = np.float64 if self.doubt is None or self.doubt.dtype == torch.float64 else np.float32
+        return np.subtract(1.0, sure, out=sure).astype(kind, copy=False) if kind == np.float32 else 1.0 - sure
+
+    def take(self, rows: Tensor) -> Facts:
+        """The facts of the chosen rows."""
+        return Facts(**{f.name: _rows_or_none(getattr(self, f.name), rows) for f in fields(self)})  # type: ignore[arg-type]
+
+
+def _rows_or_none(values: Tensor | None, rows: Tensor) -> Tensor | None:
+    return None if values is None else values[rows.to(values.device)]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTable:
+    """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c."""
+
+    count: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    hits: NDArray[np.float64]
+
+    def __add__(self, other: ClassTable) -> ClassTable:
+        return ClassTable(self.count + other.count, self.confidence + other.confidence, self.hits + other.hits)
+
+
+class ClassCounter:
+    """Collects a `ClassTable` from blocks: column sums, and only the entries above the first bin.
+
+    At most bins - 1 classes of a row can lie above the first bin, so the first bin is what remains of the column sums.
+    """
+
+    def __init__(self, num_classes: int, bins: int, closed: str) -> None:
+        self.num_classes, self.bins, self.closed = num_classes, bins, closed
+        self.first_edge = float(width_edges(bins)[1])
+        self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
+        self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
+        self._columns: list[NDArray[np.int64]] = []
+        self._probs: list[Block] = []
+        self._held = 0
+
+    def add(
+        self, weights: Block, scale: Block, top: Block, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
+    ) -> None:
+        """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
+        self.rows += len(scale)
+        self.columns += (1 / scale) @ weights
+        if self.bins == 1:
+            return
+        # Where the rest of a row is less than the first edge, only its largest probability lies above it.
+        sure = top > 1 - 0.999 * self.first_edge
+        if 2 * np.count_nonzero(sure) > len(sure):
+            self._keep(prediction[sure], top[sure])
+            weights, scale, mask = weights[~sure], scale[~sure], mask[: len(sure) - np.count_nonzero(sure)]
+        first = (scale * weights.dtype.type(self.first_edge))[:, None]
+        cells = np.flatnonzero(np.greater_equal(weights, first, out=mask))
+        row = cells // self.num_classes
+        self._keep(cells - row * self.num_classes, weights.reshape(-1)[cells] / scale[row])
+
+    def _keep(self, columns: NDArray[np.int64], probs: Block) -> None:
+        self._columns.append(columns)
+        self._probs.append(probs)
+        self._held += len(probs)
+        if self._held > 1 << 19:
+            self._flush()
+
+    def add_truth(self, p_true: Block, labels: NDArray[np.int64]) -> None:
+        """The probabilities of the labels, for how often each class came true in each of its bins."""
+        cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
+        self.hits += np.bincount(cell, minlength=len(self.hits))
+
+    def _flush(self) -> None:
+        if not self._probs:
+            return
+        probs = np.concatenate(self._probs)
+        cell = np.concatenate(self._columns) * self.bins + width_bin_of(probs, self.bins, self.closed)
+        self.count += np.bincount(cell, minlength=len(self.count))
+        self.confidence += np.bincount(cell, probs, minlength=len(self.count))
+        self._columns, self._probs, self._held = [], [], 0
+
+    def table(self) -> ClassTable:
+        """The table so far."""
+        self._flush()
+        shape = (self.num_classes, self.bins)
+        count, confidence = self.count.reshape(shape).copy(), self.confidence.reshape(shape).copy()
+        count[:, 0] = self.rows - count[:, 1:].sum(axis=1)
+        confidence[:, 0] = self.columns - confidence[:, 1:].sum(axis=1)
+        return ClassTable(count, confidence, self.hits.reshape(shape).copy())
+
+
+_FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
+
+
+def facts_of(
+    logits: Tensor, labels: Tensor | None, *, from_probs: bool = False, counter: ClassCounter | None = None
+) -> Facts:
+    """All facts of logits (or probabilities) and, where known, labels, in their dtype but at least float32.
+
+    Args:
+        from_probs: the rows are probabilities; they are taken as they are, not normalised again.
+        counter: filled on the way, so that class-wise calibration needs no second pass.
+    """
+    wide = logits.to(torch.float32) if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    # The host's vector units win below a few million rows, and a GPU tensor is evaluated once: one copy, one code.
+    values = np.ascontiguousarray(wide.cpu().numpy())
+    truth = None if labels is None else labels.cpu().numpy()
+    n, num_classes = values.shape
+    names = _FACT_NAMES if truth is not None else [name for name in _FACT_NAMES if name not in LABEL_FACTS]
+    out = {name: np.empty(n, dtype=values.dtype) for name in names}
+    prediction = np.empty(n, dtype=np.int64)
+    rows = max(1, min(n, BLOCK_ELEMENTS // num_classes))
+    shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
+    mask = np.empty((rows, num_classes), dtype=bool)
+    fill = _fill_from_probs if from_probs else _fill_from_logits
+    with np.errstate(all="ignore"):  # NaN and infinity get their own words below
+        for start in range(0, n, rows):
+            block = values[start : start + rows]
+            part, size = slice(start, start + len(block)), len(block)
+            prediction[part] = block.argmax(axis=1)
+            view = {name: vector[part] for name, vector in out.items()}
+            ready = weights[:size]
+            block_labels = None if truth is None else truth[part]
+            scale = fill(block, block_labels, prediction[part], view, shifted[:size], ready)
+            if counter is not None:
+                counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
+    if counter is not None and truth is not None:
+        counter.add_truth(out["p_true"], truth)
+    _check_finite_facts(out["entropy"] if truth is None else out["entropy"] + out["nll"], values, from_probs)
+    tensors: dict[str, Tensor | None] = {name: torch.from_numpy(vector).to(wide.device) for name, vector in out.items()}
+    if from_probs:
+        tensors["doubt"] = None
+    predicted = torch.from_numpy(prediction).to(wide.device)
+    right = None if labels is None else predicted == labels
+    return Facts(predicted=predicted, right=right, **tensors)  # type: ignore[arg-type]
+
+
+def _fill_from_logits(
+    block: Block,
+    labels: NDArray[np.int64] | None,
+    prediction: NDArray[np.int64],
+    out: dict[str, Block],
+    shifted: Block,
+    weights: Block,
+) -> Block:
+    """Facts of one block; `weights` becomes exp(z - max), and its row sums are returned."""
+    first = np.arange(0, block.size, block.shape[1])
+    top_at = first + prediction
+    top = block.reshape(-1)[top_at]
+    torch.sub(torch.from_numpy(block), torch.from_numpy(top)[:, None], out=torch.from_numpy(shifted))
+    np.exp(shifted, out=weights)
+    flat = weights.reshape(-1)
+    # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
+    flat[top_at] = 0
+    others = weights @ np.ones(weights.shape[1], weights.dtype)
+    scale: Block = 1 + others
+    spread = row_dot(weights, shifted)
+    if not np.isfinite(spread).all():
+        # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
+        spread = np.where(np.isfinite(top), row_dot(weights, np.maximum(shifted, -1e4)), np.nan)
+    log_scale = np.log1p(others)
+    out["max_logit"][:] = top
+    np.add(top, log_scale, out=out["energy"])
+    np.divide(1, scale, out=out["confidence"])
+    np.divide(others, scale, out=out["doubt"])
+    np.divide(1 - row_max(weights), scale, out=out["margin"])
+    np.subtract(log_scale, spread / scale, out=out["entropy"])
+    squares = (1 + row_dot(weights, weights)) / (scale * scale)
+    flat[top_at] = 1
+    if labels is None:
+        return scale
+    truth = first + labels
+    np.divide(flat[truth], scale, out=out["p_true"])
+    np.subtract(log_scale, shifted.reshape(-1)[truth], out=out["nll"])
+    np.maximum(squares - 2 * out["p_true"] + 1, 0, out=out["brier"])
+    return scale
+
+
+def _fill_from_probs(
+    block: Block,
+    labels: NDArray[np.int64] | None,
+    prediction: NDArray[np.int64],
+    out: dict[str, Block],
+    shifted: Block,
+    weights: Block,
+) -> Block:
+    row = np.arange(len(block))
+    np.maximum(block, SMALLEST_PROBABILITY, out=shifted)
+    torch.log(torch.from_numpy(shifted), out=torch.from_numpy(shifted))
+    np.copyto(weights, block)
+    top = block[row, prediction]
+    weights[row, prediction] = -1
+    runner_up = row_max(weights)
+    weights[row, prediction] = top
+    out["confidence"][:] = top
+    out["margin"][:] = top - runner_up
+    out["entropy"][:] = np.maximum(-row_dot(block, shifted), 0)
+    out["max_logit"][:] = shifted[row, prediction]
+    out["energy"][:] = 0
+    if labels is not None:
+        at_label = block[row, labels]
+        out["p_true"][:] = at_label
+        out["nll"][:] = -shifted[row, labels]
+        out["brier"][:] = np.maximum(row_dot(block, block) - 2 * at_label + 1, 0)
+    return np.ones(len(block), dtype=block.dtype)
+
+
+def row_max(values: Block) -> Block:
+    """Largest of each row; numpy is slow at it for short rows."""
+    return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
+
+
+def row_dot(left: Block, right: Block) -> Block:
+    """Sum over each row of the products."""
+    if hasattr(np, "vecdot"):
+        return np.asarray(np.vecdot(left, right))
+    return np.asarray(np.einsum("nc,nc->n", left, right))
+
+
+def _check_finite_facts(checked: Block, values: Block, from_probs: bool) -> None:
+    bad = np.flatnonzero(~np.isfinite(checked))
+    if len(bad):
+        what = "probs" if from_probs else "logits"
+        shown = "NaN" if np.isnan(values[bad[0]]).any() else "infinity"
+        raise InputError(
+            f"{what} must be finite, got {shown} at sample {int(bad[0])} of {len(values)}; "
+            "drop that sample or mend the model that made it"
+        )
+
+
+# Facts of several records or shards as one.
+
+
+class FactsBuilder:
+    """Facts of shards that become one, in vectors that grow: many small parts would leave holes in memory."""
+
+    def __init__(self) -> None:
+        self.vectors: dict[str, Tensor] = {}
+        self.unknown: set[str] = set()
+        self.size = 0
+
+    def add(self, facts: Facts) -> None:
+        """Keep the facts of one more shard."""
+        end = self.size + len(facts.confidence)
+        for fact in fields(Facts):
+            part: Tensor | None = getattr(facts, fact.name)
+            if part is None:
+                self.unknown.add(fact.name)
+                continue
+            vector = self.vectors.get(fact.name, part[:0])
+            kind = torch.promote_types(vector.dtype, part.dtype)
+            if end > len(vector) or kind != vector.dtype:
+                room = max(len(vector), end + end // 2 if self.size else end)
+                vector, old = part.new_empty(room, dtype=kind), vector[: self.size]
+                vector[: len(old)] = old
+            vector[self.size : end] = part
+            self.vectors[fact.name] = vector
+        self.size = end
+
+    def join(self) -> Facts:
+        """The facts of all shards; what one shard does not know is unknown."""
+        known = {k: v[: self.size] for k, v in self.vectors.items() if k not in self.unknown}
+        return Facts(**known)
+
+
+def join_facts(parts: Sequence[Facts]) -> Facts:
+    """The facts of several records as one."""
+    together = FactsBuilder()
+    for part in parts:
+        together.add(part)
+    return together.join()
