@@ -28,8 +28,8 @@ class MissingExtra(ImportError):
 
 
 def printable(text: str) -> str:
-    """Text for a terminal on one line: what would steer it (escape sequences in a name, line ends) becomes U+FFFD."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    """Text on one line for a terminal: what could steer it, such as an escape in someone's name, becomes U+FFFD."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
 def number_of_digits(text: str) -> int | None:

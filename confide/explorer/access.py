@@ -162,8 +162,9 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _plain_response(send: Send, status: int, text: str, more: list[tuple[bytes, bytes]] | None = None) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"), *HEADERS]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *(more or [])]})
+    kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text.encode()))]
+    headers = [*kind, (b"cache-control", b"no-store"), *HEADERS, *(more or [])]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text.encode()})
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide.checks import InputError
+from confide.checks import InputError, MissingExtra, OptionError, printable
 from confide.files import formats
 from confide.files.columns import column_roles
 from confide.store import DataNote, Manifest, RunPaths, read_manifest
@@ -25,6 +26,22 @@ class Missing:
     what: str
     why: str
     command: str
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """One line that names the file, for whatever reading it raises: it may be damaged, or come from anywhere."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"{path} must be a plain file, but it is none; move it away")
+        yield
+    except (OptionError, MissingExtra):
+        raise
+    except InputError as error:
+        raise InputError(printable(str(error))) from None
+    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
+        why = printable(f"{type(error).__name__} {error}")[:200]
+        raise InputError(f"{path} must be a readable file of its kind, but: {why}; make it again") from None
 
 
 @dataclass(frozen=True)
@@ -128,7 +145,8 @@ def _is_scores_folder(path: Path) -> bool:
 
 def _file_layout(path: Path) -> Layout:
     """Scores (a file, or a folder of parquet files) or predictions alone."""
-    names = formats.column_names(path)
+    with reading(path):
+        names = formats.column_names(path)
     layout = Layout(path=path, title=path.name, tags=path.with_name(path.name + ".tags.sqlite"))
     if "score" in names:
         method = "confide score DATA --method rmd -o scores.parquet"
@@ -151,10 +169,14 @@ def _file_layout(path: Path) -> Layout:
 
 
 def _folder_layout(folder: Path) -> Layout:
-    paths, manifest = RunPaths(folder), _manifest(folder)
-    config = manifest.config
-    note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
-    models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+    paths = RunPaths(folder)
+    with reading(paths.manifest):
+        manifest = _manifest(folder)
+        config = manifest.config
+        models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+        data = _data(manifest, folder)
+    with reading(paths.data):
+        note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
     predictions = _predictions(paths, models)
     scores = paths.scored_splits()
     if not predictions and not scores:
@@ -166,7 +188,7 @@ def _folder_layout(folder: Path) -> Layout:
     histories = {model: paths.history(model) for model in predictions}
     return Layout(
         path=folder,
-        title=config.get("title") or note.name or folder.name,
+        title=str(config.get("title") or note.name or folder.name),
         tags=paths.tags,
         scores=scores,
         predictions=predictions,
@@ -186,7 +208,7 @@ def _folder_layout(folder: Path) -> Layout:
         predicted_class_scores=predicted_class_scores if predicted_class_scores.exists() else None,
         history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
         class_names=note.class_names,
-        data=_data(manifest, folder),
+        data=data,
         rerun=_rerun(paths),
         missing=_missing(paths, predictions, scores, models),
     )
@@ -204,7 +226,11 @@ def _manifest(folder: Path) -> Manifest:
 
 
 def _names(config: Mapping[str, Any], family: str) -> list[str]:
-    return [choice["name"] for choice in config.get(family, [])]
+    names = [choice["name"] for choice in config.get(family, [])]
+    for name in names:
+        if not isinstance(name, str) or not name.isprintable() or set(name) & set("/\\") or len(name) > 200:
+            raise ValueError(f"names of {family} must be plain words, got {name!r}")
+    return names
 
 
 def _predictions(paths: RunPaths, models: list[str]) -> dict[str, dict[str, Path]]:

@@ -266,7 +266,9 @@ def whole_number(request: Request, name: str, low: int, high: int) -> int:
 def json_response(value: Any) -> Response:
     """A value as JSON; what is not finite becomes null."""
     text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+    # Half a surrogate pair in a name of someone's file is no text.
+    content = text.encode("utf-8", "replace")
+    return Response(content, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _or_missing(answer: TopClasses | Missing) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Explorer:
     @property
     def name(self) -> str:
         """A plain name for files and other tools."""
-        plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.layout.title)
+        plain = "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "-" for c in self.layout.title)
         return plain.strip("-")[:80] or "run"
 
     def classes(self, text: str) -> list[NamedClass]:
@@ -146,11 +146,14 @@ NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Table:
     """The chosen rows in their order, with every column, what the model predicts, and the tags."""
     model = query.model_stage
-    whole = database.arrow(f"SELECT id, {_select(query)} FROM {database.source(model)}")
+    # By position: people's names of columns need not be different for DuckDB.
+    whole = database.arrow(
+        f"SELECT {', '.join(['id', *(c.sql for c in query.columns.values())])} FROM {database.source(model)}"
+    )
     picked = whole.take(pa.array(rows, pa.int32()))
-    columns: dict[str, pa.Array] = {"id": picked.column("id")}
-    for column in query.columns.values():
-        values, name = picked.column(column.key), column.key.removeprefix("c.")
+    columns: dict[str, pa.Array] = {"id": picked.column(0)}
+    for place, column in enumerate(query.columns.values(), start=1):
+        values, name = picked.column(place), column.key.removeprefix("c.")
         columns[name] = pa.array(column.values).take(values.combine_chunks()) if column.kind == "category" else values
         if column.kind == "class":
             columns[f"{name}_name"] = pa.array([database.samples.name_of(v) for v in values.to_pylist()], pa.string())
@@ -158,11 +161,6 @@ def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Tabl
         columns["model"] = pa.array([model.model] * len(rows), pa.string())
         columns["stage"] = pa.array([model.stage] * len(rows), pa.string())
     return _with_tags(pa.table(columns), database)
-
-
-def _select(query: Query) -> str:
-    quoted = ((c.sql, c.key.replace('"', '""')) for c in query.columns.values())
-    return ", ".join(f'{sql} AS "{key}"' for sql, key in quoted)
 
 
 def _with_tags(table: pa.Table, database: SampleDatabase) -> pa.Table:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from confide.files import disk
+
 KEY_BYTES = 32
 
 
@@ -51,10 +53,8 @@ def _key(create: bool) -> bytes | None:
     try:
         path = config_folder() / "key"
         if create and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            disk.make_folder(path.parent)
+            disk.new_private_file(path, secrets.token_bytes(KEY_BYTES))
         key = path.read_bytes() if path.is_file() else b""
     except (OSError, RuntimeError):  # no home, no room, no rights, or another process makes the key just now
         return None
