@@ -7,13 +7,15 @@ Plain numbers and words only, so that an Evaluation is a JSON file and the repor
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
 
-from confide.checks import InputError
+from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 
@@ -421,6 +423,75 @@ class ModelPoint:
 
 
 @dataclass(frozen=True)
+class GroupCoverage:
+    """How often the prediction sets of a group of samples hold the true class, with its exact 95 % interval.
+
+    `kind` is "all", "class", or what the group is one of, such as "difficulty". `broken` where a promise was made for
+    the group and so little coverage would be seen in less than 5 % of all fits, over all groups of the kind together.
+    """
+
+    kind: str
+    name: str
+    n: int
+    size: float  # mean number of classes in a set
+    covered: int | None = None  # None without labels
+    low: float = math.nan
+    high: float = math.nan
+    promised: bool = False
+    broken: bool = False
+
+    @property
+    def share(self) -> float:
+        """Covered share; NaN without labels or samples."""
+        return math.nan if self.covered is None or not self.n else self.covered / self.n
+
+
+@dataclass(frozen=True)
+class SetExample:
+    """A sample with its set, the likeliest class first."""
+
+    id: str
+    classes: tuple[str, ...]
+    size: int
+    label: str | None = None
+    difficulty: float | None = None
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """What prediction sets do on samples they were not fitted on."""
+
+    word: str
+    coverage: float
+    """The promise."""
+    n_fit: int
+    groups: tuple[GroupCoverage, ...]
+    sizes: tuple[tuple[int, int], ...]
+    """(number of classes, how many sets have so many), rising."""
+    by: str | None = None
+    examples: tuple[SetExample, ...] = ()
+    """The largest sets, the hardest samples first where difficulty is known."""
+    notes: tuple[str, ...] = ()
+    model: str = "model"
+    stage: str = "raw"
+
+    @property
+    def whole(self) -> GroupCoverage:
+        """All samples together."""
+        return next(group for group in self.groups if group.kind == "all")
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SetResult:
+        """The result of a row of evaluation.json."""
+        known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
+        ends = [{end: _number(group[end]) for end in ("low", "high")} for group in row["groups"]]
+        known["groups"] = tuple(GroupCoverage(**{**g, **e}) for g, e in zip(row["groups"], ends, strict=True))
+        known["sizes"] = tuple((size, count) for size, count in row["sizes"])
+        known["examples"] = tuple(SetExample(**{**e, "classes": tuple(e["classes"])}) for e in row["examples"])
+        return cls(**{**known, "notes": tuple(row["notes"])})
+
+
+@dataclass(frozen=True)
 class Sample:
     """A sample to show in a gallery. `picture` is a data URI, or None; `text` for text data."""
 
@@ -486,6 +557,63 @@ class About:
         return cls(**known, extra={k: v for k, v in data.items() if k not in names})
 
 
+EXPECTATION = re.compile(r"\s*([a-z]\w*)\s*(?:\[(.+)\])?\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
+ORDERS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a measurement must be: "ece<0.03", "accuracy >= 90 %", "accuracy[class=Shirt] > 0.8"."""
+
+    text: str
+    metric: str
+    group: str | None
+    order: str
+    limit: float
+
+    @classmethod
+    def of(cls, text: str) -> Expectation:
+        """The expectation of a text, or one line that says how it is written."""
+        parts = EXPECTATION.fullmatch(text) if isinstance(text, str) else None
+        try:
+            metric, group, order, number, percent = parts.groups() if parts else ("", None, "", "", "")
+            return cls(text.strip(), metric, group, order, float(number) / (100 if percent else 1))
+        except (ValueError, AttributeError):
+            raise InputError(
+                f"an expectation must be METRIC, optionally [GROUP], then < <= > or >= and a number, got {text!r:.80}; "
+                "write it as 'ece<0.03' or 'accuracy[class=0]>=90%'"
+            ) from None
+
+    def broken_by(self, measured: Measurement, surely: bool) -> BrokenExpectation | None:
+        """How a measurement breaks it, or None; `surely` asks the whole 95 % interval to hold it."""
+        low, high = (measured.low, measured.high) if surely else (math.nan, math.nan)
+        value = measured.value if not surely else high if self.order in ("<", "<=") else low
+        if not math.isnan(measured.value) and ORDERS[self.order](value, self.limit):
+            return None
+        return BrokenExpectation(self.text, measured.metric, measured.value, low, high, surely)
+
+
+@dataclass(frozen=True)
+class BrokenExpectation:
+    """An expectation that does not hold, with what was measured; as text it is one line."""
+
+    expectation: str
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    surely: bool = False
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"{self.expectation}: {self.metric} is not defined here"
+        if not self.surely:
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}"
+        if math.isnan(self.low) or math.isnan(self.high):
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}, without an interval to be sure"
+        return f"{self.expectation}: {self.metric} is {self.value:.6g} (95 % {self.low:.6g} to {self.high:.6g})"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """All that a report may show.
@@ -507,6 +635,8 @@ class Evaluation:
     """What the stages are called in a sentence, by word; filled in likewise."""
     difficulty: DifficultyInfo | None = None
     """What the difficulty score that `about` names means; filled in likewise."""
+    sets: tuple[SetResult, ...] = ()
+    """Prediction sets, and what was seen of them."""
 
     def __post_init__(self) -> None:
         about: object = self.about
@@ -617,6 +747,44 @@ class Evaluation:
         """
         return float(self.find(metric, **where))
 
+    def expect(self, *expectations: str, surely: bool = False, **where: Any) -> list[BrokenExpectation]:
+        """Which expectations do not hold, such as "ece<0.03" or "accuracy[class=Shirt]>=90%".
+
+        Args:
+            expectations: a metric, a group in brackets where it is not of all samples, < <= > or >=, and a number.
+            surely: the whole 95 % interval must hold it, not the value alone.
+            where: fields of the measurement where there are several: model, stage, split, score.
+
+        Returns:
+            The broken ones, each one line as text; empty if all hold.
+
+        Raises:
+            InputError: a text that is no expectation, or a metric that the evaluation does not have.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> evaluation = confide.evaluate(p, "accuracy")
+            >>> evaluation.expect("accuracy>=0.7")
+            []
+            >>> print(*evaluation.expect("accuracy>=0.8", "accuracy[class=0] >= 90%"))
+            accuracy>=0.8: accuracy is 0.75
+        """
+        broken = []
+        for expected in map(Expectation.of, expectations):
+            rows = [m for m in self.measurements if m.metric == expected.metric and m.group == expected.group]
+            rows = [
+                m for m in rows if all(getattr(m, k) == v for k, v in where.items()) and (m.plain or "score" in where)
+            ]
+            if not rows:
+                metrics = {m.metric for m in self.measurements}
+                groups = {m.group for m in self.measurements if m.metric == expected.metric and m.group}
+                hint = did_you_mean(expected.metric, metrics)
+                if expected.metric in metrics and expected.group:
+                    hint = did_you_mean(expected.group, groups)
+                raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
+            broken.append(expected.broken_by(rows[0], surely))
+        return [one for one in broken if one is not None]
+
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.
 
@@ -649,6 +817,7 @@ class Evaluation:
             "comparisons": [c.as_row() for c in self.comparisons],
             "samples": [asdict(s) for s in self.samples],
             "operating_points": [p.as_row() for p in self.operating_points],
+            "sets": [asdict(result) for result in self.sets],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
@@ -710,6 +879,7 @@ class Evaluation:
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
+            sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
             stage_titles=data.get("stage_titles", {}),
             difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
@@ -806,6 +976,7 @@ def join(
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        sets=tuple(result for evaluation in evaluations for result in evaluation.sets),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
         stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
         difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),

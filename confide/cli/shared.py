@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.results import Measurement, MetricInfo
 
+NOT_KEPT = 3
+"""Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
+
 
 NOT_MET = 3
 """Exit status where an expectation is broken, an alarm is raised, or nothing can be promised."""

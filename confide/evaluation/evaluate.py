@@ -21,14 +21,14 @@ from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Measurement
+from confide.types import Floats
 
 # Groups of samples.
 
 MOST_GROUPS = 100
+OWN_GROUPS = ("class", "predicted", "difficulty")  # that need no column: of the label, the prediction, the scores
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
 MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,13 @@ class SampleGroups:
         return f"{self.kind}={self.names[group]}"
 
 
-def class_groups(predictions: Predictions) -> SampleGroups:
-    """One group per class of the labels; classes without samples are left out of the table later."""
-    count = max(predictions.num_classes, int(predictions.labels.max()) + 1)
+def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
+    """One group per class of the labels, or per predicted class; those without samples are left out later."""
+    index = predictions.labels if kind == "class" else predictions.facts.prediction
+    count = max(predictions.num_classes, int(index.max()) + 1)
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
-    return SampleGroups("class", words, predictions.labels.cpu().numpy().astype(np.intp))
+    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp))
 
 
 def difficulty_groups(difficulty: Floats) -> SampleGroups:
@@ -78,7 +79,7 @@ def column_groups(name: str, values: Any) -> SampleGroups:
 
 
 def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> list[SampleGroups]:
-    """The groupings asked for: "class", "difficulty", a column's name, {name: values}, or a list of these."""
+    """The groupings asked for: "class", "predicted", "difficulty", a column, {name: values}, or a list of these."""
     if by is None:
         return []
     if isinstance(by, Mapping):
@@ -86,8 +87,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     words = [by] if isinstance(by, str) else list(by)
     groups = []
     for word in words:
-        if word == "class":
-            groups.append(class_groups(predictions))
+        if word in ("class", "predicted"):
+            groups.append(class_groups(predictions, word))
         elif word == "difficulty":
             if difficulty is None:
                 raise InputError("by='difficulty' needs scores=; pass the Scores of these samples")
@@ -95,7 +96,7 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
         elif word in predictions.columns:
             groups.append(column_groups(word, predictions.columns[word]))
         else:
-            known = ("class", "difficulty", *predictions.columns)
+            known = (*OWN_GROUPS, *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
     return groups
 
@@ -386,7 +387,8 @@ def evaluate(
             last two only the facts of each shard are kept, so memory stays bounded.
         metrics: "core", "all", or a list of words; `ece_mass` is `ece` in equal-mass bins.
         intervals: 1,000 bootstrap resamples, and the calibration test; False for the values alone.
-        by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
+        by: groups to measure in full: "class" (of the label), "predicted" class, "difficulty", a column's name,
+            {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
         model: the model's name in every row.
         stage: "raw", or the word of the calibrator applied.
@@ -493,7 +495,7 @@ def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[Sam
     """Groups whose means every evaluation shows."""
     groups = []
     if predictions.has_labels and predictions.num_classes <= MOST_GROUPS:
-        groups.append(class_groups(predictions))
+        groups += [class_groups(predictions, kind) for kind in ("class", "predicted")]
     if difficulty is not None:
         groups.append(difficulty_groups(difficulty))
     return groups

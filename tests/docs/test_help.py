@@ -28,6 +28,7 @@ PLACES = (
     "confide.robustness",
     "confide.scale",
     "confide.scoring",
+    "confide.sets",
     "confide.shift",
     "confide.store",
     "confide.training",
