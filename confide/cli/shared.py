@@ -146,3 +146,19 @@ def probability_doubt(predictions: Predictions, path: str | Path) -> str:
         if bool((rows < 0).any()) or bool(((rows.sum(1, dtype=torch.float64) - 1).abs() > 1e-3).any()):
             return ""
     return f"every row of the logits in {path} sums to 1, as probabilities do; if they are, call the column 'probs'"
+
+
+def write_evaluation(folder: str, command: str, predictions: Predictions, name: str, **parts: Any) -> list[str]:
+    """evaluation.json and report.html of the predictions, with further parts of an Evaluation; the files' paths."""
+    from dataclasses import replace
+
+    from confide.evaluation.evaluate import evaluate
+    from confide.report import write_report
+    from confide.results import About
+
+    evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,)))
+    evaluation = replace(evaluation, **parts)
+    page, record = Path(folder) / "report.html", Path(folder) / "evaluation.json"
+    evaluation.save(record)
+    write_report(evaluation, page)
+    return [str(record), str(page)]
