@@ -180,7 +180,7 @@ def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
 
 
 def check_range(
-    value: float,
+    value: Any,
     name: str,
     low: float = -np.inf,
     high: float = np.inf,
@@ -189,7 +189,10 @@ def check_range(
     high_open: bool = False,
 ) -> None:
     """A number must lie in an interval; NaN never does."""
-    inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    try:
+        inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    except TypeError:
+        raise InputError(f"{name} must be a number, got {value!r}") from None
     if not inside:
         left, right = "(" if low_open or low == -np.inf else "[", ")" if high_open or high == np.inf else "]"
         raise InputError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}")
@@ -206,9 +209,37 @@ def check_number(value: Any, name: str, default: Any, low: float, high: float) -
     check_range(value, name, low, high)
     if not isinstance(default, int):
         return value
-    if value != int(value):
+    if isinstance(value, float) and not value.is_integer():
         raise InputError(f"{name} must be a whole number, got {value!r}")
     return int(value)
+
+
+SEEDS = 2**53
+"""Seeds lie between minus this and this: numbers that every file format and library holds."""
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """A seed must be a whole number that every library takes."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or abs(int(value)) > SEEDS:
+        raise InputError(f"{name} must be a whole number from -2**53 to 2**53, got {repr(value)[:60]}")
+    return int(value)
+
+
+LONGEST_NAME = 80
+"""Bytes of a name: files join two or three of them."""
+
+
+def check_name(value: Any, name: str) -> str:
+    """A word that files are named after: it must not lead out of its folder, nor be one that no folder takes."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be a word, got {value!r}")
+    odd = [letter for letter in value if letter in "/\\" or not letter.isprintable()]
+    if odd or value.startswith(".") or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise InputError(
+            f"{name} must be a word that a file can be named after: at most {LONGEST_NAME} bytes, no slash and no dot "
+            f"first, got {value[:60]!r}; choose another"
+        )
+    return value
 
 
 def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:

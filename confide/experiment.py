@@ -18,7 +18,7 @@ import yaml
 from torch import Tensor
 
 from confide import calibrators, difficulty, pipeline, report, training, trust
-from confide.checks import InputError
+from confide.checks import InputError, check_name
 from confide.config import Config, MethodChoice, load_config
 from confide.features.extraction import weights_digest
 from confide.files import formats
@@ -72,7 +72,9 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
     """
     config = load_config(config, **changes)
     settings = {loss.name: pipeline.settings_of(config, loss) for loss in config.losses}
-    with RunFolder(out or Path("runs") / (config.title or "run"), config.as_dict(), config.seed) as folder:
+    if out is None:
+        out = Path("runs") / check_name(config.title or "run", "config field 'title', without a run folder,")
+    with RunFolder(out, config.as_dict(), config.seed) as folder:
         dataset = open_data(folder, config)
         rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
         scores = score(folder, config, rows, settings)
@@ -80,7 +82,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         for loss in config.losses:
             predictions = train(folder, loss, settings[loss.name], dataset, scores)
             trust_values = fit_trust(folder, config, loss, predictions, rows)
-            for stage in calibrate(folder, config, loss, predictions, scores.get(PREDICTED_CLASS)):
+            for stage in calibrate(folder, config, loss, predictions, rows, scores.get(PREDICTED_CLASS)):
                 ranked_by = trust_values if stage.name == RAW else {}
                 stages.append(evaluate(folder, config, loss, stage, scores["test"], ranked_by))
         evaluation = conclude(folder, config, dataset, stages, scores["test"])
@@ -242,7 +244,12 @@ class Stage:
 
 
 def calibrate(
-    folder: RunFolder, config: Config, loss: MethodChoice, predictions: Mapping[str, Predictions], scores: Scores | None
+    folder: RunFolder,
+    config: Config,
+    loss: MethodChoice,
+    predictions: Mapping[str, Predictions],
+    rows: Mapping[str, Features],
+    scores: Scores | None,
 ) -> list[Stage]:
     """Predictions raw, and after each calibrator fitted on val; `scores` are what these may go by."""
     known = dict(predictions)
@@ -250,20 +257,21 @@ def calibrate(
         known = {split: pipeline.with_difficulty(part, scores) for split, part in predictions.items()}
 
     def fitted(choice: MethodChoice) -> calibrators.Calibrator:
-        goes_by = (STAGE_OF_SCORES[PREDICTED_CLASS],) if choice.by_difficulty else ()
+        goes_by = [STAGE_OF_SCORES[PREDICTED_CLASS]] if choice.by_difficulty else []
+        goes_by += ["features:train", "features:val"] if choice.looks_at_features else []
         return folder.stage(
             f"calibrate:{loss.name}:{choice.name}",
             uses={"calibrator": choice.word, **choice.options},
             after=(f"predict:{loss.name}:val", *goes_by),
             file=folder.paths.calibrator(loss.name, choice.name),
-            make=lambda: pipeline.fit_calibrator(choice, known["val"]),
+            make=lambda: pipeline.fit_calibrator(choice, known["val"], rows=rows),
             read=calibrators.load,
         )
 
     stages = [Stage(RAW, dict(predictions))]
     for choice in config.calibrators:
         calibrator = fitted(choice)
-        calibrated = {split: calibrator(part) for split, part in known.items()}
+        calibrated = {split: calibrator(part, rows[split]) for split, part in known.items()}
         stages.append(Stage(choice.name, calibrated, calibrator))
     return stages
 

@@ -294,7 +294,10 @@ def with_difficulty(predictions: Predictions, scores: Scores) -> Predictions:
 
 
 def fit_calibrator(
-    choice: str | MethodChoice, val: Predictions, scores: Scores | None = None
+    choice: str | MethodChoice,
+    val: Predictions,
+    scores: Scores | None = None,
+    rows: Mapping[str, Features] | None = None,
 ) -> calibrators.Calibrator:
     """A calibrator fitted on validation predictions.
 
@@ -302,6 +305,7 @@ def fit_calibrator(
         choice: a calibrator's word, or a choice with its options.
         val: predictions on data that the model was not trained on.
         scores: difficulty of the samples to their likeliest class, where the calibrator goes by it.
+        rows: features of `train` and `val`, where the calibrator looks at them.
 
     Returns:
         The fitted calibrator: Predictions in, calibrated Predictions out.
@@ -315,25 +319,33 @@ def fit_calibrator(
     choice = MethodChoice(choice) if isinstance(choice, str) else choice
     if choice.by_difficulty and scores is not None:
         val = with_difficulty(val, scores)
-    return calibrators.fit(choice.word, val, **choice.options)
+    known = rows if choice.looks_at_features and rows else {}
+    return calibrators.fit(choice.word, val, features=known.get("val"), fitted=known.get("train"), **choice.options)
 
 
 def apply_calibrator(
-    path: str | Path, predictions: Predictions, extract_by: Callable[..., Features] | None = None
+    path: str | Path,
+    predictions: Predictions,
+    extract_by: Callable[..., Features] | None = None,
+    *,
+    rows: str | Path | None = None,
+    opinions: Mapping[str, Predictions] | None = None,
 ) -> Predictions:
-    """Predictions after a saved calibrator; where it goes by difficulty they are scored first.
+    """Predictions after a saved calibrator; where it goes by difficulty or features these are made first.
 
     Args:
         path: of the calibrator. The difficulty it goes by is a column of the predictions (`with_difficulty`), or fitted
             and saved beside it.
         predictions: to calibrate.
-        extract_by: gives the features of these samples by an extractor's word and options; for a saved difficulty.
+        extract_by: gives the features of these samples by an extractor's word and options.
+        rows: file or folder of the features that the calibrator looks at; without it its extractor is asked.
+        opinions: predictions of the other models that it was fitted with, by name.
 
     Returns:
         The calibrated predictions.
 
     Raises:
-        InputError: where the difficulty cannot be had; one line says what to do.
+        InputError: where the difficulty or the features cannot be had; one line says what to do.
 
     Example:
         >>> from confide import Predictions, pipeline
@@ -346,7 +358,30 @@ def apply_calibrator(
     by = getattr(calibrator, "by", None)
     if by == DIFFICULTY and by not in predictions.columns:
         predictions = with_difficulty(predictions, _scores_beside(Path(path), extract_by))
-    return calibrator(predictions)
+    features = None
+    if calibrator.feature_dim is not None:
+        features = _read_rows(rows, predictions) if rows else _opinion_rows(calibrator, path, extract_by)
+    return calibrator(predictions, features, opinions)
+
+
+def _read_rows(file: str | Path, predictions: Predictions) -> Features:
+    """Features of the predicted samples from a file or folder; one without ids or labels has theirs."""
+    labels = predictions.labels.numpy() if predictions.has_labels else None
+    return Features.load(file, ids=predictions.ids, labels=labels)
+
+
+def _opinion_rows(
+    calibrator: calibrators.Calibrator, path: str | Path, extract_by: Callable[..., Features] | None
+) -> Features:
+    """Features by the extractor that the calibrator was fitted with."""
+    word = calibrator.source.get("extractor")
+    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each by '{word}'"
+    if extract_by is None or not word:
+        raise InputError(f"{needs}; pass them by --second FILE")
+    try:
+        return extract_by(str(word), **calibrator.source.get("options", {}))
+    except (InputError, MissingExtra) as error:
+        raise InputError(f"{needs}, which cannot be made here: {error}; pass them by --second FILE") from None
 
 
 def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Scores:
@@ -380,7 +415,13 @@ class CalibrationEffect:
 
 
 def calibration_effect(
-    choice: calibrators.Choice, fitted_on: Predictions, applied_to: Predictions, *, seed: int = 0
+    choice: calibrators.Choice,
+    fitted_on: Predictions,
+    applied_to: Predictions,
+    *,
+    seed: int = 0,
+    features: Features | None = None,
+    opinions: Mapping[str, Predictions] | None = None,
 ) -> CalibrationEffect:
     """Before and after a chosen calibrator, with intervals, the paired test and warnings.
 
@@ -389,6 +430,8 @@ def calibration_effect(
         fitted_on: the predictions that it was chosen and fitted on.
         applied_to: other predictions, to calibrate and to judge on.
         seed: of the resampling.
+        features: of the applied samples, where the calibrator looks at them.
+        opinions: predictions of other models on them, likewise.
 
     Returns:
         The calibrated predictions, both evaluations, and the paired tests between them.
@@ -409,7 +452,7 @@ def calibration_effect(
     before = evaluation.evaluate(applied_to, words, seed=seed)
     if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice(applied_to)
+    calibrated = choice(applied_to, features, opinions)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
     test = next(c for c in comparisons if c.metric == choice.score)
     if test.better != "b":
@@ -511,14 +554,11 @@ def add_trust(
     if second and predictor.second_dim is None:
         raise InputError(f"{path} was fitted without a second opinion; leave --second out")
 
-    def read(file: str | Path) -> Features:
-        return Features.load(file, ids=predictions.ids, labels=predictions.labels.numpy())
-
     opinion = own = None
     if predictor.second_dim is not None:
-        opinion = read(second) if second else _second_opinion(predictor, path, extract_by)
+        opinion = _read_rows(second, predictions) if second else _second_opinion(predictor, path, extract_by)
     if predictor.feature_dim is not None and rows is not None:
-        own = rows() if callable(rows) else read(rows)
+        own = rows() if callable(rows) else _read_rows(rows, predictions)
     return predictor.add_to(predictions, own, opinion)
 
 
@@ -664,6 +704,17 @@ def pairs_to_compare(stages: Sequence[EvaluatedStage]) -> list[tuple[str, str]]:
     ]
 
 
+def calibrator_text(fitted: calibrators.Calibrator) -> str | None:
+    """What a calibrator fitted, where that can be told in a line: its temperature, or the weights of its opinions."""
+    if "temperature" in fitted.values:
+        return temperature_text(fitted)
+    if fitted.word != "second_opinion":
+        return None
+    names = ("network", *calibrators.opinion_names(fitted))
+    weights = zip(names, (fitted.network, *fitted.weights.tolist()), strict=True)
+    return f"weights: {', '.join(f'{name} {weight:.2f}' for name, weight in weights)}; strength {fitted.strength:.3g}"
+
+
 def temperature_text(fitted: calibrators.Calibrator) -> str:
     """The temperature of a calibrator, or from the lowest to the highest where it has several."""
     several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
@@ -686,9 +737,9 @@ def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
         class_names=tuple(dataset.class_names),
         label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         stages={
-            stage.name: temperature_text(stage.calibrator)
+            stage.name: text
             for stage in stages
-            if stage.calibrator is not None and "temperature" in stage.calibrator.values
+            if stage.calibrator is not None and (text := calibrator_text(stage.calibrator))
         },
         data={"name": dataset.name, **dataset.provenance},
     )
@@ -733,7 +784,8 @@ def _train_by_recipe(job: TrainingJob, recipe: Config, dataset: Dataset, scores:
         for choice in recipe.calibrators[:1]:
             known = paths.existing(paths.scores(PREDICTED_CLASS)) if choice.by_difficulty else None
             val = predict(trained, dataset, "val")
-            calibrator = fit_calibrator(choice, val, None if known is None else Scores.load(known))
+            rows = _recipe_rows(_recipe_features(job, recipe), dataset) if choice.looks_at_features else None
+            calibrator = fit_calibrator(choice, val, None if known is None else Scores.load(known), rows)
             calibrator.save(paths.calibrator(recipe.losses[0].name, choice.name))
             calibrator.save(paths.first_calibrator)
     return TrainingOutcome.of(job, trained)
@@ -767,12 +819,12 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
     kind = group_file(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
-    choice = MethodChoice(job.features) if job.features else recipe.features
+    choice = _recipe_features(job, recipe)
     made_of = _what_scores_are_made_of(dataset, choice, recipe.difficulty)
     there = all(paths.existing(file).exists() for file in needed)
     if needed and not (there and _made_of(paths) == made_of):
         disk.remove(paths.scores_of)
-        rows = {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
+        rows = _recipe_rows(choice, dataset)
         fitted = fit_difficulty(recipe.difficulty, rows["train"])
         if kind:
             score_groups(kind, fitted, rows).save(paths.scores(kind))
@@ -781,6 +833,16 @@ def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: S
             score_predicted_class(fitted, rows).save(paths.scores(PREDICTED_CLASS))
         formats.write_json(paths.scores_of, made_of)
     return Scores.load(paths.existing(paths.scores(kind))) if kind else scores
+
+
+def _recipe_features(job: TrainingJob, recipe: Config) -> MethodChoice:
+    """The extractor of the job, or else of its recipe."""
+    return MethodChoice(job.features) if job.features else recipe.features
+
+
+def _recipe_rows(choice: MethodChoice, dataset: Dataset) -> dict[str, Features]:
+    """Features of train and val."""
+    return {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
 
 
 def group_file(settings: training.Settings) -> str:

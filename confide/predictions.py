@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_logits, check_probs
-from confide.facts import BLOCK_ELEMENTS, SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
+from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.files import formats
 from confide.files.columns import CORRECT_COLUMN, ColumnRoles, are_words, class_indices_of, class_names_of, column_roles
-from confide.records import Ids, default_ids, rows_of
+from confide.records import Features, Ids, default_ids, rows_of
 from confide.types import Labels, Logits, PerSample, Probs
 
 # What a model gave for n samples: one small type for each thing that can be known.
@@ -830,7 +831,7 @@ def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple
     """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
     values = class_values(predictions, purpose)
     given = isinstance(predictions.outputs, ProbabilityOutputs)
-    step = max(1, BLOCK_ELEMENTS // values.shape[1])
+    step = rows_in(CACHED_FLOAT64, values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, min(start + step, len(values)))
         block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
@@ -901,3 +902,25 @@ def _pairs_from_columns(
         trust=columns[roles.trust] if roles.trust else None,
         columns={name: values for name, values in others.items() if values.shape[:1] == confidence.shape[:1]},
     )
+
+
+def feature_rows(predictions: Predictions, features: Any, name: str = "features") -> Tensor:
+    """Feature rows `n d` in the order of the predictions, float32 or float64, checked to be finite."""
+    n = len(predictions)
+    if isinstance(features, Features):
+        # Words name samples, so more rows than predictions do no harm; numbers may count rows of another split.
+        if len(features) != n and features.ids.dtype.kind != "U":
+            raise InputError(f"{name} must be of the {n} predicted samples, got {len(features)}; pass the same split")
+        # Arrays without ids of their own count positions, as predictions without ids do.
+        at = rows_of(predictions.ids, features.ids, name)
+        values = features.values[at] if not np.array_equal(at, np.arange(n)) else features.values[:]
+    else:
+        values = features
+    rows = as_tensor(values, name)
+    if rows.ndim != 2 or len(rows) != n:
+        raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
+    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
+    # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+        check_finite(rows, name)
+    return rows

@@ -23,6 +23,8 @@ from benchmarks.lib import titles
 from confide import Predictions, calibrators, metrics
 
 Summary = tuple[float, float, float]
+OF_LOGITS = tuple(method.word for method in calibrators.CALIBRATORS if method.spec.wants == "nothing")
+"""Calibrators that look at logits alone."""
 
 
 def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], seeds: int) -> None:
@@ -65,7 +67,7 @@ def halves(path: Path, seed: int) -> tuple[Predictions, Predictions]:
 
 def methods(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predictions]]:
     """No calibration, every method of confide and every peer that is installed, as functions that fit and apply."""
-    own = {f"confide {word}": lambda word=word: calibrators.fit(word, val)(test) for word in calibrators.names()}
+    own = {f"confide {word}": lambda word=word: calibrators.fit(word, val)(test) for word in OF_LOGITS}
     return {
         "none": lambda: test,
         **own,

@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from confide import random
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
+from confide.calibrators.evidence import Evidence
 from confide.checks import InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState
 from confide.predictions import Predictions
@@ -68,7 +69,9 @@ class GroupCalibrator(Calibrator):
     weights: Mapping[str, float] = field(default_factory=dict)
     shrinkage: float = math.inf
 
-    def __call__(self, predictions: Predictions) -> Predictions:
+    def __call__(
+        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+    ) -> Predictions:
         names = Grouping(self.by, self.edges).names(predictions)
         logits = predictions.need_logits(f"calibrator '{self.word}'")
         moved = self.overall.calibrated(logits)
@@ -80,9 +83,9 @@ class GroupCalibrator(Calibrator):
         real = not (predictions.from_probabilities or gives_probabilities(self.word))
         return predictions.with_logits(moved, real=real)
 
-    def calibrated(self, logits: Logits) -> Logits:
+    def calibrated(self, logits: Logits, evidence: Evidence | None = None) -> Logits:
         """Logits alone do not know their group: the overall map."""
-        return self.overall.calibrated(logits)
+        return self.overall.calibrated(logits, evidence)
 
     def module(self, group: str | None = None) -> nn.Module:
         """The torch.nn.Module of one group, or of the overall map."""
@@ -256,9 +259,11 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     if "groups" in record:
         return _group_calibrator_from_state(state)
     word = CALIBRATORS.get(record["word"]).word
-    return Calibrator(
-        word, state.tensors, record["num_classes"], record["n"], record["options"], tuple(record["notes"])
-    )
+    facts = (record["num_classes"], record["n"], record["options"], tuple(record["notes"]))
+    beside = record.get("evidence")
+    if beside is None:
+        return Calibrator(word, state.tensors, *facts)
+    return Calibrator(word, state.tensors, *facts, beside["feature_dim"], tuple(beside["opinions"]), beside["source"])
 
 
 def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,18 @@ from confide.cli.shared import load_predictions, p_value, print_json, text_table
 if TYPE_CHECKING:
     from confide.calibrators import Choice
     from confide.pipeline import CalibrationEffect
+    from confide.predictions import Predictions
+    from confide.records import Features
     from confide.results import Comparison
 
 
 EXAMPLE = (
     "  confide calibrate --fit val.parquet --apply test.parquet\n"
     "  confide calibrate --fit val.npz --apply test.npz --methods temperature --save t.json --out b.parquet\n"
-    "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json"
+    "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json\n"
+    "  confide calibrate --fit val.parquet --apply test.parquet --opinion gaussian --fitted train.npz \\\n"
+    "    --features val.npz test.npz --save opinion.json\n"
+    "  confide calibrate --fit val.parquet --apply test.parquet --opinion other=b-val.parquet,b-test.parquet"
 )
 
 
@@ -31,6 +36,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
     add("--by", metavar="COLUMN", help="a fit per value of this column, shrunk to the whole")
     add("--bands", type=int, metavar="N", help="cut the numbers of --by into N bands first")
+    add(
+        "--opinion",
+        action="append",
+        default=[],
+        metavar="WORD|NAME=A,B",
+        help="try a second opinion: gaussian, logistic or knn of --features, or another model's predictions on A and B",
+    )
+    add("--features", nargs=2, metavar=("A", "B"), help="features of the samples of A and B, for --opinion WORD")
+    add("--fitted", metavar="FILE", help="features of the training split, or a fitted rmd (confide score --save-fit)")
+    add("--classes", choices=("free", "kept"), default="free", help="whether an opinion may change the class")
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -42,7 +57,9 @@ def run(args: argparse.Namespace) -> None:
 
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
-    words = args.methods or DEFAULT_CANDIDATES
+    opinions = read_opinions(args, fitted_on, applied_to)
+    words = tuple(args.methods or DEFAULT_CANDIDATES)
+    words += ("second_opinion",) if args.opinion and "second_opinion" not in words else ()
     choice = choose(
         fitted_on,
         words,
@@ -52,8 +69,19 @@ def run(args: argparse.Namespace) -> None:
         by=args.by,
         bands=args.bands,
         may_decline=len(words) > 1,
+        features=opinions.fit_features,
+        fitted=opinions.fitted,
+        opinions=opinions.fit_models,
+        options={"second_opinion": opinions.options},
     )
-    effect = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
+    effect = calibration_effect(
+        choice,
+        fitted_on,
+        applied_to,
+        seed=args.seed,
+        features=opinions.apply_features,
+        opinions=opinions.apply_models,
+    )
     written = []
     if args.save:
         choice.calibrator.save(args.save)
@@ -65,6 +93,50 @@ def run(args: argparse.Namespace) -> None:
         print_json(as_json(choice, effect, written))
     else:
         show(choice, effect, written)
+
+
+@dataclass(frozen=True, eq=False)
+class Opinions:
+    """What second opinions are made of: features of both files and of training, and other models' predictions."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    fitted: Any = None
+    fit_features: Features | None = None
+    apply_features: Features | None = None
+    fit_models: dict[str, Predictions] = field(default_factory=dict)
+    apply_models: dict[str, Predictions] = field(default_factory=dict)
+
+
+def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: Predictions) -> Opinions:
+    """The files that --opinion, --features and --fitted name."""
+    from confide import difficulty
+    from confide.checks import InputError
+    from confide.records import Features
+
+    words = [entry for entry in args.opinion if "=" not in entry]
+    if bool(words) != bool(args.features) or bool(words) != bool(args.fitted):
+        raise InputError("--opinion WORD, --features A B and --fitted FILE must come together; pass all three")
+    options = {"classes": args.classes} if args.opinion else {}
+    if not args.opinion and args.classes != "free":
+        raise InputError("--classes is of a second opinion; pass --opinion too")
+    models: tuple[dict[str, Predictions], ...] = ({}, {})
+    for entry in set(args.opinion) - set(words):
+        name, _, files = entry.partition("=")
+        paths = files.split(",")
+        if not name or len(paths) != 2:
+            raise InputError(f"--opinion must be a word or NAME=A,B with two files of predictions, got '{entry}'")
+        for part, path in zip(models, paths, strict=True):
+            part[name] = load_predictions(path)
+    if not words:
+        return Opinions(options, fit_models=models[0], apply_models=models[1])
+
+    def rows(path: str, of: Predictions) -> Features:
+        return Features.load(path, ids=of.ids, labels=of.labels.numpy() if of.has_labels else None)
+
+    is_fit = Path(args.fitted).suffix == ".safetensors"
+    fitted = difficulty.load(args.fitted) if is_fit else Features.load(args.fitted)
+    options["opinion"] = ",".join(words)
+    return Opinions(options, fitted, rows(args.features[0], fitted_on), rows(args.features[1], applied_to), *models)
 
 
 def _check_paths(args: argparse.Namespace) -> None:

@@ -39,7 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     verb = words[0] if words else ""
     if verb in VERBS:
-        return _run_verb(verb, words[1:])
+        try:
+            return _run_verb(verb, words[1:])
+        except KeyboardInterrupt:  # also while the verb imports what it needs
+            print("confide: stopped; the same command goes on where it was", file=sys.stderr)
+            return 130
     parser = argparse.ArgumentParser(
         prog="confide",
         description="Classifiers whose confidence can be trusted, and the proof.",
@@ -103,7 +107,18 @@ def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Name
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         print(f"confide: {error.strerror or error}{where}; nothing already written was changed", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("confide: stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
+    except MemoryError as error:
+        print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
+    except RuntimeError as error:
+        from confide.models.device import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
     return 1
+
+
+def _out_of_memory(message: str) -> str:
+    """One line for work that needs more memory than there is."""
+    first = (message.strip().splitlines() or ["no more could be had"])[0]
+    return f"there is not enough memory ({first[:200]}); take fewer samples at a time, or smaller options"

@@ -23,7 +23,7 @@ from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.metrics.base import calibration_test
 from confide.predictions import Predictions, class_words, probability_blocks
 from confide.results import LEVEL, BreakEvenPoint, DecisionResult, Measurement
-from confide.types import Float64
+from confide.types import Floats
 
 ASK = -1
 """The action of a sample that a person is asked about."""
@@ -35,7 +35,7 @@ PURPOSE = "a decision by cost"
 TWO_CLASSES = ("miss", "false_alarm")
 
 
-def cost_matrix(costs: Any, num_classes: int) -> Float64:
+def cost_matrix(costs: Any, num_classes: int) -> Floats:
     """The cost of every action (column) for every true class (row).
 
     Args:
@@ -62,7 +62,7 @@ def cost_matrix(costs: Any, num_classes: int) -> Float64:
                 f"{num_classes} classes; give a matrix, a row a true class"
             )
         costs = [costs["false_alarm"], costs["miss"]]
-    values: Float64 = as_tensor(costs, "costs").double().cpu().numpy()
+    values: Floats = as_tensor(costs, "costs").double().cpu().numpy()
     if not np.isfinite(values).all():
         raise InputError("costs must be finite numbers, got NaN or infinity; give a large number instead")
     if values.ndim == 0 or values.shape == (num_classes,):
@@ -84,8 +84,8 @@ class DecisionRule:
     where nobody is asked; at most `capacity` samples of a call are asked about.
     """
 
-    costs: Float64
-    abstain: Float64 | None = None
+    costs: Floats
+    abstain: Floats | None = None
     capacity: int | None = None
     actions: tuple[str, ...] | None = None
     """What the actions are called; the classes where left out."""
@@ -153,8 +153,8 @@ class DecisionRule:
         predictions: Predictions,
         actions: NDArray[np.int64],
         best: NDArray[np.int64],
-        own: Float64,
-        expected: Float64,
+        own: Floats,
+        expected: Floats,
         order: NDArray[np.intp],
     ) -> DecisionResult:
         n, asked = len(actions), actions == ASK
@@ -201,8 +201,8 @@ class DecisionRule:
         p_value = calibration_test(predictions, "ece").p_value
         if p_value < LEVEL:
             doubts.append(
-                f"the probabilities fail the calibration test (p = {p_value:.2g}): expected costs may be off, and other "
-                "decisions cheaper; calibrate first"
+                f"the probabilities fail the calibration test (p = {p_value:.2g}): expected costs may be off, "
+                "and other decisions cheaper; calibrate first"
             )
         return doubts
 
@@ -316,7 +316,7 @@ def load(path: str | Path) -> DecisionRule:
     return load_fitted(path, formats.DECISIONS, restored)
 
 
-def _mean_cost(name: str, costs: Float64) -> Measurement:
+def _mean_cost(name: str, costs: Floats) -> Measurement:
     """The mean with Student's 95 % interval over the samples."""
     from scipy.special import stdtrit
 
@@ -327,7 +327,7 @@ def _mean_cost(name: str, costs: Float64) -> Measurement:
     return Measurement(name, mean, n, bounds=(mean - half, mean + half))
 
 
-def _cost_doubts(expected: Float64, real: Float64) -> list[str]:
+def _cost_doubts(expected: Floats, real: Floats) -> list[str]:
     """Where the labels cost otherwise than the probabilities say, and where too few samples tell what they cost."""
     doubts = []
     gap = _mean_cost("gap", real - expected)
@@ -346,7 +346,7 @@ def _cost_doubts(expected: Float64, real: Float64) -> list[str]:
     return doubts
 
 
-def _break_even(own: Float64, real: Float64 | None, order: NDArray[np.intp]) -> tuple[BreakEvenPoint, ...]:
+def _break_even(own: Floats, real: Floats | None, order: NDArray[np.intp]) -> tuple[BreakEvenPoint, ...]:
     """What remains to be paid when the first of this order are asked about, at up to a hundred shares."""
     n = len(own)
     counts = np.unique(np.round(np.linspace(0, n, min(POINTS, n) + 1)).astype(np.int64))

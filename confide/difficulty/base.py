@@ -24,7 +24,7 @@ from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import MethodSpec, Registry
 from confide.results import DifficultyInfo
-from confide.types import Float64
+from confide.types import ClassIndices, Floats
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -74,8 +74,6 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 
 # What a method is, and what it says of itself.
 
-Labels = NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DifficultySpec(MethodSpec):
@@ -117,7 +115,7 @@ class DifficultyModel(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What was done beyond the formula, one line each."""
 
-    def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
+    def values_of(self, values: Any, labels: ClassIndices | str | None) -> Floats:
         """One value per row, high = hard."""
 
 
@@ -170,9 +168,9 @@ class LabelledRows:
     """Checked features: rows `n d`, their labels or a word, and ids."""
 
     values: Any
-    labels: Labels | str | None
+    labels: ClassIndices | str | None
     ids: Ids
-    true_labels: Labels | None = field(default=None)
+    true_labels: ClassIndices | None = field(default=None)
 
 
 def check_features(features: Any, labels: Any, ids: Any = None, *, need_labels: bool = True) -> LabelledRows:
@@ -199,14 +197,14 @@ def check_features(features: Any, labels: Any, ids: Any = None, *, need_labels: 
     return LabelledRows(features, _labels(labels, n), ids, known)
 
 
-def _labels(labels: Any, n: int) -> Labels | str | None:
+def _labels(labels: Any, n: int) -> ClassIndices | str | None:
     if labels is None:
         return None
     if isinstance(labels, str):
         if labels not in ("min", "predicted"):
             raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
         return labels
-    checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
+    checked: ClassIndices = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
     if n and int(checked.min()) < 0:
         bad = int((checked < 0).nonzero()[0][0])
         hint = label_hint(int(checked.min()), int(checked.max()))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, calibration_tests, metric_words, why_unavailable
@@ -18,11 +17,10 @@ from confide.metrics.view import View, metric_samples
 from confide.predictions import Predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
+from confide.types import Floats
 
 FEW = 10
 """Fewer draws than this do not tell a share."""
-
-Floats = NDArray[np.float64]
 
 
 def compare(

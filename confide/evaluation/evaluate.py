@@ -21,6 +21,7 @@ from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Measurement
+from confide.types import Floats
 
 # Groups of samples.
 
@@ -28,8 +29,6 @@ MOST_GROUPS = 100
 OWN_GROUPS = ("class", "predicted", "difficulty")  # that need no column: of the label, the prediction, the scores
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
 MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

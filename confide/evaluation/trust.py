@@ -18,11 +18,10 @@ from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
+from confide.types import Floats
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
 from confide.explorer.layout import RAW, Layout, Missing
@@ -29,7 +30,6 @@ from confide.explorer.samples import (
 )
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
-from confide.numerics.blocks import BLOCK_ELEMENTS
 from confide.records import Dataset, Features, Split
 
 if TYPE_CHECKING:
@@ -462,7 +462,7 @@ def _distances(values: Any, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distances of all rows to one vector, in blocks of bounded memory."""
     n = int(values.shape[0])
     distances = np.empty(n)
-    step = max(1, BLOCK_ELEMENTS // max(int(values.shape[1]), 1))
+    step = rows_in(MEMORY, int(values.shape[1]))
     for start in range(0, n, step):
         gap = np.asarray(values[start : start + step], dtype=np.float32) - vector.astype(np.float32)
         distances[start : start + step] = np.sqrt(np.einsum("nd,nd->n", gap, gap))

@@ -21,14 +21,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError
 from confide.explorer.layout import RAW, Layout
 from confide.facts import Facts, FactsBuilder
 from confide.files import formats
-from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles
-from confide.numerics.blocks import BLOCK_ELEMENTS
+from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles, names_in
 from confide.predictions import Predictions, predictions_from_columns
-from confide.records import Scores
+from confide.records import Features, Scores, extractor_options, rows_of
 
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
@@ -126,7 +126,7 @@ def gather_samples(layout: Layout) -> SampleTable:
         ClassNames(class_names),
         max(len(class_names), 0 if highest is None else highest + 1, *(part.num_classes for part in splits.values())),
         scored.get("method", ""),
-        json.loads(scored.get("options", "{}")),
+        extractor_options(scored),
     )
 
 
@@ -184,7 +184,7 @@ def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
 
 
 def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(str(name) for name in json.loads(metadata.get("class_names", "[]")))
+    return names_in(metadata.get("class_names", "[]")) or ()
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -321,7 +321,7 @@ class PredictionsFile:
         roles = self.roles
         outputs = roles.outputs.names if roles.outputs else ()
         names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.trust]
-        if calibrator is not None and calibrator.difficulty is not None:
+        if calibrator is not None and calibrator.goes_by_ids:
             names.append(roles.id)
         blocks, trust = FactsBuilder(), []
         for columns, metadata in formats.table_batches(self.path, self._block_rows(), [n for n in names if n]):
@@ -347,7 +347,7 @@ class PredictionsFile:
 
     def _block_rows(self) -> int:
         """So many rows that their logits fit a block."""
-        return BLOCK_ELEMENTS if self.path.suffix != ".parquet" else max(1, BLOCK_ELEMENTS // self._width())
+        return MEMORY if self.path.suffix != ".parquet" else rows_in(MEMORY, self._width())
 
     def _width(self) -> int:
         """Outputs of a sample in a parquet file, at least 1."""
@@ -395,16 +395,27 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
 
 @dataclass(frozen=True, eq=False)
 class StageCalibrator:
-    """A fitted calibrator, with the difficulty of the predicted class where it goes by that column."""
+    """A fitted calibrator, with the difficulty of the predicted class or the features where it goes by these."""
 
     calibrator: Calibrator
     by: str = ""
     difficulty: Scores | None = None
+    features: tuple[Features, ...] = ()
 
     def __call__(self, predictions: Predictions) -> Predictions:
         if self.difficulty is not None:
             predictions = predictions.with_column(self.by, self.difficulty.of(predictions.ids))
-        return self.calibrator(predictions)
+        if self.calibrator.feature_dim is None:
+            return self.calibrator(predictions)
+        # Ids are unique within a split alone: the split whose ids these are has their rows.
+        split = next((part for part in self.features if np.isin(predictions.ids, part.ids).all()), None)
+        rows = None if split is None else split.values[rows_of(predictions.ids, split.ids, "features")]
+        return self.calibrator(predictions, rows)
+
+    @property
+    def goes_by_ids(self) -> bool:
+        """Whether predictions need their ids to be calibrated."""
+        return self.difficulty is not None or bool(self.features)
 
 
 def load_calibrator(layout: Layout, model: str, stage: str) -> StageCalibrator | None:
@@ -415,7 +426,9 @@ def load_calibrator(layout: Layout, model: str, stage: str) -> StageCalibrator |
 
     calibrator, scores = calibrators.load(layout.calibrators[model][stage]), layout.predicted_class_scores
     by = calibrator.by if isinstance(calibrator, calibrators.GroupCalibrator) else ""
-    return StageCalibrator(calibrator, by, Scores.load(scores) if by == calibrators.DIFFICULTY and scores else None)
+    known = Scores.load(scores) if by == calibrators.DIFFICULTY and scores else None
+    files = layout.features.values() if calibrator.feature_dim is not None else ()
+    return StageCalibrator(calibrator, by, known, tuple(Features.load(path) for path in files))
 
 
 def stage_title(stage: str) -> str | None:

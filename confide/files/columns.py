@@ -140,10 +140,21 @@ def class_names_of(
     if named is not None:
         return named
     if "class_names" in metadata:
-        return tuple(json.loads(metadata["class_names"]))
+        return names_in(metadata["class_names"])
     if "class_names" in columns and columns["class_names"].shape == (width,):
         return tuple(str(name) for name in columns.pop("class_names").tolist())
     return None
+
+
+def names_in(text: str) -> tuple[str, ...] | None:
+    """Class names of a file's metadata; what another program keeps under that name is none of ours."""
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, (str, int)) for name in names):
+        return None
+    return tuple(map(str, names))
 
 
 def are_words(values: NDArray[Any]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import CACHED, rows_in
 from confide.checks import check_choice, check_range
 from confide.metrics.base import calibration_metric
 from confide.metrics.resampling import Resamples, bernoulli_sums
@@ -22,15 +23,12 @@ from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
+from confide.types import Floats, Indices
 
 RESAMPLES = 200
 LARGEST = 50_000
-BLOCK_ELEMENTS = 1 << 19  # elements of a block
 
 CLASSES = ("all", "present", "to_largest")
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
@@ -47,7 +45,7 @@ def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
     outputs = predictions.outputs
     are_probs = isinstance(outputs, ProbabilityOutputs)
     source = outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits
-    rows = max(1, BLOCK_ELEMENTS // source.shape[1])
+    rows = rows_in(CACHED, source.shape[1])
     for start in range(0, len(source), rows):
         block = source[start : start + rows].double()
         probs = block if are_probs else torch.softmax(block, dim=1)

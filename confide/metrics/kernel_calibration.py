@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import check_choice, check_range
 from confide.metrics.base import calibration_metric
 from confide.metrics.classwise_calibration import draw_labels, thinned
@@ -19,14 +20,12 @@ from confide.metrics.resampling import Resamples
 from confide.metrics.view import MetricSamples, View
 from confide.predictions import Predictions
 from confide.random import generator
+from confide.types import Floats
 
 RESAMPLES = 100
 NULL_DRAWS = 99
 LARGEST = 2_000
 SMALLEST = 1e-9
-BLOCK = 1 << 22  # entries of a kernel matrix that are held at once
-
-Floats = NDArray[np.float64]
 
 
 def as_binary(column: Floats) -> Floats:
@@ -46,7 +45,7 @@ def kernel_blocks(points: Floats, bandwidth: float) -> Iterator[tuple[slice, Flo
     shape = points / bandwidth + 1
     constant = gammaln(shape.sum(axis=1)) - gammaln(shape).sum(axis=1)
     exponents, logs = (points / bandwidth).T, np.log(points)
-    rows = max(1, BLOCK // len(points))
+    rows = rows_in(MEMORY, len(points))
     for start in range(0, len(points), rows):
         block = logs[start : start + rows] @ exponents + constant
         own = np.arange(len(block))

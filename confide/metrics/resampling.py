@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.view import Floats, MetricSamples, View
+from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import BinSums
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, Z
+from confide.types import Floats
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec

@@ -76,7 +76,7 @@ def render_report(evaluation: Evaluation) -> str:
     page: str = template.render(
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
-        js=Markup(asset("report.js")),
+        js=Markup(asset("values.js") + asset("report.js")),
         data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
         contents=[section for section in SECTIONS if not chosen or section.id in chosen],
         title=view.about.title or view.focus,

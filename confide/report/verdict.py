@@ -236,6 +236,7 @@ def _interval_strip(m: Measurement, low_end: float | None, zone: tuple[float, fl
     if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
+    canvas.value(x(100 * m.value), 13, f"{fixed(100 * m.value, 1)}{f', {_interval(m)}' if _interval(m) else ''}")
     return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
 
 

@@ -39,7 +39,7 @@ from confide.sets.base import (
     sets_from_state,
     threshold_of,
 )
-from confide.types import Float64
+from confide.types import Floats
 
 BANDS = 5
 """Bands of difficulty where neither edges nor a number are given."""
@@ -304,7 +304,7 @@ def cluster_classes(
 # Covariate shift.
 
 
-def _weighted(common: dict[str, Any], scores: Float64, weights: Float64, notes: list[str]) -> PredictionSets:
+def _weighted(common: dict[str, Any], scores: Floats, weights: Floats, notes: list[str]) -> PredictionSets:
     """Sets whose threshold depends on the weight of the sample (Tibshirani et al., 2019, arXiv:1904.06019)."""
     if not weights.sum() > 0:
         raise InputError("weights must not all be 0; give likelihood ratios, high where the new samples are")

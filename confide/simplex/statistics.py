@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from confide import block_sizes
 from confide.checks import InputError, did_you_mean
 from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
-from confide.simplex.gradient import BLOCK_ELEMENTS
 from confide.simplex.reference import STATISTICS, FusedLoss, Request, accumulator, plain_statistics, read_flags
 from confide.types import Labels, Logits, PerSample
 
@@ -199,7 +199,7 @@ class _ClassMeansPass(torch.autograd.Function):
 def _class_means_gradient(probs: Tensor, labels: Tensor, by_log_p: Tensor | None, by_mean: Tensor | None) -> Tensor:
     n, num_classes = probs.shape
     row = torch.zeros(n, dtype=probs.dtype) if by_log_p is None else -by_log_p
-    size = max(1, BLOCK_ELEMENTS // num_classes)
+    size = block_sizes.rows_in(block_sizes.CACHED, num_classes)
     for start in range(0, n, size):
         part = slice(start, start + size)
         block = probs[part]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide import difficulty, losses
-from confide.checks import InputError, check_options
+from confide.checks import InputError
 from confide.losses.base import BatchLoss
 from confide.records import Scores, Split
 from confide.training.settings import Settings
@@ -98,7 +98,6 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
     if scores is None:
         raise InputError(f"loss '{settings.loss}' weighs by difficulty, but no scores came; pass scores= (--scores)")
     own = Scores(train.ids, scores.of(train.ids), scores.method, scores.options)
-    check_options("weights", "difficulty", settings.weight_options, ("normalize", "temperature", "c"))
     return np.asarray(difficulty.weights(own, **settings.weight_options))
 
 

@@ -300,6 +300,8 @@ def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     for value in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
         canvas.text(x(value), 192, percent_tick(value, 0.5), "m" if value < 0.5 else "e")
     for curve, points in reversed(list(zip(curves, lines, strict=True))):
+        for r, a in points[:: max(1, len(points) // 25)]:
+            canvas.value(x(r), y(100 * a), f"{curve.model}, {percent(r, 1)} rejected: {percent(a, 1)} right")
         canvas.polyline(
             [(x(r), y(100 * a)) for r, a in points], f"k{view.colour(curve.model)}", 2 if curve is curves[0] else 1.4
         )

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, interval, p_value, shorten, shown, unit_word, value_texts
+from confide.report.words import code, count, interval, p_value, shorten, shown, unit_word, value_texts, value_words
 from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
 
@@ -94,9 +94,7 @@ def _rows(view: EvaluationView, stage: str, metrics: list[MetricInfo]) -> tuple[
 def _cell(measured: Measurement | None, info: MetricInfo, best: bool) -> TableCell:
     if measured is None:
         return TableCell("–")
-    chance = f"chance {shown(info, measured.chance)}" if measured.chance is not None else ""
-    if chance and measured.chance_high is not None:
-        chance += f", ≤ {shown(info, measured.chance_high)}"
+    chance = f"chance ≤ {shown(info, measured.chance_high)}" if measured.chance_high is not None else ""
     return TableCell(shown(info, measured.value), interval(info, measured), chance, best)
 
 
@@ -170,15 +168,15 @@ def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
         info.word,
         _dot_title(view, info),
         f"{unit + ', ' if unit else ''}{info.better} is better{start}",
-        _dots(view, dots, info.scale, marks, PHONE).render(alt),
+        _dots(view, dots, info, marks, PHONE).render(alt),
         table(("Model", "Stage", info.title, "95\u202f% interval"), rows),
-        wide=_dots(view, dots, info.scale, marks, THIRD).render(alt),
+        wide=_dots(view, dots, info, marks, THIRD).render(alt),
         level=4,
     )
 
 
 def _dots(
-    view: EvaluationView, dots: list[tuple[str, str, Measurement]], by: float, marks: list[float], width: int
+    view: EvaluationView, dots: list[tuple[str, str, Measurement]], info: MetricInfo, marks: list[float], width: int
 ) -> Canvas:
     height = 12 + sum(22 + 11 * sum(dot[0] == m for dot in dots) for m in view.models)
     canvas = Canvas(width, height + 24)
@@ -192,8 +190,9 @@ def _dots(
         colour = view.colour(model)
         for _, stage, m in [dot for dot in dots if dot[0] == model]:
             fill = "ho" if stage == view.before and view.after is not None else f"f{colour}"
-            canvas.whisker(scale, y, m, by, colour)
-            canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
+            canvas.whisker(scale, y, m, info.scale, colour)
+            canvas.dot(scale.clip(info.scale * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
+            canvas.value(scale.clip(info.scale * m.value), y, f"{model}, {view.when(stage)}: {value_words(info, m)}")
             y += 11
         y += 10
     return canvas

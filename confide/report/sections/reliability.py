@@ -100,6 +100,12 @@ def _class_rows(before: Gaps, after: Gaps, names: list[str]) -> list[tuple[str, 
     return [(name, *_gap_texts(before.get(name)), *_gap_texts(after.get(name))) for name in names]
 
 
+def gap_text(gap: Measurement) -> str:
+    """A gap in points with its interval, in words."""
+    ends = between(gap.low, gap.high, 1, 100)
+    return f"{points(gap.value, sign=True)} points{f' ({ends})' if ends else ''}, n = {count(gap.n)}"
+
+
 def _gap_texts(gap: Measurement | None) -> tuple[str, str]:
     return (points(gap.value, sign=True), between(gap.low, gap.high, 1, 100)) if gap else ("–", "")
 
@@ -127,6 +133,8 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
                 line = y + shift if both else y
                 canvas.whisker(scale, line, m, 100, colour)
                 canvas.dot(scale(100 * m.value), line, f"{fill} k{colour}", 4.2, 1.8)
+                when = "" if not both else ", before" if gaps is before else ", after"
+                canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}")
     return canvas
 
 
@@ -151,6 +159,11 @@ class Bin:
     def banded(self) -> bool:
         """Whether the bin has a consistency band."""
         return math.isfinite(self.band_low) and math.isfinite(self.band_high)
+
+    @property
+    def text(self) -> str:
+        """The bin in words."""
+        return f"says {percent(self.confidence, 1)}, is right {percent(self.accuracy, 1)}, n = {count(self.count)}"
 
     @property
     def side(self) -> str:
@@ -216,6 +229,7 @@ def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
         if b.count >= FEWEST:
             canvas.line(x(b.confidence), y(b.confidence), x(b.confidence), y(b.accuracy), f"k{b.side}", 2)
             canvas.dot(x(b.confidence), y(b.accuracy), f"f{b.side}")
+            canvas.value(x(b.confidence), y(b.accuracy), b.text)
     canvas.line(34, y(0), 34 + side, y(0), "ax")
     canvas.text(43, 31, "Accuracy, %", "l")
     canvas.text(34 + side, side + 27, "Confidence, %", "l e")
@@ -239,6 +253,10 @@ def _count_strip(canvas: Canvas, bins: list[Bin], x: Scale, floor: float) -> Non
     most = max((b.count for b in bins), default=1)
     heights = [(b, 50 * b.count / most) for b in bins]
     canvas.bars([(x(b.low) + 0.5, floor - h, max(x(b.high) - x(b.low) - 1, 1.2), h) for b, h in heights], "fg")
+    for b, h in heights:
+        canvas.value(
+            x(0.5 * (b.low + b.high)), floor - h, f"{percent(b.low)} to {percent(b.high)}: n = {count(b.count)}"
+        )
     canvas.line(x.start, floor, x.end, floor, "ax")
     canvas.text(x.start, floor - 55, f"up to {count(most)} a bin")
 
@@ -261,6 +279,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
         canvas.polyline([(x(b.confidence), y(b.accuracy)) for b in bins], f"k{own}", 1.7)
         for b in bins:
             canvas.dot(x(b.confidence), y(b.accuracy), f"{'ho' if hollow else f'f{own}'} k{own}", 3.4, 1.6)
+            canvas.value(x(b.confidence), y(b.accuracy), f"{'as trained' if hollow else 'after'}: {b.text}")
         canvas.line(x(0.5), y(0.27) + 19 * place, x(0.5) + 19, y(0.27) + 19 * place, f"k{own}", 2)
         canvas.text(x(0.5) + 26, y(0.27) + 4 + 19 * place, "as trained" if stage == "raw" else "after", "l")
     canvas.text(40, 24, "Accuracy, %", "l")

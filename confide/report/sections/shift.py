@@ -13,7 +13,18 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, points, score_name, shorten, unit_word, value_texts
+from confide.report.words import (
+    code,
+    count,
+    fixed,
+    percent,
+    points,
+    score_name,
+    shorten,
+    unit_word,
+    value_texts,
+    value_words,
+)
 from confide.results import BOX, Curve, Measurement
 
 # Out-of-distribution data.
@@ -60,6 +71,10 @@ def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
     up, down = (list(zip(spans, shares[k], strict=True)) for k in ("known", "unknown"))
     canvas.bars([(left, middle - v * unit, width, v * unit) for (left, width), v in up], "fg")
     canvas.bars([(left, middle, width, v * unit) for (left, width), v in down], "f2")
+    for name, key, way, rows in ((above, "known", -1, up), (below, "unknown", 1, down)):
+        for ((left, width), share), number, a, b in zip(rows, curve.columns[key], low, high, strict=True):
+            words = f"{name.rsplit(',', 1)[0]}, {fixed(a, 2)} to {fixed(b, 2)}: {count(number)}"
+            canvas.value(left + width / 2, middle + way * share * unit, words)
     canvas.line(10, middle, PHONE - 10, middle, "ax")
     canvas.text(10, 24, above, "b")
     canvas.text(10, 204, below, "b")
@@ -104,8 +119,13 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for place, (curve, area) in enumerate(pairs):
         colour = SCORE_COLOURS[place]
-        points = zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True)
+        points = list(zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True))
         canvas.polyline([(x(a), y(b)) for a, b in points], f"k{colour}", 2.6 if place == 0 else 1.8)
+        for a, b in points[:: max(1, len(points) // 25)]:
+            score = score_name(curve.score or "confidence")
+            canvas.value(
+                x(a), y(b), f"{score}: {percent(b, 1)} of the known kept, {percent(a, 1)} of the others let in"
+            )
         canvas.line(222, 34 + 32 * place, 236, 34 + 32 * place, f"k{colour}", 2.4)
         name = shorten(score_name(curve.score or "confidence"), 98)
         canvas.text(241, 38 + 32 * place, name, "b" if place == 0 else "l")
@@ -173,6 +193,8 @@ def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], mark
             colour = view.colour(m.model)
             canvas.whisker(x, y, m, 100, colour)
             canvas.dot(x.clip(100 * m.value), y, f"f{colour}", 4)
+            words = f"{m.model}, {score_name(str(m.score))}: {value_words(view.info(m.metric), m)}"
+            canvas.value(x.clip(100 * m.value), y, words)
         y += 18
     return canvas
 
@@ -360,6 +382,9 @@ def _box_canvas(
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
             canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
+            texts = [fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX]
+            words = f"{one.name}, {_step_text(kind, step)}: median {texts[2]}, from {texts[0]} to {texts[4]}"
+            canvas.value(middle, median, words)
         if names > 1:
             canvas.bars([(38, 17 * place, 10, 10)], f"f{one.colour}")
             canvas.text(54, 9 + 17 * place, shorten(one.name, width - 60), "l")
@@ -488,6 +513,8 @@ def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
                 k, step = severities.index(severity), _colour_step(100 * value)
                 canvas.bars([(x(k), top, x(k + 1) - x(k) - 1, 20)], f"d{step}")
                 canvas.text(x(k + 0.5), top + 14, fixed(100 * value, 0, sign=what == "gap"), f"m nh t{step}")
+                words = f"{group_name(curve)}, severity {severity:g}: {points(value, sign=what == 'gap')} points"
+                canvas.value(x(k + 0.5), top + 10, words)
     _ramp(canvas, 18 + 21 * len(shown) + 14, what)
     return canvas
 

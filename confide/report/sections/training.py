@@ -81,20 +81,22 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
         name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
-        _lines(view, lines, marks, PHONE).render(alt),
+        _lines(view, lines, marks, digits, PHONE).render(alt),
         table(("Model", "Epoch", title), rows),
-        wide=_lines(view, lines, marks, THIRD).render(alt),
+        wide=_lines(view, lines, marks, digits, THIRD).render(alt),
         level=4,
     )
 
 
-def _lines(view: EvaluationView, lines: Lines, marks: list[float], width: int) -> Canvas:
+def _lines(view: EvaluationView, lines: Lines, marks: list[float], digits: int, width: int) -> Canvas:
     epochs = [e for _, points in lines for e, _ in points]
     canvas = Canvas(width, 210)
     x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)
     canvas.grid_y(y, marks, 34, width - 8)
     for model, points in lines:
         canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
+        for epoch, value in points[:: max(1, len(points) // 40)]:
+            canvas.value(x(epoch), y(value), f"{model}, epoch {epoch:g}: {fixed(value, digits)}")
         if len(points) == 1:
             canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
     _epochs(canvas, x, 190)
@@ -157,6 +159,10 @@ def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) ->
         strong = name in named
         points = [(x(e), y(v)) for e, v in zip(epochs, curve.columns[name], strict=True)]
         canvas.polyline(points, "k1" if strong else "kg thin", 2.4 if strong else 1.2)
+        for (left, top), epoch, value in list(zip(points, epochs, curve.columns[name], strict=True))[
+            :: max(1, len(points) // 20)
+        ]:
+            canvas.value(left, top, f"{_bin_name(bins.index(name), len(bins))}, epoch {epoch:g}: γ = {fixed(value, 2)}")
     _name_bins(canvas, curve, bins, named, y, width)
     _epochs(canvas, x, 272)
     canvas.text(30, 8, "γ of each confidence bin", "l")
