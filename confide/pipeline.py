@@ -405,10 +405,12 @@ def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Sc
 
 @dataclass(frozen=True)
 class CalibrationEffect:
-    """What a chosen calibrator did to the predictions it was applied to; nothing where none was chosen."""
+    """What a chosen calibrator did to the predictions it was applied to: no `after` where none was chosen, and nothing
+    to judge by where they have no labels.
+    """
 
     predictions: Predictions
-    before: Evaluation
+    before: Evaluation | None
     after: Evaluation | None
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
@@ -428,7 +430,7 @@ def calibration_effect(
     Args:
         choice: of `calibrators.choose`.
         fitted_on: the predictions that it was chosen and fitted on.
-        applied_to: other predictions, to calibrate and to judge on.
+        applied_to: other predictions, to calibrate and, where they have labels, to judge on.
         seed: of the resampling.
         features: of the applied samples, where the calibrator looks at them.
         opinions: predictions of other models on them, likewise.
@@ -447,21 +449,28 @@ def calibration_effect(
         >>> effect.after.value("nll") < effect.before.value("nll")
         True
     """
-    words = table_words("calibrated")
     warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
+    calibrated = choice(applied_to, features, opinions)
+    if applied_to.facts.right is None:
+        return CalibrationEffect(calibrated, None, None, (), tuple(warnings))
+    words, score = table_words("calibrated"), choice.score
+    if applied_to.outputs.only_confidence:
+        words = (*(word for word in words if word not in ("nll", "brier")), *table_words("confidence"))
+        score = f"confidence_{score}"
     before = evaluation.evaluate(applied_to, words, seed=seed)
     if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice(applied_to, features, opinions)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
-    test = next(c for c in comparisons if c.metric == choice.score)
+    test = next(c for c in comparisons if c.metric == score)
     if test.better != "b":
         outcome = "makes it worse" if test.better == "a" else "does not help for certain"
         warnings.append(
-            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
+            f"on the applied predictions '{choice.word}' {outcome}: {score} {test.difference:+.4g} "
             f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
         )
-    changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
+    changed = 0
+    if not applied_to.outputs.only_confidence:
+        changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
     if changed:
         gain = float(calibrated.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
         warnings.append(

@@ -1,5 +1,7 @@
 """The record of predictions: what each kind of outputs tells, and what it says where something is missing."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -128,3 +130,16 @@ def test_a_streamed_record_refuses_to_be_saved(tmp_path):
 def test_labels_outside_the_classes_are_asked_about_not_dropped(labels, hint):
     with pytest.raises(InputError, match=hint):
         Predictions(LOGITS, labels)
+
+
+def test_probabilities_given_as_logits_are_doubted_wherever_they_enter():
+    probs = torch.softmax(LOGITS, dim=1)
+    with pytest.warns(UserWarning, match="every row of the logits sums to 1, .* use Predictions.from_probs"):
+        Predictions(probs, [0, 1, 2])
+    with pytest.warns(UserWarning, match="all single logits lie in"):
+        Predictions.from_binary_logits([0.2, 0.9], [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Predictions(LOGITS, [0, 1, 2]).with_logits(probs)
+        Predictions.from_probs(probs, [0, 1, 2])
+        Predictions.from_binary_logits([-0.2, 0.9], [0, 1])
