@@ -80,7 +80,7 @@ class Outputs(ABC):
 
     @abstractmethod
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        """As they stand in a file; text files hold probabilities, a column a class."""
+        """As they stand in a file; text files have a column a class."""
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -115,10 +115,8 @@ class LogitOutputs(Outputs):
         return self.logits
 
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        if text:
-            return {"p": torch.softmax(self.logits.double(), dim=1).cpu().numpy()}
         wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
-        return {"logits": wide.cpu().numpy()}
+        return {"logit" if text else "logits": wide.cpu().numpy()}
 
 
 def binary_outputs(logits: Any) -> LogitOutputs:
@@ -141,6 +139,10 @@ class LogProbOutputs(LogitOutputs):
     @property
     def real_logits(self) -> bool:
         return False
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        # A text file cannot say that these are no real logits.
+        return {"p": self.need_probs("saving").cpu().numpy()} if text else super().columns(text=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,8 +415,7 @@ class Predictions:
             values = values[:, 0]
         if values.ndim == 1:
             values = torch.stack([1 - values, values], dim=1)
-        check_probs(values)
-        check_logits(values)
+        values = check_probs(check_logits(values, "probs"))
         return cls(None, labels, ids, split, outputs=ProbabilityOutputs(values), **record)
 
     @classmethod
@@ -525,7 +526,8 @@ class Predictions:
             raise InputError(
                 f"labels, prediction and confidence must have one length, got {', '.join(map(str, lengths))}"
             )
-        outputs = Top1Outputs(predicted.to(torch.int64), _check_confidence(values))
+        predicted = check_labels(predicted, len(values), None, "prediction")
+        outputs = Top1Outputs(predicted, _check_confidence(values))
         return cls(None, truth, ids, split, outputs=outputs, **record)
 
     @classmethod
@@ -818,7 +820,7 @@ class Predictions:
         """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin.
 
         Args:
-            path: its ending chooses the format; csv holds a probability per class.
+            path: its ending chooses the format; csv has a column for every class, of what the record holds.
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.parquet")
