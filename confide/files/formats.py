@@ -83,6 +83,7 @@ CALIBRATOR = Format(
     "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
+DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
