@@ -84,6 +84,7 @@ CALIBRATOR = Format(
     "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
+DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
@@ -213,6 +214,7 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
     """Write contiguous CPU tensors that share no memory, with notes in the header."""
     try:
         save_file(tensors, str(path), metadata=notes)
+        _sort_notes(path)
     except SafetensorError as error:
         # The library hides the system's error in one of its own; only its number is left, in words.
         number = re.search(r"os error (\d+)", str(error))
@@ -220,6 +222,18 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def _sort_notes(path: Path) -> None:
+    """Put the notes in the header in order: the library writes them in another one every time."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def tensor_metadata(path: str | Path) -> dict[str, str]:
