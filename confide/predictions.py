@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_logits, check_probs
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.files import formats
@@ -863,6 +864,31 @@ class Predictions:
         """
         columns, metadata = formats.read_table(path)
         return predictions_from_columns(columns, metadata, split, str(path))
+
+
+def class_values(predictions: Predictions, purpose: str) -> Tensor:
+    """The probabilities or logits of every class, as they came; an error where not every class is known."""
+    outputs = predictions.outputs
+    return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits(purpose)
+
+
+def class_words(predictions: Predictions) -> list[str]:
+    """What the classes are called: their names, or their numbers."""
+    return list(predictions.class_names or map(str, range(predictions.num_classes)))
+
+
+def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
+    values = class_values(predictions, purpose)
+    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    step = rows_in(CACHED_FLOAT64, values.shape[1])
+    for start in range(0, len(values), step):
+        rows = slice(start, min(start + step, len(values)))
+        block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
+        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        if np.isnan(probs[:, 0]).any():
+            check_finite(values, "logits")
+        yield rows, probs
 
 
 FIRST_ROWS = 100
