@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_logits, check_probs
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.files import formats
@@ -79,7 +80,7 @@ class Outputs(ABC):
 
     @abstractmethod
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        """As they stand in a file; text files hold probabilities, a column a class."""
+        """As they stand in a file; text files have a column a class."""
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -114,10 +115,8 @@ class LogitOutputs(Outputs):
         return self.logits
 
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        if text:
-            return {"p": torch.softmax(self.logits.double(), dim=1).cpu().numpy()}
         wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
-        return {"logits": wide.cpu().numpy()}
+        return {"logit" if text else "logits": wide.cpu().numpy()}
 
 
 def binary_outputs(logits: Any) -> LogitOutputs:
@@ -140,6 +139,10 @@ class LogProbOutputs(LogitOutputs):
     @property
     def real_logits(self) -> bool:
         return False
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        # A text file cannot say that these are no real logits.
+        return {"p": self.need_probs("saving").cpu().numpy()} if text else super().columns(text=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,8 +415,7 @@ class Predictions:
             values = values[:, 0]
         if values.ndim == 1:
             values = torch.stack([1 - values, values], dim=1)
-        check_probs(values)
-        check_logits(values)
+        values = check_probs(check_logits(values, "probs"))
         return cls(None, labels, ids, split, outputs=ProbabilityOutputs(values), **record)
 
     @classmethod
@@ -524,7 +526,8 @@ class Predictions:
             raise InputError(
                 f"labels, prediction and confidence must have one length, got {', '.join(map(str, lengths))}"
             )
-        outputs = Top1Outputs(predicted.to(torch.int64), _check_confidence(values))
+        predicted = check_labels(predicted, len(values), None, "prediction")
+        outputs = Top1Outputs(predicted, _check_confidence(values))
         return cls(None, truth, ids, split, outputs=outputs, **record)
 
     @classmethod
@@ -817,7 +820,7 @@ class Predictions:
         """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin.
 
         Args:
-            path: its ending chooses the format; csv holds a probability per class.
+            path: its ending chooses the format; csv has a column for every class, of what the record holds.
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.parquet")
@@ -861,6 +864,31 @@ class Predictions:
         """
         columns, metadata = formats.read_table(path)
         return predictions_from_columns(columns, metadata, split, str(path))
+
+
+def class_values(predictions: Predictions, purpose: str) -> Tensor:
+    """The probabilities or logits of every class, as they came; an error where not every class is known."""
+    outputs = predictions.outputs
+    return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits(purpose)
+
+
+def class_words(predictions: Predictions) -> list[str]:
+    """What the classes are called: their names, or their numbers."""
+    return list(predictions.class_names or map(str, range(predictions.num_classes)))
+
+
+def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
+    values = class_values(predictions, purpose)
+    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    step = rows_in(CACHED_FLOAT64, values.shape[1])
+    for start in range(0, len(values), step):
+        rows = slice(start, min(start + step, len(values)))
+        block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
+        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        if np.isnan(probs[:, 0]).any():
+            check_finite(values, "logits")
+        yield rows, probs
 
 
 FIRST_ROWS = 100

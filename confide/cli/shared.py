@@ -126,3 +126,19 @@ def load_predictions(path: str | Path) -> Predictions:
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
     return predictions
+
+
+def write_evaluation(folder: str, command: str, predictions: Predictions, name: str, **parts: Any) -> list[str]:
+    """evaluation.json and report.html of the predictions, with further parts of an Evaluation; the files' paths."""
+    from dataclasses import replace
+
+    from confide.evaluation.evaluate import evaluate
+    from confide.report import write_report
+    from confide.results import About
+
+    evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,)))
+    evaluation = replace(evaluation, **parts)
+    page, record = Path(folder) / "report.html", Path(folder) / "evaluation.json"
+    evaluation.save(record)
+    write_report(evaluation, page)
+    return [str(record), str(page)]

@@ -45,6 +45,13 @@ def first_column(columns: Mapping[str, NDArray[Any]], names: Sequence[str], othe
     return next((columns[name] for name in names if name in columns), otherwise)
 
 
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Logits that a text file held as double, back in the float32 they were, in which a softmax rounds otherwise."""
+    with np.errstate(all="ignore"):
+        narrow = values.astype(np.float32)
+    return narrow if np.array_equal(narrow, values) else values
+
+
 @dataclass(frozen=True)
 class OutputColumns:
     """Columns of logits or probabilities: one of all classes (or of class 1), or one a class, in their order."""
@@ -56,7 +63,8 @@ class OutputColumns:
     def values(self, columns: Mapping[str, NDArray[Any]], where: str) -> NDArray[Any]:
         """The outputs, `n c` or `n`."""
         if len(self.names) > 1:
-            return np.stack([columns[name] for name in self.names], axis=1)
+            values = np.stack([columns[name] for name in self.names], axis=1)
+            return _narrow(values) if self.kind == "logits" and values.dtype == np.float64 else values
         values = columns[self.names[0]]
         if are_words(values):
             short = {"logits": "logit", "probs": "prob"}[self.kind]

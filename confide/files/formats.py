@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 import yaml
@@ -84,6 +83,7 @@ CALIBRATOR = Format(
     "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
+DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
@@ -213,6 +213,7 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
     """Write contiguous CPU tensors that share no memory, with notes in the header."""
     try:
         save_file(tensors, str(path), metadata=notes)
+        _sort_notes(path)
     except SafetensorError as error:
         # The library hides the system's error in one of its own; only its number is left, in words.
         number = re.search(r"os error (\d+)", str(error))
@@ -220,6 +221,18 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def _sort_notes(path: Path) -> None:
+    """Put the notes in the header in order: the library writes them in another one every time."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def tensor_metadata(path: str | Path) -> dict[str, str]:
@@ -438,6 +451,8 @@ def _holds_vectors(column: pa.ChunkedArray) -> bool:
     """Whether every row is a list of numbers, all of one length."""
     if not pa.types.is_list(column.type) or column.null_count:
         return False
+    import pyarrow.compute as pc  # loaded for lists alone: most tables have none
+
     kind, lengths = column.type.value_type, pc.list_value_length(column)
     return (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(lengths.unique()) == 1
 
