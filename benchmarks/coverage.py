@@ -267,8 +267,8 @@ def page(data: dict[str, Any]) -> str:
         "",
         f"`{data['command']}`, commit {data['commit']}, {data['machine']}, {data['minutes']:.1f} minutes. "
         f"{data['sets']:,} sets a cell by theory; the i.i.d. bootstrap ({RESAMPLES} resamples) on {data['resampled']} "
-        f"of the same sets where n is at most 2,000. True values from {POPULATION:,} samples in the same bins; 0 for the "
-        "calibration errors of a calibrated model.",
+        f"of the same sets where n is at most 2,000. True values from {POPULATION:,} samples in the same bins; 0 for "
+        "the calibration errors of a calibrated model.",
         "",
         f"Of {count} combinations of cell and metric {len(verdict['low'])} lie below 93 % and {len(verdict['high'])} "
         "above 97 % by more than Monte-Carlo error (1 % for the whole family); "
