@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
+from benchmarks.lib import titles
 from benchmarks.lib.grid import METHODS, Method
 from confide import files
 
 SOURCE = ROOT / "benchmarks" / "results" / "papers" / "main.parquet"
 START, END = "<!-- headline: made by benchmarks/headline.py -->", "<!-- /headline -->"
-COLUMNS = {
-    "accuracy": "accuracy %",
-    "ece_mass": "ECE %",
-    "ece_mass, calibrated": "ECE % calibrated",
-    "nll, calibrated": "NLL calibrated",
-    "aurc, calibrated": "AURC x 1000 calibrated",
-    "p of all seeds together, calibrated": "calibration p calibrated, all seeds",
-}
+COLUMNS = (
+    "accuracy",
+    "ece_mass",
+    "ece_mass, calibrated",
+    "nll, calibrated",
+    "aurc, calibrated",
+    "p of all seeds together, calibrated",
+)
+"""Quantities of the main table."""
 
 
 def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[float, float, int]]]:
@@ -47,11 +49,12 @@ def headline(path: Path = SOURCE) -> str:
     hardware = str(table["hardware"][table["dataset"] == "cifar10"][0]).partition(";")[0]
     lines = [
         f"CIFAR-10, ResNet-18, mean ± standard deviation over {shown_seeds} seeds ({hardware}); best "
-        "NLL first; calibrated is by temperature scaling on val, of the recipe `confide` by one for each fifth of "
-        f"difficulty.{averaged(list(rows))} A calibration p of 0.001 is the least that the test can show. "
+        "NLL first; ECE mass is the expected calibration error in bins of equal mass, in percentage points; "
+        "calibrated is by temperature scaling on val, of the recipe `confide` by one for each fifth of difficulty."
+        f"{averaged(list(rows))} A calibration p of 0.001 is the least that the test can show. "
         "Setting, intervals, tests: [the whole table](benchmarks/results/papers/main.md).",
         "",
-        "| loss | " + " | ".join(COLUMNS.values()) + " |",
+        "| loss | " + " | ".join(map(titles.heading, COLUMNS)) + " |",
         "|---|" + "---|" * len(COLUMNS),
     ]
     for name in sorted(rows, key=lambda one: rows[one]["nll, calibrated"][0]):
@@ -77,7 +80,8 @@ def shown(row: dict[str, tuple[float, float, int]], quantity: str) -> str:
     if quantity not in row:
         return ""
     mean, deviation, _ = row[quantity]
-    digits = {"nll": 4, "p o": 3}.get(quantity[:3], 2)
+    metric = titles.metric_of(quantity)
+    digits = 3 if metric is None else metric.digits + titles.MORE_DIGITS
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if math.isfinite(deviation) else "")
 
 

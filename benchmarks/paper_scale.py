@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.findings.cells import markdown
+from benchmarks.lib import titles
 from benchmarks.lib.items import Item
 from benchmarks.lib.run import Part, run_item
 from benchmarks.lib.workers import Place
@@ -20,6 +21,7 @@ from benchmarks.papers import items
 from confide import files
 from confide.checks import InputError
 
+COLUMNS = ("accuracy", "nll", "ece_mass")
 RUNS: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "p1": (
         ("p1-table2", "label_smoothing", ()),
@@ -80,8 +82,8 @@ def page_of(known: dict[str, Item], out: Path) -> str:
     lines = [_line(paper, one) for paper, one in found]
     oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
     lines += [_oracle_line(one) for one in oracles]
-    head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s", "accuracy %", "NLL", "ECE %"]
-    head.append("on")
+    head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s"]
+    head += [*map(titles.heading, COLUMNS), "on"]
     covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
     covered |= {name for name, _, _ in RUNS["p3"] if oracles}
     dry = []
@@ -139,9 +141,7 @@ def _line(paper: str, result: dict[str, Any]) -> list[str]:
         f"{settings['learning_rate']:g}",
         f"{seconds['train']:.1f}",
         f"{seconds['measure']:.1f}",
-        f"{100 * raw['accuracy']:.1f}",
-        f"{raw['nll']:.3f}",
-        f"{100 * raw['ece_mass']:.1f}",
+        *(titles.info(metric).number(raw[metric]) for metric in COLUMNS),
         result["hardware"].partition(";")[0],
     ]
 
@@ -158,7 +158,7 @@ def _oracle_line(made: dict[str, Any]) -> list[str]:
         f"{settings['learning_rate']:g}",
         f"{made['origin']['seconds']['all']:.1f} in all",
         "-",
-        f"{100 * clean['accuracy']:.1f}",
+        titles.info("accuracy").number(clean["accuracy"]),
         "-",
         "-",
         str(made["origin"]["hardware"]).partition(";")[0],

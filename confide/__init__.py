@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from confide import (
         calibrators,
         data,
+        decisions,
         difficulty,
         evaluation,
         explorer,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         report,
         robustness,
         scoring,
+        sets,
         shift,
         training,
         trust,
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_METHODS = ("calibrators", "difficulty", "features", "losses", "metrics", "models", "penalties", "shift", "trust")
+_OUTPUTS = ("calibrators", "decisions", "metrics", "sets", "trust")
+_METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = ("data", "evaluation", "explorer", "integrations", "pipeline", "report", "robustness", "scoring", "training")
-_MODULES = (*_METHODS, *_WORK)
+_MODULES = (*_OUTPUTS, *_METHODS, *_WORK)
 _NAMES_BY_MODULE = {
     "predictions": ("Predictions",),
     "records": ("Dataset", "Split", "Features", "Scores"),

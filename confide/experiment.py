@@ -18,8 +18,9 @@ import yaml
 from torch import Tensor
 
 from confide import calibrators, difficulty, pipeline, report, training, trust
-from confide.checks import InputError
+from confide.checks import InputError, check_name
 from confide.config import Config, MethodChoice, load_config
+from confide.features.extraction import weights_digest
 from confide.files import formats
 from confide.pipeline import PREDICTED_CLASS, RAW, EvaluatedStage
 from confide.predictions import Predictions
@@ -32,16 +33,16 @@ __all__ = ["Outcome", "run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a run left its results: the folder, the evaluation, the report, and the stages made this time."""
+    """Where a run left its results: the folder, the evaluation, the report, and the stages computed this time."""
 
     folder: Path
     evaluation: Evaluation
     report: Path
-    made: tuple[str, ...]
+    computed: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"folder": self.folder, "report": self.report, "made": self.made, **self.evaluation.to_dict()}
+        return {"folder": self.folder, "report": self.report, "made": self.computed, **self.evaluation.to_dict()}
 
 
 def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
@@ -53,7 +54,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         changes: fields of the config to change; `**{"training.epochs": 3}` changes one inner field.
 
     Returns:
-        The folder, the evaluation, the report, and the stages that were made this time.
+        The folder, the evaluation, the report, and the stages that were computed this time.
 
     Raises:
         InputError: where a word, option or value of the config is not known, before any work; or where another process
@@ -66,12 +67,14 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         >>> config = {"data": "rows.npz", "features": "pixels", "training": {"model": "mlp", "epochs": 1},
         ...           "metrics": ["accuracy"], "promise": 0.0}
         >>> outcome = confide.run(config, "run")
-        >>> outcome.report.name, len(confide.run(config, "run").made)
+        >>> outcome.report.name, len(confide.run(config, "run").computed)
         ('report.html', 0)
     """
     config = load_config(config, **changes)
     settings = {loss.name: pipeline.settings_of(config, loss) for loss in config.losses}
-    with RunFolder(out or Path("runs") / (config.title or "run"), config.as_dict(), config.seed) as folder:
+    if out is None:
+        out = Path("runs") / check_name(config.title or "run", "config field 'title', without a run folder,")
+    with RunFolder(out, config.as_dict(), config.seed) as folder:
         dataset = open_data(folder, config)
         rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
         scores = score(folder, config, rows, settings)
@@ -79,11 +82,11 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         for loss in config.losses:
             predictions = train(folder, loss, settings[loss.name], dataset, scores)
             trust_values = fit_trust(folder, config, loss, predictions, rows)
-            for stage in calibrate(folder, config, loss, predictions, scores.get(PREDICTED_CLASS)):
+            for stage in calibrate(folder, config, loss, predictions, rows, scores.get(PREDICTED_CLASS)):
                 ranked_by = trust_values if stage.name == RAW else {}
                 stages.append(evaluate(folder, config, loss, stage, scores["test"], ranked_by))
         evaluation = conclude(folder, config, dataset, stages, scores["test"])
-        return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.made))
+        return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.computed))
 
 
 def open_data(folder: RunFolder, config: Config) -> Dataset:
@@ -103,9 +106,12 @@ def open_data(folder: RunFolder, config: Config) -> Dataset:
 
 def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> Features:
     """Features of one split."""
+    word = pipeline.extractor_word(dataset, config.features)
+    # Under the word of the user's own model may stand other weights than before.
+    weights = {"weights": digest} if (digest := weights_digest(word)) else {}
     return folder.stage(
         f"features:{split}",
-        uses={"features": pipeline.extractor_word(dataset, config.features), **config.features.options},
+        uses={"features": word, **config.features.options, **weights},
         after=("data",),
         file=folder.paths.features(split),
         make=lambda: pipeline.extract(dataset, config.features, split),
@@ -114,8 +120,8 @@ def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> 
 
 
 STAGE_OF_SCORES = {
-    pipeline.GROUPS: "difficulty:bands",
-    pipeline.LABEL_GROUPS: "difficulty:label_bands",
+    training.GROUPS: "difficulty:bands",
+    training.LABEL_GROUPS: "difficulty:label_bands",
     PREDICTED_CLASS: "difficulty:unlabelled",
 }
 """Stages whose scores span several splits, under the names that keys were made of from the first."""
@@ -153,7 +159,7 @@ def score(
             "test", ("train", "test"), lambda: pipeline.score_split(fitted(), rows["test"], judge_labels=True)
         ),
     }
-    for kind in sorted({pipeline.group_file(each) for each in settings.values()} - {""}):
+    for kind in sorted({training.group_scores_kind(each) for each in settings.values()} - {""}):
         scores[kind] = stage(kind, ("train", "val"), partial(group_scores, kind))
     if any(choice.by_difficulty for choice in config.calibrators):
         scores[PREDICTED_CLASS] = stage(
@@ -167,7 +173,7 @@ def train(
 ) -> dict[str, Predictions]:
     """Predictions of a model trained with one loss, on every split but its own."""
     home = folder.paths.model(loss.name)
-    kind = pipeline.group_file(settings)
+    kind = training.group_scores_kind(settings)
     record = dataset.split(settings.record)
     history = training.SampleHistory(folder.paths.history(loss.name), record.labels, settings.record)
     folder.stage(
@@ -238,7 +244,12 @@ class Stage:
 
 
 def calibrate(
-    folder: RunFolder, config: Config, loss: MethodChoice, predictions: Mapping[str, Predictions], scores: Scores | None
+    folder: RunFolder,
+    config: Config,
+    loss: MethodChoice,
+    predictions: Mapping[str, Predictions],
+    rows: Mapping[str, Features],
+    scores: Scores | None,
 ) -> list[Stage]:
     """Predictions raw, and after each calibrator fitted on val; `scores` are what these may go by."""
     known = dict(predictions)
@@ -246,20 +257,21 @@ def calibrate(
         known = {split: pipeline.with_difficulty(part, scores) for split, part in predictions.items()}
 
     def fitted(choice: MethodChoice) -> calibrators.Calibrator:
-        goes_by = (STAGE_OF_SCORES[PREDICTED_CLASS],) if choice.by_difficulty else ()
+        goes_by = [STAGE_OF_SCORES[PREDICTED_CLASS]] if choice.by_difficulty else []
+        goes_by += ["features:train", "features:val"] if choice.looks_at_features else []
         return folder.stage(
             f"calibrate:{loss.name}:{choice.name}",
             uses={"calibrator": choice.word, **choice.options},
             after=(f"predict:{loss.name}:val", *goes_by),
             file=folder.paths.calibrator(loss.name, choice.name),
-            make=lambda: pipeline.fit_calibrator(choice, known["val"]),
+            make=lambda: pipeline.fit_calibrator(choice, known["val"], rows=rows),
             read=calibrators.load,
         )
 
     stages = [Stage(RAW, dict(predictions))]
     for choice in config.calibrators:
         calibrator = fitted(choice)
-        calibrated = {split: calibrator(part) for split, part in known.items()}
+        calibrated = {split: calibrator(part, rows[split]) for split, part in known.items()}
         stages.append(Stage(choice.name, calibrated, calibrator))
     return stages
 

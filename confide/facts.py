@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
+from confide.types import Floating
 
 SMALLEST_PROBABILITY = 1e-12
-BLOCK_ELEMENTS = 1 << 18
 
-Block = NDArray[np.floating]
 
-LABEL_FACTS = ("correct", "p_true", "nll", "brier")
+LABEL_FACTS = ("correct", "p_true", "nll", "brier", "confidence_nll", "confidence_brier")
 """Facts that compare an output with its label."""
 
 
@@ -53,6 +53,19 @@ class Facts:
     def correct(self) -> Tensor:
         """Whether the predicted class is the label."""
         return self.need("correct")
+
+    @property
+    def confidence_nll(self) -> Tensor | None:
+        """-log of the probability that the confidence gave to what came: right, or wrong."""
+        if self.right is None:
+            return None
+        doubt = 1 - self.confidence if self.doubt is None else self.doubt
+        return -torch.where(self.right, self.confidence, doubt).clamp_min(SMALLEST_PROBABILITY).log()
+
+    @property
+    def confidence_brier(self) -> Tensor | None:
+        """Squared distance between the confidence and being right."""
+        return None if self.right is None else (self.confidence - self.right.to(self.confidence.dtype)).square()
 
     def need(self, name: str) -> Tensor:
         """The vector of that name, or an error that says what is lacking."""
@@ -117,11 +130,11 @@ class ClassCounter:
         self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
         self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
         self._columns: list[NDArray[np.int64]] = []
-        self._probs: list[Block] = []
+        self._probs: list[Floating] = []
         self._held = 0
 
     def add(
-        self, weights: Block, scale: Block, top: Block, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
+        self, weights: Floating, scale: Floating, top: Floating, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
     ) -> None:
         """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
         self.rows += len(scale)
@@ -138,14 +151,14 @@ class ClassCounter:
         row = cells // self.num_classes
         self._keep(cells - row * self.num_classes, weights.reshape(-1)[cells] / scale[row])
 
-    def _keep(self, columns: NDArray[np.int64], probs: Block) -> None:
+    def _keep(self, columns: NDArray[np.int64], probs: Floating) -> None:
         self._columns.append(columns)
         self._probs.append(probs)
         self._held += len(probs)
         if self._held > 1 << 19:
             self._flush()
 
-    def add_truth(self, p_true: Block, labels: NDArray[np.int64]) -> None:
+    def add_truth(self, p_true: Floating, labels: NDArray[np.int64]) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins."""
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
         self.hits += np.bincount(cell, minlength=len(self.hits))
@@ -189,7 +202,7 @@ def facts_of(
     names = _FACT_NAMES if truth is not None else [name for name in _FACT_NAMES if name not in LABEL_FACTS]
     out = {name: np.empty(n, dtype=values.dtype) for name in names}
     prediction = np.empty(n, dtype=np.int64)
-    rows = max(1, min(n, BLOCK_ELEMENTS // num_classes))
+    rows = min(max(n, 1), rows_in(CACHED_FLOAT64, num_classes))
     shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
     mask = np.empty((rows, num_classes), dtype=bool)
     fill = _fill_from_probs if from_probs else _fill_from_logits
@@ -216,13 +229,13 @@ def facts_of(
 
 
 def _fill_from_logits(
-    block: Block,
+    block: Floating,
     labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
-    out: dict[str, Block],
-    shifted: Block,
-    weights: Block,
-) -> Block:
+    out: dict[str, Floating],
+    shifted: Floating,
+    weights: Floating,
+) -> Floating:
     """Facts of one block; `weights` becomes exp(z - max), and its row sums are returned."""
     first = np.arange(0, block.size, block.shape[1])
     top_at = first + prediction
@@ -233,7 +246,7 @@ def _fill_from_logits(
     # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
     flat[top_at] = 0
     others = weights @ np.ones(weights.shape[1], weights.dtype)
-    scale: Block = 1 + others
+    scale: Floating = 1 + others
     spread = row_dot(weights, shifted)
     if not np.isfinite(spread).all():
         # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
@@ -257,13 +270,13 @@ def _fill_from_logits(
 
 
 def _fill_from_probs(
-    block: Block,
+    block: Floating,
     labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
-    out: dict[str, Block],
-    shifted: Block,
-    weights: Block,
-) -> Block:
+    out: dict[str, Floating],
+    shifted: Floating,
+    weights: Floating,
+) -> Floating:
     row = np.arange(len(block))
     np.maximum(block, SMALLEST_PROBABILITY, out=shifted)
     torch.log(torch.from_numpy(shifted), out=torch.from_numpy(shifted))
@@ -285,19 +298,19 @@ def _fill_from_probs(
     return np.ones(len(block), dtype=block.dtype)
 
 
-def row_max(values: Block) -> Block:
+def row_max(values: Floating) -> Floating:
     """Largest of each row; numpy is slow at it for short rows."""
     return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
 
 
-def row_dot(left: Block, right: Block) -> Block:
+def row_dot(left: Floating, right: Floating) -> Floating:
     """Sum over each row of the products."""
     if hasattr(np, "vecdot"):
         return np.asarray(np.vecdot(left, right))
     return np.asarray(np.einsum("nc,nc->n", left, right))
 
 
-def _check_finite_facts(checked: Block, values: Block, from_probs: bool) -> None:
+def _check_finite_facts(checked: Floating, values: Floating, from_probs: bool) -> None:
     bad = np.flatnonzero(~np.isfinite(checked))
     if len(bad):
         what = "probs" if from_probs else "logits"

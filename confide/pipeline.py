@@ -21,13 +21,15 @@ from confide.calibrators import DIFFICULTY
 from confide.calibrators.fitting import NONE
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
+from confide.features.extraction import weights_digest
+from confide.files import disk, formats
 from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
-from confide.training.distributed import is_lead_process
+from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 __all__ = [
@@ -55,7 +57,7 @@ RAW = "raw"
 """The stage of a model as it was trained."""
 THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
-GROUPS, LABEL_GROUPS, PREDICTED_CLASS = "groups", "label_groups", "predicted_class"
+PREDICTED_CLASS = "predicted_class"
 """Scores over several splits: to the likeliest class or to the label's, by which a loss groups; by which calibrators
 go."""
 
@@ -199,7 +201,7 @@ def score_groups(kind: str, fitted: difficulty.FittedDifficulty, rows: Mapping[s
         >>> len(pipeline.score_groups("groups", pipeline.fit_difficulty("prototype", rows["train"]), rows))
         2000
     """
-    labels = None if kind == LABEL_GROUPS else "predicted"
+    labels = None if kind == training.LABEL_GROUPS else "predicted"
     return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])
 
 
@@ -292,7 +294,10 @@ def with_difficulty(predictions: Predictions, scores: Scores) -> Predictions:
 
 
 def fit_calibrator(
-    choice: str | MethodChoice, val: Predictions, scores: Scores | None = None
+    choice: str | MethodChoice,
+    val: Predictions,
+    scores: Scores | None = None,
+    rows: Mapping[str, Features] | None = None,
 ) -> calibrators.Calibrator:
     """A calibrator fitted on validation predictions.
 
@@ -300,6 +305,7 @@ def fit_calibrator(
         choice: a calibrator's word, or a choice with its options.
         val: predictions on data that the model was not trained on.
         scores: difficulty of the samples to their likeliest class, where the calibrator goes by it.
+        rows: features of `train` and `val`, where the calibrator looks at them.
 
     Returns:
         The fitted calibrator: Predictions in, calibrated Predictions out.
@@ -313,25 +319,33 @@ def fit_calibrator(
     choice = MethodChoice(choice) if isinstance(choice, str) else choice
     if choice.by_difficulty and scores is not None:
         val = with_difficulty(val, scores)
-    return calibrators.fit(choice.word, val, **choice.options)
+    known = rows if choice.looks_at_features and rows else {}
+    return calibrators.fit(choice.word, val, features=known.get("val"), fitted=known.get("train"), **choice.options)
 
 
 def apply_calibrator(
-    path: str | Path, predictions: Predictions, extract_by: Callable[..., Features] | None = None
+    path: str | Path,
+    predictions: Predictions,
+    extract_by: Callable[..., Features] | None = None,
+    *,
+    rows: str | Path | None = None,
+    opinions: Mapping[str, Predictions] | None = None,
 ) -> Predictions:
-    """Predictions after a saved calibrator; where it goes by difficulty they are scored first.
+    """Predictions after a saved calibrator; where it goes by difficulty or features these are made first.
 
     Args:
         path: of the calibrator. The difficulty it goes by is a column of the predictions (`with_difficulty`), or fitted
             and saved beside it.
         predictions: to calibrate.
-        extract_by: gives the features of these samples by an extractor's word and options; for a saved difficulty.
+        extract_by: gives the features of these samples by an extractor's word and options.
+        rows: file or folder of the features that the calibrator looks at; without it its extractor is asked.
+        opinions: predictions of the other models that it was fitted with, by name.
 
     Returns:
         The calibrated predictions.
 
     Raises:
-        InputError: where the difficulty cannot be had; one line says what to do.
+        InputError: where the difficulty or the features cannot be had; one line says what to do.
 
     Example:
         >>> from confide import Predictions, pipeline
@@ -344,7 +358,30 @@ def apply_calibrator(
     by = getattr(calibrator, "by", None)
     if by == DIFFICULTY and by not in predictions.columns:
         predictions = with_difficulty(predictions, _scores_beside(Path(path), extract_by))
-    return calibrator(predictions)
+    features = None
+    if calibrator.feature_dim is not None:
+        features = _read_rows(rows, predictions) if rows else _opinion_rows(calibrator, path, extract_by)
+    return calibrator(predictions, features, opinions)
+
+
+def _read_rows(file: str | Path, predictions: Predictions) -> Features:
+    """Features of the predicted samples from a file or folder; one without ids or labels has theirs."""
+    labels = predictions.labels.numpy() if predictions.has_labels else None
+    return Features.load(file, ids=predictions.ids, labels=labels)
+
+
+def _opinion_rows(
+    calibrator: calibrators.Calibrator, path: str | Path, extract_by: Callable[..., Features] | None
+) -> Features:
+    """Features by the extractor that the calibrator was fitted with."""
+    word = calibrator.source.get("extractor")
+    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each by '{word}'"
+    if extract_by is None or not word:
+        raise InputError(f"{needs}; pass them by --second FILE")
+    try:
+        return extract_by(str(word), **calibrator.source.get("options", {}))
+    except (InputError, MissingExtra) as error:
+        raise InputError(f"{needs}, which cannot be made here: {error}; pass them by --second FILE") from None
 
 
 def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Scores:
@@ -368,25 +405,35 @@ def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Sc
 
 @dataclass(frozen=True)
 class CalibrationEffect:
-    """What a chosen calibrator did to the predictions it was applied to; nothing where none was chosen."""
+    """What a chosen calibrator did to the predictions it was applied to: no `after` where none was chosen, and nothing
+    to judge by where they have no labels.
+    """
 
     predictions: Predictions
-    before: Evaluation
+    before: Evaluation | None
     after: Evaluation | None
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
 
 
 def calibration_effect(
-    choice: calibrators.Choice, fitted_on: Predictions, applied_to: Predictions, *, seed: int = 0
+    choice: calibrators.Choice,
+    fitted_on: Predictions,
+    applied_to: Predictions,
+    *,
+    seed: int = 0,
+    features: Features | None = None,
+    opinions: Mapping[str, Predictions] | None = None,
 ) -> CalibrationEffect:
     """Before and after a chosen calibrator, with intervals, the paired test and warnings.
 
     Args:
         choice: of `calibrators.choose`.
         fitted_on: the predictions that it was chosen and fitted on.
-        applied_to: other predictions, to calibrate and to judge on.
+        applied_to: other predictions, to calibrate and, where they have labels, to judge on.
         seed: of the resampling.
+        features: of the applied samples, where the calibrator looks at them.
+        opinions: predictions of other models on them, likewise.
 
     Returns:
         The calibrated predictions, both evaluations, and the paired tests between them.
@@ -402,21 +449,28 @@ def calibration_effect(
         >>> effect.after.value("nll") < effect.before.value("nll")
         True
     """
-    words = table_words("calibrated")
     warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
+    calibrated = choice(applied_to, features, opinions)
+    if applied_to.facts.right is None:
+        return CalibrationEffect(calibrated, None, None, (), tuple(warnings))
+    words, score = table_words("calibrated"), choice.score
+    if applied_to.outputs.only_confidence:
+        words = (*(word for word in words if word not in ("nll", "brier")), *table_words("confidence"))
+        score = f"confidence_{score}"
     before = evaluation.evaluate(applied_to, words, seed=seed)
     if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice(applied_to)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
-    test = next(c for c in comparisons if c.metric == choice.score)
+    test = next(c for c in comparisons if c.metric == score)
     if test.better != "b":
         outcome = "makes it worse" if test.better == "a" else "does not help for certain"
         warnings.append(
-            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
+            f"on the applied predictions '{choice.word}' {outcome}: {score} {test.difference:+.4g} "
             f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
         )
-    changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
+    changed = 0
+    if not applied_to.outputs.only_confidence:
+        changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
     if changed:
         gain = float(calibrated.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
         warnings.append(
@@ -509,14 +563,11 @@ def add_trust(
     if second and predictor.second_dim is None:
         raise InputError(f"{path} was fitted without a second opinion; leave --second out")
 
-    def read(file: str | Path) -> Features:
-        return Features.load(file, ids=predictions.ids, labels=predictions.labels.numpy())
-
     opinion = own = None
     if predictor.second_dim is not None:
-        opinion = read(second) if second else _second_opinion(predictor, path, extract_by)
+        opinion = _read_rows(second, predictions) if second else _second_opinion(predictor, path, extract_by)
     if predictor.feature_dim is not None and rows is not None:
-        own = rows() if callable(rows) else read(rows)
+        own = rows() if callable(rows) else _read_rows(rows, predictions)
     return predictor.add_to(predictions, own, opinion)
 
 
@@ -662,6 +713,17 @@ def pairs_to_compare(stages: Sequence[EvaluatedStage]) -> list[tuple[str, str]]:
     ]
 
 
+def calibrator_text(fitted: calibrators.Calibrator) -> str | None:
+    """What a calibrator fitted, where that can be told in a line: its temperature, or the weights of its opinions."""
+    if "temperature" in fitted.values:
+        return temperature_text(fitted)
+    if fitted.word != "second_opinion":
+        return None
+    names = ("network", *calibrators.opinion_names(fitted))
+    weights = zip(names, (fitted.network, *fitted.weights.tolist()), strict=True)
+    return f"weights: {', '.join(f'{name} {weight:.2f}' for name, weight in weights)}; strength {fitted.strength:.3g}"
+
+
 def temperature_text(fitted: calibrators.Calibrator) -> str:
     """The temperature of a calibrator, or from the lowest to the highest where it has several."""
     several = isinstance(fitted, calibrators.GroupCalibrator) and fitted.word == "temperature"
@@ -684,9 +746,9 @@ def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
         class_names=tuple(dataset.class_names),
         label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
         stages={
-            stage.name: temperature_text(stage.calibrator)
+            stage.name: text
             for stage in stages
-            if stage.calibrator is not None and "temperature" in stage.calibrator.values
+            if stage.calibrator is not None and (text := calibrator_text(stage.calibrator))
         },
         data={"name": dataset.name, **dataset.provenance},
     )
@@ -717,16 +779,24 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     """
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
-    if job.recipe is None:
-        return TrainingOutcome.of(job, train_networks(job, dataset, scores))
-    recipe, paths = load_config(job.recipe), RunPaths(job.out)
+    with held(job.out):
+        if is_lead_process():
+            disk.remove_leftovers(RunPaths(job.out).folders())
+        if job.recipe is None:
+            return TrainingOutcome.of(job, train_networks(job, dataset, scores))
+        return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
+
+
+def _train_by_recipe(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> TrainingOutcome:
+    paths = RunPaths(job.out)
     scores = _recipe_scores(job, recipe, dataset, scores)
     trained = train_networks(job, dataset, scores)
     if is_lead_process() and "val" in dataset.splits:
         for choice in recipe.calibrators[:1]:
             known = paths.existing(paths.scores(PREDICTED_CLASS)) if choice.by_difficulty else None
             val = predict(trained, dataset, "val")
-            calibrator = fit_calibrator(choice, val, None if known is None else Scores.load(known))
+            rows = _recipe_rows(_recipe_features(job, recipe), dataset) if choice.looks_at_features else None
+            calibrator = fit_calibrator(choice, val, None if known is None else Scores.load(known), rows)
             calibrator.save(paths.calibrator(recipe.losses[0].name, choice.name))
             calibrator.save(paths.first_calibrator)
     return TrainingOutcome.of(job, trained)
@@ -757,29 +827,48 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
 def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
     """What the loss reads: `scores`, or made by the recipe; what the calibrator goes by is made before training too."""
     paths = RunPaths(job.out)
-    kind = group_file(job.settings) if scores is None else ""
+    kind = training.group_scores_kind(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
+    choice = _recipe_features(job, recipe)
+    made_of = _what_scores_are_made_of(dataset, choice, recipe.difficulty)
     there = all(paths.existing(file).exists() for file in needed)
-    if needed and (not there or _of_other_features(paths.difficulty, job.features)):
-        choice = MethodChoice(job.features) if job.features else recipe.features
-        rows = {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
+    if needed and not (there and _made_of(paths) == made_of):
+        disk.remove(paths.scores_of)
+        rows = _recipe_rows(choice, dataset)
         fitted = fit_difficulty(recipe.difficulty, rows["train"])
         if kind:
             score_groups(kind, fitted, rows).save(paths.scores(kind))
         if by_difficulty:
             fitted.save(paths.difficulty)
             score_predicted_class(fitted, rows).save(paths.scores(PREDICTED_CLASS))
+        formats.write_json(paths.scores_of, made_of)
     return Scores.load(paths.existing(paths.scores(kind))) if kind else scores
 
 
-def group_file(settings: training.Settings) -> str:
-    """Name of the scores by which the loss of these settings groups samples; empty where it does not."""
-    if not training.group_scores_kind(settings):
-        return ""
-    return LABEL_GROUPS if settings.label_bands else GROUPS
+def _recipe_features(job: TrainingJob, recipe: Config) -> MethodChoice:
+    """The extractor of the job, or else of its recipe."""
+    return MethodChoice(job.features) if job.features else recipe.features
 
 
-def _of_other_features(path: Path, extractor: str | None) -> bool:
-    """Whether a difficulty that was fitted before is one of other features than are asked for now."""
-    return extractor is not None and path.exists() and difficulty.load(path).source.get("extractor") != extractor
+def _recipe_rows(choice: MethodChoice, dataset: Dataset) -> dict[str, Features]:
+    """Features of train and val."""
+    return {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
+
+
+def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:
+    """What decides the difficulty of a training's samples, as JSON holds it."""
+    word = extractor_word(dataset, choice)
+    made_of: dict[str, Any] = formats.plain(
+        {
+            "samples": {name: part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")},
+            "features": {"word": word, "weights": weights_digest(word), **choice.options},
+            "difficulty": {"word": method.word, **method.options},
+        }
+    )
+    return made_of
+
+
+def _made_of(paths: RunPaths) -> Any:
+    """What the scores that lie in a training folder were made of."""
+    return formats.read_json(paths.scores_of) if paths.scores_of.exists() else None

@@ -7,13 +7,15 @@ Plain numbers and words only, so that an Evaluation is a JSON file and the repor
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
 
-from confide.checks import InputError
+from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 
@@ -384,11 +386,14 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class ObservedPoint:
-    """What an operating point does on labelled samples: the share it accepts, their error rate and number."""
+    """What an operating point does on labelled samples: the share it accepts, their number, and their error rate with
+    its 95 % interval."""
 
     coverage: float
     risk: float
     accepted: int
+    low: float = math.nan
+    high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -412,8 +417,128 @@ class ModelPoint:
         coverage, risk = row.get("test_coverage"), row.get("test_risk")
         observed = None
         if coverage is not None or risk is not None:
-            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0))
+            ends = _number(row.get("test_low")), _number(row.get("test_high"))
+            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0), *ends)
         return cls(OperatingPoint.from_dict(row), row.get("model"), row.get("stage"), observed)
+
+
+@dataclass(frozen=True)
+class GroupCoverage:
+    """How often the prediction sets of a group of samples hold the true class, with its exact 95 % interval.
+
+    `kind` is "all", "class", or what the group is one of, such as "difficulty". `broken` where a promise was made for
+    the group and so little coverage would be seen in less than 5 % of all fits, over all groups of the kind together.
+    """
+
+    kind: str
+    name: str
+    n: int
+    size: float  # mean number of classes in a set
+    covered: int | None = None  # None without labels
+    low: float = math.nan
+    high: float = math.nan
+    promised: bool = False
+    broken: bool = False
+
+    @property
+    def share(self) -> float:
+        """Covered share; NaN without labels or samples."""
+        return math.nan if self.covered is None or not self.n else self.covered / self.n
+
+
+@dataclass(frozen=True)
+class SetExample:
+    """A sample with its set, the likeliest class first."""
+
+    id: str
+    classes: tuple[str, ...]
+    size: int
+    label: str | None = None
+    difficulty: float | None = None
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """What prediction sets do on samples they were not fitted on."""
+
+    word: str
+    coverage: float
+    """The promise."""
+    n_fit: int
+    groups: tuple[GroupCoverage, ...]
+    sizes: tuple[tuple[int, int], ...]
+    """(number of classes, how many sets have so many), rising."""
+    by: str | None = None
+    examples: tuple[SetExample, ...] = ()
+    """The largest sets, the hardest samples first where difficulty is known."""
+    notes: tuple[str, ...] = ()
+    model: str = "model"
+    stage: str = "raw"
+
+    @property
+    def whole(self) -> GroupCoverage:
+        """All samples together."""
+        return next(group for group in self.groups if group.kind == "all")
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SetResult:
+        """The result of a row of evaluation.json."""
+        known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
+        ends = [{end: _number(group[end]) for end in ("low", "high")} for group in row["groups"]]
+        known["groups"] = tuple(GroupCoverage(**{**g, **e}) for g, e in zip(row["groups"], ends, strict=True))
+        known["sizes"] = tuple((size, count) for size, count in row["sizes"])
+        known["examples"] = tuple(SetExample(**{**e, "classes": tuple(e["classes"])}) for e in row["examples"])
+        return cls(**{**known, "notes": tuple(row["notes"])})
+
+
+@dataclass(frozen=True)
+class BreakEvenPoint:
+    """Asking a person about this share of the samples pays while it costs less than `price` a sample.
+
+    `expected` and `measured` are the mean cost of the decisions that remain, without the price of asking.
+    """
+
+    share: float
+    price: float
+    expected: float
+    measured: float = math.nan
+
+
+@dataclass(frozen=True)
+class DecisionResult:
+    """What decisions by cost do: how often each is taken, what they cost by the probabilities and by the labels.
+
+    `saved` is what the likeliest class would have cost more, sample by sample; `threshold` is the probability of class
+    1 above which class 1 is decided, where there are two classes and nobody is asked.
+    """
+
+    n: int
+    shares: Mapping[str, float]
+    """Action -> share of the samples, "ask" among them where somebody may be asked."""
+    expected: Measurement
+    measured: Measurement | None = None
+    saved: Measurement | None = None
+    asked: int = 0
+    threshold: float | None = None
+    break_even: tuple[BreakEvenPoint, ...] = ()
+    warnings: tuple[str, ...] = ()
+    model: str = "model"
+    stage: str = "raw"
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it stands in evaluation.json."""
+        costs = {name: getattr(self, name) for name in ("expected", "measured", "saved")}
+        points = [asdict(point) for point in self.break_even]
+        return {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> DecisionResult:
+        """The result of a row of evaluation.json."""
+        known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
+        known |= {k: None if row[k] is None else _measurement(row[k]) for k in ("expected", "measured", "saved")}
+        points = [{k: _number(v) for k, v in point.items()} for point in row["break_even"]]
+        known["break_even"] = tuple(BreakEvenPoint(**point) for point in points)
+        return cls(**{**known, "warnings": tuple(row["warnings"])})
 
 
 @dataclass(frozen=True)
@@ -482,6 +607,63 @@ class About:
         return cls(**known, extra={k: v for k, v in data.items() if k not in names})
 
 
+EXPECTATION = re.compile(r"\s*([a-z]\w*)\s*(?:\[(.+)\])?\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
+ORDERS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a measurement must be: "ece<0.03", "accuracy >= 90 %", "accuracy[class=Shirt] > 0.8"."""
+
+    text: str
+    metric: str
+    group: str | None
+    order: str
+    limit: float
+
+    @classmethod
+    def of(cls, text: str) -> Expectation:
+        """The expectation of a text, or one line that says how it is written."""
+        parts = EXPECTATION.fullmatch(text) if isinstance(text, str) else None
+        try:
+            metric, group, order, number, percent = parts.groups() if parts else ("", None, "", "", "")
+            return cls(text.strip(), metric, group, order, float(number) / (100 if percent else 1))
+        except (ValueError, AttributeError):
+            raise InputError(
+                f"an expectation must be METRIC, optionally [GROUP], then < <= > or >= and a number, got {text!r:.80}; "
+                "write it as 'ece<0.03' or 'accuracy[class=0]>=90%'"
+            ) from None
+
+    def broken_by(self, measured: Measurement, surely: bool) -> BrokenExpectation | None:
+        """How a measurement breaks it, or None; `surely` asks the whole 95 % interval to hold it."""
+        low, high = (measured.low, measured.high) if surely else (math.nan, math.nan)
+        value = measured.value if not surely else high if self.order in ("<", "<=") else low
+        if not math.isnan(measured.value) and ORDERS[self.order](value, self.limit):
+            return None
+        return BrokenExpectation(self.text, measured.metric, measured.value, low, high, surely)
+
+
+@dataclass(frozen=True)
+class BrokenExpectation:
+    """An expectation that does not hold, with what was measured; as text it is one line."""
+
+    expectation: str
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    surely: bool = False
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"{self.expectation}: {self.metric} is not defined here"
+        if not self.surely:
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}"
+        if math.isnan(self.low) or math.isnan(self.high):
+            return f"{self.expectation}: {self.metric} is {self.value:.6g}, without an interval to be sure"
+        return f"{self.expectation}: {self.metric} is {self.value:.6g} (95 % {self.low:.6g} to {self.high:.6g})"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """All that a report may show.
@@ -503,6 +685,10 @@ class Evaluation:
     """What the stages are called in a sentence, by word; filled in likewise."""
     difficulty: DifficultyInfo | None = None
     """What the difficulty score that `about` names means; filled in likewise."""
+    sets: tuple[SetResult, ...] = ()
+    """Prediction sets, and what was seen of them."""
+    decisions: tuple[DecisionResult, ...] = ()
+    """Decisions by cost, and what they cost."""
 
     def __post_init__(self) -> None:
         about: object = self.about
@@ -613,6 +799,44 @@ class Evaluation:
         """
         return float(self.find(metric, **where))
 
+    def expect(self, *expectations: str, surely: bool = False, **where: Any) -> list[BrokenExpectation]:
+        """Which expectations do not hold, such as "ece<0.03" or "accuracy[class=Shirt]>=90%".
+
+        Args:
+            expectations: a metric, a group in brackets where it is not of all samples, < <= > or >=, and a number.
+            surely: the whole 95 % interval must hold it, not the value alone.
+            where: fields of the measurement where there are several: model, stage, split, score.
+
+        Returns:
+            The broken ones, each one line as text; empty if all hold.
+
+        Raises:
+            InputError: a text that is no expectation, or a metric that the evaluation does not have.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+            >>> evaluation = confide.evaluate(p, "accuracy")
+            >>> evaluation.expect("accuracy>=0.7")
+            []
+            >>> print(*evaluation.expect("accuracy>=0.8", "accuracy[class=0] >= 90%"))
+            accuracy>=0.8: accuracy is 0.75
+        """
+        broken = []
+        for expected in map(Expectation.of, expectations):
+            rows = [m for m in self.measurements if m.metric == expected.metric and m.group == expected.group]
+            rows = [
+                m for m in rows if all(getattr(m, k) == v for k, v in where.items()) and (m.plain or "score" in where)
+            ]
+            if not rows:
+                metrics = {m.metric for m in self.measurements}
+                groups = {m.group for m in self.measurements if m.metric == expected.metric and m.group}
+                hint = did_you_mean(expected.metric, metrics)
+                if expected.metric in metrics and expected.group:
+                    hint = did_you_mean(expected.group, groups)
+                raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
+            broken.append(expected.broken_by(rows[0], surely))
+        return [one for one in broken if one is not None]
+
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.
 
@@ -645,6 +869,8 @@ class Evaluation:
             "comparisons": [c.as_row() for c in self.comparisons],
             "samples": [asdict(s) for s in self.samples],
             "operating_points": [p.as_row() for p in self.operating_points],
+            "sets": [asdict(result) for result in self.sets],
+            "decisions": [result.as_row() for result in self.decisions],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
@@ -706,6 +932,8 @@ class Evaluation:
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
+            sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
+            decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
             stage_titles=data.get("stage_titles", {}),
             difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
@@ -802,6 +1030,8 @@ def join(
         operating_points=(*(p for evaluation in evaluations for p in evaluation.operating_points), *operating_points),
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
+        sets=tuple(result for evaluation in evaluations for result in evaluation.sets),
+        decisions=tuple(result for evaluation in evaluations for result in evaluation.decisions),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
         stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
         difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),

@@ -264,7 +264,9 @@ def _subject(runner: ModelOnDevice, dataset: Dataset, request: ShiftRequest, ide
         def by_label(features: Any, labels: Any) -> Any:
             return fitted.score(np.asarray(features), labels).values
 
-    return Subject(runner.forward, stages, predictors, by_label, runner.attacked, identity)
+    # Calibrators and the like are fitted on these samples: with others, cells kept before are another model's.
+    fitted_on = [part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")]
+    return Subject(runner.forward, stages, predictors, by_label, runner.attacked, "-".join([identity, *fitted_on]))
 
 
 def _reference_split(train: Split) -> Split:

@@ -9,12 +9,13 @@ import json
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -26,7 +27,8 @@ from numpy.typing import NDArray
 from confide import difficulty, features
 from confide.checks import InputError, MissingExtra, OptionError, check_choice, check_range
 from confide.difficulty.from_features import GaussianDifficulty
-from confide.files import formats
+from confide.features.extraction import weights_digest
+from confide.files import disk, formats
 from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, moments_of
 from confide.progress import Progress
 from confide.records import Split, default_ids
@@ -172,7 +174,16 @@ def _threads_of_children(threads: int) -> Iterator[None]:
         del os.environ["OMP_NUM_THREADS"]
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, however it ends; files are written whole or not at all."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 def _work_in_process(job: Job[Any, Any], sender: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     Progress.quiet = True
     try:
         sender.send(("done", job()))
@@ -269,7 +280,7 @@ def train_workers(job: Job[Any, Any], workers: int, *, storage: str | Path, gpu:
     from ray.train.torch import TorchTrainer
 
     note = Path(storage).resolve() / f"{job.name}.json"
-    note.unlink(missing_ok=True)
+    disk.remove(note)
 
     def work(config: dict[str, Any]) -> None:
         answer = config["job"]()
@@ -376,6 +387,8 @@ class FolderScoring:
     def key(self, name: str) -> str:
         """A short name for what these options make."""
         facts: list[Any] = [str(self.source.resolve()), self.features, sorted(self.feature_options.items())]
+        if self.features is not None and (weights := weights_digest(self.features)):
+            facts.append(weights)
         if name == "scores":
             facts += [self.method, sorted(self.options.items())]
             facts += [] if self.labels == "given" else [self.labels]
@@ -429,6 +442,12 @@ def score_folder(job: FolderScoring) -> FolderScores:
     sources = sorted(job.source.glob("*.parquet"))
     if not sources:
         raise InputError(f"{job.source} must hold .parquet files, got none")
+    with disk.locked(job.out):
+        disk.remove_leftovers(job.out.glob("*-*"))
+        return _score_files(job, sources)
+
+
+def _score_files(job: FolderScoring, sources: list[Path]) -> FolderScores:
     rows = _feature_files(job, sources)
     num_classes = 1 + max(_largest_label(path) for path in rows)
     model = _fit_gaussians(job, rows, num_classes)
@@ -443,7 +462,7 @@ def _feature_files(job: FolderScoring, sources: list[Path]) -> list[Path]:
     if job.features is None:
         return sources
     folder = job.out / f"features-{job.key('features')}"
-    todo = [path for path in sources if not _is_newer(folder / path.name, path)]
+    todo = [path for path in sources if _source_of(folder / path.name) != _stamp(path)]
     job.map(lambda path: _extract_file(path, folder / path.name, job), todo, "features", gpu=True)
     return [folder / path.name for path in sources]
 
@@ -458,7 +477,8 @@ def _extract_file(path: Path, target: Path, job: FolderScoring) -> None:
     split = Split(inputs if inputs.ndim > 1 else list(inputs), labels, _ids_of_rows(columns, path))
     extracted = features.extract(str(job.features), split, batch_size=job.batch_size, **job.feature_options)
     values = extracted.values.astype(np.float32)
-    formats.write_table(target, {"id": extracted.ids, "label": extracted.labels, "features": values})
+    columns = {"id": extracted.ids, "label": extracted.labels, "features": values}
+    formats.write_table(target, columns, {"source": _stamp(path)})
 
 
 def _ids_of_rows(columns: Mapping[str, NDArray[Any]], path: Path) -> NDArray[Any]:
@@ -516,12 +536,18 @@ def _moments_of_groups(job: FolderScoring, groups: list[list[Path]], num_classes
 
 def _names_key(group: list[Path]) -> str:
     """A short name for these files as they are now: a changed file makes other moments and other scores."""
-    facts = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in group]
+    facts = [f"{path.name} {_stamp(path)}" for path in group]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _is_newer(target: Path, source: Path) -> bool:
-    return target.exists() and target.stat().st_mtime_ns >= source.stat().st_mtime_ns
+def _stamp(path: Path) -> str:
+    """Size and time of a file."""
+    return f"{path.stat().st_size} {path.stat().st_mtime_ns}"
+
+
+def _source_of(target: Path) -> str:
+    """The stamp of the file that features were made of; empty where there are none yet."""
+    return formats.parquet_metadata(target).get("source", "") if target.exists() else ""
 
 
 def _fourth_moment(job: FolderScoring, groups: list[list[Path]], centres: NDArray[np.float64], by_class: bool) -> float:

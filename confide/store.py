@@ -11,17 +11,18 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from confide.checks import InputError
-from confide.files import formats
+from confide.files import disk, formats
+from confide.files.disk import lock_file
+from confide.files.signing import is_signed_here, sign
 from confide.records import Dataset
 
 __all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
@@ -108,6 +109,11 @@ class RunPaths:
         """
         return self.folder / "scores" / f"{name}.parquet"
 
+    @property
+    def scores_of(self) -> Path:
+        """What the scores of a training folder were made of; a run folder's manifest says it."""
+        return self.folder / "scores" / "made-of.json"
+
     def model(self, name: str) -> Path:
         """The folder of one trained model."""
         return self.folder / "models" / name
@@ -140,6 +146,14 @@ class RunPaths:
     def model_evaluation(self, model: str, stage: str) -> Path:
         """Measurements on one model at one stage, written before the run is concluded."""
         return self.folder / "evaluations" / f"{model}-{stage}.json"
+
+    def folders(self) -> list[Path]:
+        """The folders that files of a run are written to, where they are there."""
+        names = ("features", "scores", "predictions", "trust", "calibrators", "evaluations")
+        models = list(self.model("").glob("*"))
+        of_models = [model / name for model in models for name in ("checkpoints", "history")]
+        folders = (self.folder, *(self.folder / name for name in names), *models, *of_models)
+        return [folder for folder in folders if folder.is_dir()]
 
     def existing(self, path: Path) -> Path:
         """The path, or the older name of the same file where only that is there."""
@@ -206,11 +220,15 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What made a run folder: its config, the versions, and its stages in the order they were made."""
+    """What made a run folder: its config, the versions, and its stages in the order they were made.
+
+    `signed_here`: this user made the run, and the manifest is as it was written.
+    """
 
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, StageRecord] = field(default_factory=dict)
+    signed_here: bool = False
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -243,7 +261,7 @@ def read_manifest(folder: Path) -> Manifest:
         name: StageRecord(s["key"], s["uses"], tuple(s["after"]), s["files"], s["seconds"])
         for name, s in row["stages"].items()
     }
-    return Manifest(dict(row.get("config", {})), versions, stages)
+    return Manifest(dict(row.get("config", {})), versions, stages, is_signed_here(row))
 
 
 def _save(record: Any, path: Path) -> object:
@@ -266,10 +284,10 @@ class RunFolder:
         ...     return folder.stage("sum", uses={"n": 3}, file=folder.path / "sum.json", make=lambda: sum(range(3)),
         ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, ['sum'])
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, [])
     """
 
@@ -280,26 +298,21 @@ class RunFolder:
         self.seed = seed
         self.stages: dict[str, StageRecord] = {}
         self.keys: dict[str, str] = {}
-        self.made: list[str] = []
-        self._lock: IO[str] | None = None
+        self.computed: list[str] = []
+        self._held = ExitStack()
 
     def __enter__(self) -> RunFolder:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = lock_file(self.path / ".lock", self.path)
-        if self.paths.manifest.exists():
-            try:
+        with ExitStack() as held:
+            disk.make_folder(self.path)
+            held.enter_context(lock_file(self.path / ".lock", self.path))
+            if self.paths.manifest.exists():
                 self.stages = dict(read_manifest(self.path).stages)
-            except InputError:
-                self._lock.close()
-                raise
-        for leftover in self.path.rglob(".*.part"):
-            leftover.unlink(missing_ok=True)
+            disk.remove_leftovers(self.paths.folders())
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._held.close()
 
     def stage(
         self,
@@ -331,6 +344,8 @@ class RunFolder:
         options = formats.plain(dict(uses or {}))
         key = self.key(name, options, after)
         if (done := self._done(name, key)) is not None:
+            # As this process knows them: what another wrote there must not be signed with the rest.
+            self.stages[name] = replace(self.stages[name], uses=options)
             return read(done)
         started = time.monotonic()
         write(make(), file)
@@ -342,7 +357,7 @@ class RunFolder:
             {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
             round(time.monotonic() - started, 3),
         )
-        self.made.append(name)
+        self.computed.append(name)
         self._write_manifest()
         # Read back, so that a first run and a resumed one go on from the very same record.
         return read(file)
@@ -371,44 +386,7 @@ class RunFolder:
             **environment(),
             "stages": {name: asdict(record) for name, record in self.stages.items()},
         }
-        formats.write_json(self.paths.manifest, manifest)
-
-
-def lock_file(path: Path, folder: Path) -> IO[str]:
-    """An exclusive lock that the system gives back when the process ends, however it ends.
-
-    Args:
-        path: of the lock file.
-        folder: what is locked, for the message.
-
-    Returns:
-        The open file; closing it gives the lock back.
-
-    Raises:
-        InputError: where another process holds it.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from confide.store import lock_file
-        >>> lock_file(Path("run.lock"), Path("run")).close()
-    """
-    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115  the lock lives as long as the handle
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        raise InputError(
-            f"run folder {folder} must be written by one process at a time, but another holds it; "
-            "wait for it or choose another folder"
-        ) from None
-    return handle
+        formats.write_json(self.paths.manifest, sign(formats.plain(manifest)))
 
 
 def environment() -> dict[str, Any]:

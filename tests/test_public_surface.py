@@ -74,6 +74,7 @@ WORDS = {
             "metaacc",
         ]
     ),
+    "sets": ["lac", "aps", "raps", "saps", "top_k"],
     "metrics": METRICS,
     "trust": (
         [

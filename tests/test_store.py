@@ -1,10 +1,13 @@
 import json
 
+import numpy as np
 import pytest
 
+import confide
 from confide.checks import InputError
-from confide.files import formats
-from confide.store import RunFolder, RunPaths
+from confide.files import disk, formats
+from confide.store import RunFolder, RunPaths, lock_file
+from confide.training import Settings, fit
 
 
 def go(path, *, a=1, b=1, calls=None):
@@ -25,7 +28,7 @@ def go(path, *, a=1, b=1, calls=None):
     with RunFolder(path, {"a": a, "b": b}, seed=3) as folder:
         stage(folder, "first", a, ())
         stage(folder, "second", b, ("first",))
-        return folder.made
+        return folder.computed
 
 
 def test_a_second_call_makes_nothing(tmp_path):
@@ -128,3 +131,25 @@ def test_a_stage_that_fails_leaves_earlier_results(tmp_path):
 
 def full_disk(record, target):
     raise OSError(28, "No space left on device")
+
+
+def test_a_run_removes_only_temporary_files_of_its_own(tmp_path):
+    strangers = [tmp_path / ".notes.part", tmp_path / "film" / ".confide-0.part", tmp_path / ".confide-0.txt"]
+    left = [tmp_path / ".confide-0.part", tmp_path / "models" / "plain" / "checkpoints" / ".confide-1.part"]
+    for path in (*strangers, *left):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    with disk.atomic(tmp_path / "written.json") as alive:
+        alive.write_text("{}")
+        with RunFolder(tmp_path, {}, 0):
+            assert alive.exists()
+    assert all(path.exists() for path in strangers)
+    assert not any(path.exists() for path in left)
+
+
+def test_a_training_folder_is_written_by_one_process_at_a_time(tmp_path):
+    dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
+    settings = Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
+    with lock_file(tmp_path / ".lock", tmp_path), pytest.raises(InputError, match="another holds it"):
+        fit(dataset, settings, folder=tmp_path)
+    fit(dataset, settings, folder=tmp_path)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.lib import titles
 from benchmarks.lib.grid import SWEEP
 from benchmarks.lib.items import NAMES
 from benchmarks.lib.results import CALIBRATED, is_stale, stage_of
 from benchmarks.lib.sources import RESAMPLED
-from benchmarks.lib.values import paired
+from benchmarks.lib.values import Paired, paired
 from confide import files
 from confide.evaluation import holm
 from confide.results import LEVEL
@@ -87,22 +88,16 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """What each question compares: first less second, seed by seed."""
-COLUMNS = (
-    ("accuracy", "accuracy %", 100.0, 2),
-    ("ece_mass", "ECE %", 100.0, 2),
-    ("nll", "NLL", 1.0, 4),
-    ("aurc", "AURC x1000", 1000.0, 2),
-    ("auroc", "AUROC of errors %", 100.0, 1),
-)
+COLUMNS = ("accuracy", "ece_mass", "nll", "aurc", "auroc")
 PLACES = {"measured": "test", RESAMPLED: "other filter", "shift": "corrupted"}
 COMPARED = (
-    ("accuracy", "raw", "accuracy", 100.0, 2, True),
-    ("ece_mass", "raw", "ECE", 100.0, 2, False),
-    ("ece_mass", CALIBRATED, "ECE calibrated", 100.0, 2, False),
-    ("nll", CALIBRATED, "NLL calibrated", 1.0, 4, False),
-    ("aurc", CALIBRATED, "AURC calibrated", 1000.0, 2, False),
+    ("accuracy", "raw"),
+    ("ece_mass", "raw"),
+    ("ece_mass", CALIBRATED),
+    ("nll", CALIBRATED),
+    ("aurc", CALIBRATED),
 )
-"""(metric, stage, title, factor, digits, whether higher is better)"""
+"""Metrics and stages of the paired differences."""
 
 Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
@@ -124,7 +119,7 @@ def cell_tables(cells: Cells) -> dict[str, str]:
 
 
 def _table(cells: Cells, methods: Sequence[str]) -> str:
-    head = ["method", "stage", "seeds", "mean strength", *(title for _, title, _, _ in COLUMNS), "p > 0.05"]
+    head = ["method", "stage", "seeds", "mean strength", *map(titles.heading, COLUMNS), "p > 0.05"]
     lines = []
     for method in methods:
         own = list(cells.get(method, {}).values())
@@ -138,20 +133,17 @@ def _table(cells: Cells, methods: Sequence[str]) -> str:
 def resampled_table(cells: Cells) -> str:
     """Test images beside those that another filter shrunk: accuracy, and ECE before and after temperature scaling."""
     head = ["method", "seeds"]
-    asked = (
-        ("accuracy", "raw", "accuracy %"),
-        ("ece_mass", "raw", "ECE %"),
-        ("ece_mass", "temperature", "ECE after T %"),
-    )
-    for _, _, title in asked:
+    columns = (("accuracy", "raw"), ("ece_mass", "raw"), ("ece_mass", "temperature"))
+    for metric, stage in columns:
+        title = titles.heading(metric) + (" after T" if stage == "temperature" else "")
         head += [title, f"{title}, other filter"]
     lines = []
     for method, own in cells.items():
         both = [one for one in own.values() if RESAMPLED in one]
         line = [f"`{method}`", str(len(both))]
-        for word, stage, _ in asked if both else ():
+        for metric, stage in columns if both else ():
             for place in ("measured", RESAMPLED):
-                line.append(spread(100 * np.array([one[place][stage][word] for one in both]), 2))
+                line.append(titles.spread(metric, [one[place][stage][metric] for one in both]))
         lines += [line] if both else []
     return markdown(head, lines) if lines else ""
 
@@ -168,35 +160,24 @@ def stages_table(by_dataset: Mapping[str, Cells], method: str) -> str:
             stages = dict.fromkeys(("raw", "temperature", stage_of(own[0], CALIBRATED)))
             for stage in stages:
                 rows = [_mean_of(one, stage) if place == "shift" else one[stage] for one in there]
-                shown = [
-                    spread(scale * np.array([row[word] for row in rows]), digits) for word, _, scale, digits in COLUMNS
-                ]
+                shown = [titles.spread(metric, [row[metric] for row in rows]) for metric in COLUMNS]
                 tested = "calibration_p" in rows[0]
                 passed = sum(row["calibration_p"] > LEVEL for row in rows) if tested else 0
                 told = f"{passed} of {len(rows)}" if tested else "-"
                 lines.append([NAMES[dataset], PLACES[place], stage, *shown, told])
-    head = ["data", "images", "stage", *(title for _, title, _, _ in COLUMNS), "p > 0.05"]
+    head = ["data", "images", "stage", *map(titles.heading, COLUMNS), "p > 0.05"]
     return markdown(head, lines) if lines else ""
 
 
 def _mean_of(corruptions: Mapping[str, Any], stage: str) -> dict[str, float]:
-    words = [word for word, *_ in COLUMNS]
-    return {word: float(np.nanmean([one[stage][word] for one in corruptions.values()])) for word in words}
-
-
-def spread(values: Any, digits: int) -> str:
-    """Mean and standard deviation; of one value, the value."""
-    some = np.asarray(values, dtype=np.float64)
-    deviation = f" ± {some.std(ddof=1):.{digits}f}" if len(some) > 1 else ""
-    return f"{some.mean():.{digits}f}{deviation}"
+    return {metric: float(np.nanmean([one[stage][metric] for one in corruptions.values()])) for metric in COLUMNS}
 
 
 def _line(method: str, stage: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
     measured = [one["measured"][stage] for one in cells]
     strength = cells[0].get("strength")
     line = [f"`{method}`", stage, str(len(cells)), "-" if strength is None else f"{strength:.2g}"]
-    for word, _, scale, digits in COLUMNS:
-        line.append(spread(scale * np.array([one[word] for one in measured]), digits))
+    line += [titles.spread(metric, [one[metric] for one in measured]) for metric in COLUMNS]
     passed = sum(one["calibration_p"] > LEVEL for one in measured)
     return [*line, f"{passed} of {len(measured)}"]
 
@@ -210,11 +191,11 @@ def _pairs(cells: Cells, pairs: Sequence[tuple[str, str]]) -> str:
     corrected = dict(zip(tests, holm([one.p_value for one in tests.values()]), strict=True))
     lines = []
     for a, b in there:
-        shown = [_difference(tests[a, b, k], corrected[a, b, k], COMPARED[k][4]) for k in _columns()]
+        shown = [_difference(tests[a, b, k], corrected[a, b, k], COMPARED[k][0]) for k in _columns()]
         lines.append([f"`{a}` less `{b}`", str(tests[a, b, 0].seeds), *shown])
-    table = markdown(["difference", "seeds", *(one[2] for one in COMPARED)], lines)
+    table = markdown(["difference", "seeds", *map(_heading, _columns())], lines)
     clear = [place for place in tests if corrected[place] < LEVEL]
-    said = [f"`{a}` has a {_word(k, tests[a, b, k].difference)} {COMPARED[k][2]} than `{b}`" for a, b, k in clear]
+    said = [f"`{a}` has a {_word(tests[a, b, k].difference)} {_name(k)} than `{b}`" for a, b, k in clear]
     few = min(tests[a, b, 0].seeds for a, b in there)
     words = "; ".join(said) if said else "no difference"
     return (
@@ -228,16 +209,30 @@ def _columns() -> range:
 
 
 def _values(cells: Mapping[int, Mapping[str, Any]], column: int) -> dict[int, float]:
-    word, stage, _, scale, _, _ = COMPARED[column]
-    return {seed: scale * float(one["measured"][stage_of(one, stage)][word]) for seed, one in cells.items()}
+    metric, stage = COMPARED[column]
+    values = {seed: float(one["measured"][stage_of(one, stage)][metric]) for seed, one in cells.items()}
+    return {seed: titles.scaled(metric, value) for seed, value in values.items()}
 
 
-def _difference(test: Any, p: float, digits: int) -> str:
+def _heading(column: int) -> str:
+    metric, stage = COMPARED[column]
+    return titles.heading(metric if stage == "raw" else f"{metric}, {stage}")
+
+
+def _name(column: int) -> str:
+    metric, stage = COMPARED[column]
+    name, *notes = titles.info(metric).title.split(", ")
+    name = name.lower() if name[1:].islower() else name
+    notes += [] if stage == "raw" else [stage]
+    return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def _difference(test: Paired, p: float, metric: str) -> str:
     shown = f" (p {p:.2g})" if math.isfinite(p) else ""
-    return f"{test.difference:+.{digits}f}{shown}"
+    return f"{test.difference:+.{titles.info(metric).digits + titles.MORE_DIGITS}f}{shown}"
 
 
-def _word(column: int, difference: float) -> str:
+def _word(difference: float) -> str:
     return "higher" if difference > 0 else "lower"
 
 

@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.findings import data
 from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import numbers
 from benchmarks.findings.tune import ADAPTIVE, WIDE
+from benchmarks.lib import titles
 from benchmarks.papers.trust_table import machine
 from confide.penalties import likely_bandwidth
 from confide.training import Settings, fit, predict
 
 SEEDS = range(3)
+COLUMNS = ("accuracy", "ece_mass", "nll")
 SELECTIVE = {"loss": "selective_au", "batch_size": 512, "epochs": 8}
 PAPER = {"coverage": 0.88, "smoothing": 0.1}
 FORMS: dict[str, dict[str, Any]] = {
@@ -104,18 +105,12 @@ def table(path: Path) -> str:
         some = [row for row in rows if row["variant"] == name]
         if not some:
             continue
-        values = {
-            word: np.array([scale * row["test"][word] for row in some])
-            for word, scale in (("accuracy", 100), ("ece_mass", 100), ("nll", 1))
-        }
-        shown = [
-            f"{one.mean():.{n}f} ± {one.std(ddof=1):.{n}f}" for one, n in zip(values.values(), (1, 2, 3), strict=True)
-        ]
+        shown = [titles.spread(metric, [row["test"][metric] for row in some]) for metric in COLUMNS]
         first = some[0]["settings"]
         found.append(
             [f"`{name}`", str(first["epochs"]), str(first["batch_size"]), f"{first['learning_rate']:g}", *shown]
         )
-    head = ["variant", "epochs", "batch", "rate", "accuracy %", "ECE %", "NLL"]
+    head = ["variant", "epochs", "batch", "rate", *map(titles.heading, COLUMNS)]
     return markdown(head, found) if found else ""
 
 

@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.findings import data
-from benchmarks.findings.cells import markdown, spread
+from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import arguments, numbers
+from benchmarks.lib import titles
 from benchmarks.lib.cells import calibrator_of
 from benchmarks.lib.grid import method_named
 from benchmarks.papers.trust_table import machine
@@ -174,28 +175,29 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     shown = {("test", title): [row["test"][stage] for row in rows] for stage, title in STAGES.items()}
     for where, title in (("fold", "the other half"), ("test", "as many of test")):
         shown[title, "half its fold"] = [one[where] for row in rows for one in row["halves"]]
+    columns = {"confidence_gap": "gap", "ece_mass": "ece_mass", "nll": "nll", "aurc": "aurc"}
     lines = []
     for names, some in shown.items():
-        cells = [
-            spread([scale * one[word] for one in some], digits)
-            for word, scale, digits in (("gap", 100, 2), ("ece_mass", 100, 2), ("nll", 1, 4), ("aurc", 1000, 2))
-        ]
+        cells = [titles.spread(metric, [one[word] for one in some]) for metric, word in columns.items()]
         passed = sum(one["calibration_p"] > LEVEL for one in some)
         lines.append([*names, *cells, f"{passed} of {len(some)}"])
-    head = ["judged on", "calibrated by", "confidence less accuracy", "ECE %", "NLL", "AURC x1000", "p > 0.05"]
+    head = ["judged on", "calibrated by", *map(titles.heading, columns), "p > 0.05"]
     return markdown(head, lines) + "\n\n" + luck(rows)
 
 
 def luck(rows: Sequence[dict[str, Any]]) -> str:
     """Accuracy on the folds and on test in one sentence."""
-    own = np.array([100 * row["val"]["accuracy"] for row in rows])
-    test = np.array([100 * row["test"]["raw"]["accuracy"] for row in rows])
-    before = [100 * row["val"]["gap"] for row in rows]
-    after = [100 * row["test"]["raw"]["gap"] for row in rows]
+    facts = titles.info("accuracy")
+    own = facts.scale * np.array([row["val"]["accuracy"] for row in rows])
+    test = facts.scale * np.array([row["test"]["raw"]["accuracy"] for row in rows])
+    digits = facts.digits + titles.MORE_DIGITS
+    before, after, more = (titles.mean_and_deviation(values, digits) for values in (own, test, own - test))
+    error = (own - test).std(ddof=1) / math.sqrt(len(rows))
+    gaps = ([row["val"]["gap"] for row in rows], [row["test"]["raw"]["gap"] for row in rows])
+    on_folds, on_test = (titles.spread("confidence_gap", values) for values in gaps)
     return (
-        f"Accuracy is {spread(own, 2)} % on the folds, {spread(test, 2)} % on test (more by {spread(own - test, 2)}; "
-        f"its mean ± {(own - test).std(ddof=1) / math.sqrt(len(rows)):.2f}); raw confidence less accuracy "
-        f"{spread(before, 2)} and {spread(after, 2)} points."
+        f"Accuracy is {before} % on the folds, {after} % on test (more by {more}; its mean ± {error:.2f}); "
+        f"raw confidence less accuracy {on_folds} and {on_test} points."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.lib import titles
 from benchmarks.lib.grid import METHODS
 from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.values import paired
@@ -51,9 +52,7 @@ def points(cells: Cells, together: float = math.nan, method: str = OWN) -> list[
         return []
     stage = str(next(iter(own.values()))["method"]["calibrator"])
     found = [_accuracy(own, cells.get(PLAIN, {})), _each_seed(own, stage), _all_seeds(own, together)]
-    for word, title, scale, digits in (("nll", "NLL", 1.0, 4), ("aurc", "AURC x 1000", 1000.0, 2)):
-        found.append(_rank(cells, method, stage, word, title, scale, digits))
-    return found
+    return [*found, *(_rank(cells, method, stage, metric) for metric in ("nll", "aurc"))]
 
 
 def _accuracy(own: Mapping[int, Any], plain: Mapping[int, Any]) -> Point:
@@ -93,12 +92,13 @@ def _all_seeds(own: Mapping[int, Any], together: float) -> Point:
     return Point(asked, f"p {together:.3f} over {len(own)} seeds", state)
 
 
-def _rank(cells: Cells, method: str, stage: str, word: str, title: str, scale: float, digits: int) -> Point:
+def _rank(cells: Cells, method: str, stage: str, metric: str) -> Point:
     """Rank of the recipe's mean among the main table's methods; every other one shows the better of its two stages."""
-    means = {}
+    means, facts = {}, titles.info(metric)
+    digits = facts.digits + titles.MORE_DIGITS
     for name, some in ((one.name, cells[one.name]) for one in METHODS if one.name in cells):
         stages = (stage,) if name == method else ("raw", "temperature")
-        several = [_values(some, one, word, scale) for one in stages]
+        several = [_values(some, one, metric, facts.scale) for one in stages]
         means[name] = min((np.mean(list(one.values())), one) for one in several)[1]
     order = sorted(means, key=lambda name: float(np.mean(list(means[name].values()))))
     rank = order.index(method) + 1
@@ -111,7 +111,7 @@ def _rank(cells: Cells, method: str, stage: str, word: str, title: str, scale: f
         if test.seeds:
             told += f", difference {test.difference:+.{digits}f} over {test.seeds} shared seeds{_p(test.p_value)}"
     state = MISSED if rank > 1 else MET if len(order) > 1 else OPEN
-    return Point(f"lowest mean {title} of all methods", told, state)
+    return Point(f"lowest mean {facts.title} of all methods", told, state)
 
 
 def _values(cells: Mapping[int, Any], stage: str, word: str, scale: float) -> dict[int, float]:
@@ -119,9 +119,7 @@ def _values(cells: Mapping[int, Any], stage: str, word: str, scale: float) -> di
 
 
 def _spread(values: Mapping[int, float], digits: int) -> str:
-    some = np.array(list(values.values()))
-    spread = f" ± {some.std(ddof=1):.{digits}f}" if len(some) > 1 else ""
-    return f"{some.mean():.{digits}f}{spread}" if len(some) else "-"
+    return titles.mean_and_deviation(list(values.values()), digits)
 
 
 def _p(value: float) -> str:

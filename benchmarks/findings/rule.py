@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.findings.trials import rows_of
+from benchmarks.lib import titles
 from confide import files
 
 KEPT = ROOT / "benchmarks" / "results" / "findings"
@@ -49,17 +50,16 @@ def seeds_table() -> str:
     lines = {}
     for name, some in several.items():
         stages = [rows[one]["judge_mirror"] for one in some]
-        accuracy, gap = (100 * np.array([one["none"][word] for one in stages]) for word in ("accuracy", "gap"))
         nll = np.array([losses[one].astype(np.float64).mean() for one in some])
         mean, error = apart(losses, some, several[LAST, "plain"])
         lines[nll.mean()] = [
             f"`{name[1]}`",
-            f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}",
-            f"{gap.mean():+.2f}",
-            f"{nll.mean():.4f} ± {nll.std(ddof=1):.4f}",
+            titles.spread("accuracy", [one["none"]["accuracy"] for one in stages]),
+            titles.mean("confidence_gap", [one["none"]["gap"] for one in stages]),
+            titles.spread("nll", nll),
             f"{mean:+.4f} ± {error:.4f}" if name[1] != "plain" else "-",
         ]
-    head = ["variant", "accuracy %", "gap raw %", "NLL", "to cross-entropy"]
+    head = ["variant", *map(titles.heading, ("accuracy", "confidence_gap, raw", "nll")), "to cross-entropy"]
     return markdown(head, [lines[key] for key in sorted(lines)])
 
 
@@ -133,8 +133,7 @@ def by_band_table() -> str:
         for name, some in several.items():
             stages = [[one[stage] for one in some] for stage in ("temperature", "by_band")]
             nll, risk = (
-                [np.mean([scale * one[word] for one in stage]) for stage in stages]
-                for word, scale in (("nll", 1), ("aurc", 1000))
+                [titles.mean(metric, [one[metric] for one in stage]) for stage in stages] for metric in ("nll", "aurc")
             )
             away = [(one["temperature"]["nll"] - one["by_band"]["nll"]) / one["error"] for one in some]
             cools = [np.mean([one["temperatures"][k] for one in some]) for k in range(len(some[0]["temperatures"]))]
@@ -143,16 +142,17 @@ def by_band_table() -> str:
                     str(turn),
                     f"`{name}`",
                     str(len(some)),
-                    f"{nll[0]:.4f}",
-                    f"{nll[1]:.4f}",
+                    *nll,
                     f"{min(away):.1f}",
-                    f"{risk[0]:.2f}",
-                    f"{risk[1]:.2f}",
+                    *risk,
                     " ".join(f"{one:.2f}" for one in cools),
                 ]
             )
-    head = ["round", "variant", "seeds", "NLL, one T", "NLL, T by band", "better by at least (standard errors)"]
-    head += ["AURC, one T", "AURC, T by band", "T from easy to hard"]
+    nll_heads, risk_heads = (
+        [titles.heading(f"{metric}, {stage}") for stage in ("one T", "T by band")] for metric in ("nll", "aurc")
+    )
+    head = ["round", "variant", "seeds", *nll_heads, "better by at least (standard errors)", *risk_heads]
+    head.append("T from easy to hard")
     return markdown(head, lines) if lines else ""
 
 

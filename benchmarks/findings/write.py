@@ -32,6 +32,7 @@ from benchmarks.findings.rule import (
     seeds_table,
 )
 from benchmarks.findings.trials import rows_of
+from benchmarks.lib import titles
 from confide import Predictions, calibrators, files
 
 PAGE = ROOT / "docs" / "findings.md"
@@ -127,19 +128,19 @@ def trials_table() -> str:
                 str(turn),
                 f"`{row['variant']}`",
                 str(row["settings"]["seed"]),
-                f"{100 * raw['accuracy']:.2f}",
-                f"{100 * raw['gap']:+.2f}",
-                f"{plain['nll']:.4f}",
-                f"{mirrored['nll']:.4f}",
+                titles.mean("accuracy", [raw["accuracy"]]),
+                titles.mean("confidence_gap", [raw["gap"]]),
+                titles.mean("nll", [plain["nll"]]),
+                titles.mean("nll", [mirrored["nll"]]),
                 difference(losses, turn, row),
-                f"{1e3 * mirrored['aurc']:.2f}",
+                titles.mean("aurc", [mirrored["aurc"]]),
                 f"{mirrored['calibration_p']:.2f}",
                 " ".join(f"{value:.2f}" for value in doubts) or "-",
             )
         )
-    head = ("round", "variant", "seed", "accuracy %", "gap raw %", "NLL", "NLL mirror", "to cross-entropy",
-            "AURC x1000", "p", "doubts")  # fmt: skip
-    return markdown(head, lines)
+    columns = ("accuracy", "confidence_gap, raw", "nll", "nll, mirror")
+    head = ("round", "variant", "seed", *map(titles.heading, columns), "to cross-entropy")
+    return markdown((*head, titles.heading("aurc"), "p", "doubts"), lines)
 
 
 def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) -> str:

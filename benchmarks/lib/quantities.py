@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from benchmarks.lib.cells import calibrator_of, numbers
 from benchmarks.lib.items import Study
-from benchmarks.lib.results import CALIBRATED, measured, scaled, stage_of
+from benchmarks.lib.results import CALIBRATED, measured, stage_of
+from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from confide import Predictions, calibrators, difficulty, files
 from confide.metrics import calibration_test

@@ -18,21 +18,15 @@ from numpy.typing import NDArray
 
 from benchmarks.lib.cells import FORMAT, read_predictions
 from benchmarks.lib.grid import Cell, lite_cells
+from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from confide import Predictions, Scores, files
 from confide.checks import InputError
-from confide.metrics import explain
 
 # What a grid found, read back: result files and predictions by dataset, network, method and seed.
 
 CALIBRATED = "calibrated"
 """The stage after each method's own calibrator: temperature, but for a recipe with another."""
-METRIC_FACTORS = {
-    **{word: info.scale for word, info in explain(("nll", "aurc", "eaurc", "augrc")).items()},
-    "calibration_p": 1.0,
-    "temperature": 1.0,
-}
-"""Factor of a metric in tables; the others are percentages."""
 
 ROUNDING_SETTINGS = ("compile", "graph")
 """Settings that change the rounding of a training, no more."""
@@ -148,11 +142,6 @@ def is_stale(result: Result) -> bool:
 def stage_of(result: Result, stage: str) -> str:
     """The name of a stage in a cell's numbers: `calibrated` is that of the method's own calibrator."""
     return str(result["method"]["calibrator"]) if stage == CALIBRATED else stage
-
-
-def scaled(metric: str, value: float) -> float:
-    """A metric as tables show it."""
-    return value * METRIC_FACTORS.get(metric.partition(":")[0], 100.0)
 
 
 def measured(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.lib import claims
+from benchmarks.lib import claims, titles
 from benchmarks.lib.drawing import svg_of
 from benchmarks.lib.items import NAMES, SMOKE, SMOKE_SAMPLES, Item, Outcome
 from benchmarks.lib.results import CALIBRATED
@@ -17,53 +17,7 @@ from benchmarks.lib.values import Summary
 from confide import files
 from confide.results import LEVEL
 
-UNITS = {
-    "aurc": "AURC x 1000",
-    "nll": "NLL in nats",
-    "entropy of errors": "entropy in nats",
-    "separability": "KL in nats",
-    "mean confusion": "confusion in bits",
-    "deviation": "confusion in bits",
-    "calibration_p": "p a probability",
-    "p of ": "p a probability",
-    "Kendall": "tau a plain number",
-    "Pearson": "Pearson a plain number",
-    "gamma": "gamma a plain number",
-    "mean RMD": "RMD a plain number",
-    "mean weight": "weights a plain number",
-    "temperature": "temperature a plain number",
-}
-"""Quantities that are no percentages, by how their names begin."""
-
-
-def units(quantities: Iterable[str]) -> list[str]:
-    """A sentence for these quantities: percentages, but for a few; none without quantities."""
-    names = dict.fromkeys(quantity.removeprefix("val ") for quantity in quantities)
-    other = {quantity: unit for quantity in names for word, unit in UNITS.items() if quantity.startswith(word)}
-    listed = ", ".join(dict.fromkeys(other.values()))
-    if len(other) < len(names):
-        return [f"Percentages, but {listed}." if listed else "Percentages."]
-    return [f"Units: {listed}."] if listed else []
-
-
-# An item's outcome as parquet, Markdown, LaTeX and, where it has curves, SVG, beside the numbers of the paper.
-
 STAGED = f", {CALIBRATED}"
-TITLES = {
-    "accuracy": "accuracy %",
-    "ece_mass": "ECE, equal mass %",
-    "ece": "ECE, equal width %",
-    "classwise_ece": "class-wise ECE %",
-    "nll": "NLL",
-    "brier": "Brier %",
-    "aurc": "AURC x 1000",
-    "auroc": "AUROC of errors %",
-    "calibration_p": "p of the calibration test",
-    "seeds not rejected": "seeds with p > 0.05, %",
-    "p of all seeds together": "p of all seeds together",
-    "ece_mass, mean of all": "ECE under corruption %",
-}
-"""Columns of a table with stages."""
 
 OURS = "Confide"
 """The source of items that no paper has."""
@@ -200,7 +154,7 @@ def _by_stage(dataset: str, rows: Sequence[Summary]) -> PageTable:
         for name, stage in ordered
     )
     return PageTable(
-        shown_name(dataset), ["method", "stage", "seeds", *(TITLES.get(word, word) for word in quantities)], body
+        shown_name(dataset), ["method", "stage", "seeds", *(titles.heading(word) for word in quantities)], body
     )
 
 
@@ -216,7 +170,7 @@ def shown_name(dataset: str) -> str:
 def shown(row: Summary) -> str:
     """Mean ± standard deviation, with a star where the test against the baseline is clear."""
     mark = "*" if math.isfinite(row.p_holm) and row.p_holm < LEVEL else ""
-    digits = 4 if "nll" in row.quantity else 2 if abs(row.mean) >= 10 else 3
+    digits = titles.digits(row.quantity, row.mean)
     spread = f" ± {row.deviation:.{digits}f}" if math.isfinite(row.deviation) else ""
     return f"{number(row.mean, digits)}{spread}{mark}"
 
@@ -272,7 +226,7 @@ def _told(item: Item, scale: str) -> str:
 
 def _foot(item: Item, outcome: Outcome, scale: str) -> str:
     notes = [note for note in outcome.about.values() if note["commit"] or note["hardware"]]
-    parts = [_seeds_line(outcome), *units(row.quantity for row in outcome.rows if math.isfinite(row.mean))]
+    parts = [_seeds_line(outcome), *titles.units(row.quantity for row in outcome.rows if math.isfinite(row.mean))]
     if any(row.baseline for row in outcome.rows):
         parts.append(
             f"* a paired t-test over seeds against {item.baseline}, Holm-corrected over the methods, has p < 0.05."
@@ -316,6 +270,6 @@ def latex(item: Item, outcome: Outcome) -> str:
 def escaped(text: str) -> str:
     """Text as LaTeX shows it."""
     special = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\pm$"}
-    special |= {"<": "$<$", ">": "$>$", "|": "$|$"}
+    special |= {"<": "$<$", ">": "$>$", "|": "$|$", "×": r"$\times$"}
     special |= {"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(letter, letter) for letter in text)

@@ -13,12 +13,15 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Any
 
+from benchmarks.lib import titles
 from benchmarks.lib.grid import Cell, check_names
 from confide import files
 from confide.checks import InputError, MissingExtra, OptionError, check_range
 from confide.scale import Job, run_jobs
 from confide.store import lock_file
 
+LOGGED = ("accuracy", "ece_mass", "nll", "aurc")
+"""Metrics of the line about a cell."""
 MOST_TRIES = 2
 """How often a cell may take its process down before it counts as failed."""
 
@@ -214,10 +217,9 @@ def _run_one(cell: Cell, sources: Any, out: Path, resumable: bool) -> str:
         return line
     (out / "claims" / f"{cell.name}.tries").unlink(missing_ok=True)
     raw, after = result["measured"]["raw"], result["measured"]["temperature"]
-    return (
-        f"accuracy {100 * raw['accuracy']:.2f}  ECE {100 * raw['ece_mass']:.2f} -> {100 * after['ece_mass']:.2f}  "
-        f"NLL {raw['nll']:.4f}  AURC {1000 * raw['aurc']:.2f}  {sum(result['seconds'].values()):.1f} s"
-    )
+    shown = [f"{titles.heading(metric)} {titles.mean(metric, [raw[metric]])}" for metric in LOGGED]
+    calibrated = titles.mean("ece_mass", [after["ece_mass"]])
+    return f"{'  '.join(shown)}  calibrated ECE {calibrated}  {sum(result['seconds'].values()):.1f} s"
 
 
 def _failed(cell: Cell, out: Path, line: str) -> str:

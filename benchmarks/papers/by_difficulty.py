@@ -8,7 +8,7 @@ from benchmarks.lib.claims import Limit, Look
 from benchmarks.lib.grid import METHODS
 from benchmarks.lib.items import Item, Study
 from benchmarks.lib.quantities import cells_of
-from benchmarks.lib.results import scaled
+from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from confide import calibrators
 

@@ -4,7 +4,7 @@ from benchmarks.lib.claims import Better
 from benchmarks.lib.grid import SWEEP
 from benchmarks.lib.items import Item, Study
 from benchmarks.lib.quantities import cells_of
-from benchmarks.lib.results import scaled
+from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from benchmarks.papers.settings import ZHOU_CIFAR10
 

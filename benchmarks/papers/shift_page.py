@@ -13,10 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.lib.results import Result, Results, scaled
+from benchmarks.lib import titles
+from benchmarks.lib.results import Result, Results
 from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
 from benchmarks.lib.values import Value, summaries
 from confide import files
+from confide.metrics import table_words
 from confide.report import section_drawings, write_report
 from confide.results import About, Evaluation
 
@@ -32,8 +34,6 @@ METHODS = (
     "entropy_regularization",
 )
 FOREIGN = {"tiny32": "Tiny-ImageNet-32", "textures": "DTD"}
-TITLES = {"accuracy": "accuracy, %", "ece": "ECE, %", "nll": "NLL", "aurc": "AURC x 1000", "auroc": "AUROC, %"}
-MEASURES = {"auroc": "AUROC", "aupr_in": "AUPR-in", "aupr_out": "AUPR-out", "fpr95": "FPR95"}
 BASELINE = "cross_entropy"
 
 Cells = Mapping[str, Mapping[int, Result]]
@@ -143,7 +143,8 @@ def markdown(
         lines += [f"![{caption}](shift_{DATASET}/{path.name})", "", caption, ""]
     lines += ["## The grid", "", "Mean over the seeds, as trained, at severities 1 / 2 / 3 / 4 / 5.", ""]
     for metric in REPORTED_METRICS:
-        lines += ["<details><summary>" + TITLES[metric] + "</summary>", "", *grid(found, metric), "", "</details>", ""]
+        head = f"<details><summary>{titles.heading(metric)}</summary>"
+        lines += [head, "", *grid(found, metric), "", "</details>", ""]
     hardware = ", ".join(sorted({str(one["hardware"]) for one in every}))
     commits = ", ".join(sorted({str(one["commit"]) for one in every}))
     made = max(str(one["made"])[:10] for one in every)
@@ -155,36 +156,37 @@ def row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def tabled(header: Sequence[str], values: Sequence[Value], quantities: Sequence[str]) -> list[str]:
-    """A row a dataset and method, a column a quantity; methods are tested against the baseline."""
+def tabled(header: Sequence[str], values: Sequence[Value], metrics: Mapping[str, str]) -> list[str]:
+    """A row a dataset and method, a column a quantity, here with its metric; tested against the baseline."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for one in summaries(list(values), BASELINE):
         mark = "*" if math.isfinite(one.p_holm) and one.p_holm < 0.05 else ""
-        digits = 3 if "nll" in one.quantity else 2
+        digits = titles.info(metrics[one.quantity]).digits + titles.MORE_DIGITS
         spread = f" ± {one.deviation:.{digits}f}" if math.isfinite(one.deviation) else ""
         text = f"{one.mean:.{digits}f}{spread}{mark}" if math.isfinite(one.mean) else "-"
         found.setdefault((one.dataset, one.method), {})[one.quantity] = text
     lines = [row(header), "|" + "---|" * len(header)]
     for (dataset, method), texts in found.items():
         names = [*dataset.split("|"), method] if dataset else [method]
-        lines.append(row([*names, *(texts.get(q, "") for q in quantities)]))
+        lines.append(row([*names, *(texts.get(q, "") for q in metrics)]))
     return lines
 
 
 def means(found: Cells) -> list[str]:
     """Accuracy, ECE, NLL, AURC and AUROC of error detection on clean images and over the cells."""
-    values, columns = [], {}
+    values, columns, metrics = [], {}, {}
     for name, seeds in found.items():
         for seed, result in seeds.items():
             for metric in REPORTED_METRICS:
                 for stage in STAGES if metric in ("ece", "nll") else STAGES[:1]:
-                    told = TITLES[metric] + (" after T" if stage != "raw" else "")
+                    title = titles.heading(metric) + (" after T" if stage != "raw" else "")
                     cells = [cell[stage][metric] for cell in result["shift"].values()]
                     numbers = {"clean": result["measured"][stage][metric], "shifted": sum(cells) / len(cells)}
                     for where, number in numbers.items():
-                        columns[f"{metric} {stage} {where}"] = f"{told}, {where}"
-                        values.append(Value("", name, f"{metric} {stage} {where}", seed, scaled(metric, number)))
-    lines = tabled(["method", *columns.values()], values, list(columns))
+                        quantity = f"{metric} {stage} {where}"
+                        columns[quantity], metrics[quantity] = f"{title}, {where}", metric
+                        values.append(Value("", name, quantity, seed, titles.scaled(metric, number)))
+    lines = tabled(["method", *columns.values()], values, metrics)
     counts = ", ".join(f"{name} {len(seeds)}" for name, seeds in found.items())
     return [*lines, "", f"Seeds: {counts}."]
 
@@ -200,35 +202,36 @@ def by_severity(found: Cells) -> list[str]:
                     some.sort()
                     middle = (some[(len(some) - 1) // 2] + some[len(some) // 2]) / 2
                     told = "as trained" if stage == "raw" else "after temperature"
-                    values.append(Value(told, name, str(severity), seed, 100 * middle))
+                    values.append(Value(told, name, str(severity), seed, titles.scaled("ece", middle)))
     header = ["stage", "method", *(f"severity {s}" for s in range(1, 6))]
-    return [*tabled(header, values, [str(s) for s in range(1, 6)]), "", "Median over the corruptions, %."]
+    metrics = {str(severity): "ece" for severity in range(1, 6)}
+    return [*tabled(header, values, metrics), "", f"{titles.heading('ece')}, median over the corruptions."]
 
 
 def foreign(found: Cells) -> list[str]:
-    """AUROC, AUPR-in, AUPR-out and FPR95 by foreign set, score and method."""
+    """The metrics of out-of-distribution data by set, score and method."""
+    metrics = table_words("ood")
     values = [
-        Value(f"{told}|{score}", name, metric, seed, 100 * result["foreign"][word][score][metric])
+        Value(f"{told}|{score}", name, metric, seed, titles.scaled(metric, result["foreign"][word][score][metric]))
         for word, told in FOREIGN.items()
         for score in ("msp", "entropy", "max_logit", "energy", "margin")
         for name, seeds in found.items()
         for seed, result in seeds.items()
         if score in result.get("foreign", {}).get(word, {})
-        for metric in MEASURES
+        for metric in metrics
     ]
-    return tabled(["foreign", "score", "method", *(f"{m}, %" for m in MEASURES.values())], values, list(MEASURES))
+    return tabled(["foreign", "score", "method", *map(titles.heading, metrics)], values, {m: m for m in metrics})
 
 
 def grid(found: Cells, metric: str) -> list[str]:
     """A row a corruption, a column a method, five severities in a cell."""
     words = dict.fromkeys(key.rpartition("-")[0] for one in found.values() for r in one.values() for key in r["shift"])
     lines = [row(["corruption", *found]), "|" + "---|" * (len(found) + 1)]
-    digits = 2 if metric == "nll" else 0 if metric == "aurc" else 1
     for word in words:
         texts = []
         for seeds in found.values():
             cells = [[r["shift"][f"{word}-{s}"]["raw"][metric] for r in seeds.values()] for s in range(1, 6)]
-            texts.append(" / ".join(f"{scaled(metric, sum(c) / len(c)):.{digits}f}" for c in cells))
+            texts.append(" / ".join(titles.info(metric).number(sum(c) / len(c)) for c in cells))
         lines.append(row([word, *texts]))
     return lines
 

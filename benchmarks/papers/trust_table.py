@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 import confide
+from benchmarks.lib import titles
 from benchmarks.lib.cells import provenance
 from confide import Features, Split, files
 from confide.evaluation import TrustValues, compare_trust, rates_at_same_tpr
@@ -331,13 +332,14 @@ def table_rows(
 
 def markdown(args: argparse.Namespace, about: dict[str, str], rows: list[dict[str, Any]]) -> str:
     accuracy = [row["accuracy"] for row in rows if row["predictor"] == "mcp"]
-    head = ("predictor", *METRICS, "TNR of mcp at that TPR", "AUROC better than mcp (p per seed)", "AURC better (p)")
+    tests = ("TNR of mcp at that TPR", "AUROC better than mcp (p per seed)", "AURC better (p)")
+    head = ("predictor", *map(titles.heading, METRICS), *tests)
     lines = [
         f"# Trust predictors of a {about['model']} on {Path(args.data).name}",
         "",
         f"Accuracy {', '.join(f'{100 * a:.2f}' for a in accuracy)} %; mean and standard deviation over {len(accuracy)} "
         f"seeds; {about['device']}, torch {about['torch']}, {about['date']}, "
-        f"commit {about.get('commit')}. Rates in %, AURC and E-AURC x 1000.",
+        f"commit {about.get('commit')}.",
         f"Command: `{about['command']}`",
         "",
         "| " + " | ".join(head) + " |",
@@ -345,18 +347,15 @@ def markdown(args: argparse.Namespace, about: dict[str, str], rows: list[dict[st
     ]
     for name in dict.fromkeys(row["predictor"] for row in rows):
         own = [row for row in rows if row["predictor"] == name]
-        cells = [cell(own, metric) for metric in (*METRICS, "mcp_tnr_at_that_tpr")]
+        cells = [cell(own, metric) for metric in METRICS] + [cell(own, "tnr", "mcp_tnr_at_that_tpr")]
         lines.append("| " + " | ".join([name, *cells, tested(own, "auroc"), tested(own, "aurc")]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def cell(rows: list[dict[str, Any]], metric: str) -> str:
-    values = np.array([row[metric] for row in rows if row[metric] is not None and np.isfinite(row[metric])])
-    if not len(values):
-        return ""
-    scale = 1000 if metric in ("aurc", "eaurc") else 1 if metric.startswith("sep") else 100
-    spread = f" ± {scale * values.std(ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{scale * values.mean():.2f}{spread}"
+def cell(rows: list[dict[str, Any]], metric: str, name: str = "") -> str:
+    values = [row[name or metric] for row in rows]
+    known = [value for value in values if value is not None and np.isfinite(value)]
+    return titles.spread(metric, known) if known else ""
 
 
 def tested(rows: list[dict[str, Any]], metric: str) -> str:

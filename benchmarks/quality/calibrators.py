@@ -19,14 +19,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.lib import titles
 from confide import Predictions, calibrators, metrics
 
 Summary = tuple[float, float, float]
+OF_LOGITS = tuple(method.word for method in calibrators.CALIBRATORS if method.spec.wants == "nothing")
+"""Calibrators that look at logits alone."""
 
 
 def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], seeds: int) -> None:
     """ECE (15 equal-width bins), NLL and accuracy after each method: mean over the halvings, and their spread."""
-    print("| network | method | accuracy | NLL | ± | ECE % | ± |\n|---|---|---|---|---|---|---|")
+    print(f"| network | method | accuracy | {titles.heading('nll')} | ± | {titles.heading('ece')} | ± |")
+    print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.npz")):
         if "train" in path.name or (only and path.stem not in only):
             continue
@@ -63,7 +67,7 @@ def halves(path: Path, seed: int) -> tuple[Predictions, Predictions]:
 
 def methods(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predictions]]:
     """No calibration, every method of confide and every peer that is installed, as functions that fit and apply."""
-    own = {f"confide {word}": lambda word=word: calibrators.fit(word, val)(test) for word in calibrators.names()}
+    own = {f"confide {word}": lambda word=word: calibrators.fit(word, val)(test) for word in OF_LOGITS}
     return {
         "none": lambda: test,
         **own,

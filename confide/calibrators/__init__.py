@@ -6,4 +6,5 @@ from confide.calibrators.groups import DIFFICULTY, GROUPED, MOST_BANDS, GroupCal
 from confide.calibrators.linear_maps import dirichlet, matrix, vector
 from confide.calibrators.meta_cal import metaacc, metamis
 from confide.calibrators.probability_maps import beta, histogram, isotonic, spline
+from confide.calibrators.second_opinion import opinion_names, second_opinion
 from confide.calibrators.temperature_scaling import ensemble_temperature, temperature

@@ -2,7 +2,8 @@
 
 A method is two functions: one fits, `(logits, labels, *, options) -> FittedValues`, and one transforms,
 `(values, logits) -> logits`, in torch operations only, so that the same lines serve records, exports and the saved
-file. `fitting.fit` joins them into a `Calibrator`.
+file. A method that looks at more than logits has the need `evidence`, in its fit and as third argument of its
+transform. `fitting.fit` joins them into a `Calibrator`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.calibrators.evidence import Evidence, evidence_for
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
@@ -25,7 +28,8 @@ from confide.types import Logits
 # The registry, and what a method says of itself.
 
 Values = Mapping[str, Tensor]
-Transform = Callable[[Values, Logits], Logits]
+Transform = Callable[..., Logits]
+"""(values, logits) -> logits, or (values, logits, evidence) -> logits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,8 @@ class CalibratorSpec(MethodSpec):
     """What is said of a calibrator: its `title` in a sentence; whether it `keeps_argmax` always, never, or only with
     (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
     classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is
-    `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`.
+    `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`; what it `wants`
+    beside logits: nothing, features, or opinions (from features or of other models).
     """
 
     title: str = ""
@@ -43,6 +48,7 @@ class CalibratorSpec(MethodSpec):
     transform: Transform
     linear: bool = False
     finds_nan: bool = False
+    wants: Literal["nothing", "features", "opinions"] = "nothing"
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)
@@ -71,9 +77,6 @@ def stage_titles(stages: Iterable[str]) -> dict[str, str]:
 
 # What a fit returns: a frozen calibrator, and its torch.nn.Module.
 
-BLOCK_ELEMENTS = 1 << 18
-"""Elements of one block of rows: 2 MB of float64, of which a transform may make a dozen."""
-
 
 @dataclass(frozen=True)
 class FittedValues:
@@ -88,6 +91,8 @@ class Calibrator:
     """A fitted calibrator: `calibrator(predictions)` gives the same samples with calibrated logits.
 
     `values` are the fitted numbers (also as attributes: `calibrator.temperature`), `notes` the warnings of the fit.
+    One that was fitted with features (`feature_dim` a sample, by the extractor in `source`) or with other models'
+    `opinions` needs them in every call.
     """
 
     word: str
@@ -96,6 +101,9 @@ class Calibrator:
     n: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    feature_dim: int | None = None
+    opinions: tuple[str, ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("values", {})
@@ -114,34 +122,54 @@ class Calibrator:
         """Whether the method can never change the predicted class."""
         return keeps_argmax(self.word, self.options)
 
-    def __call__(self, predictions: Predictions) -> Predictions:
+    def __call__(
+        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+    ) -> Predictions:
         logits = predictions.need_logits(f"calibrator '{self.word}'")
+        evidence = self.evidence(predictions, features, opinions)
         # A map of log-probabilities gives no logits of the model: energy and the largest logit stay undefined.
         real = not (predictions.from_probabilities or gives_probabilities(self.word))
-        return predictions.with_logits(self.calibrated(logits), real=real)
+        return predictions.with_logits(self.calibrated(logits, evidence), real=real)
 
-    def calibrated(self, logits: Logits) -> Logits:
+    def evidence(
+        self, predictions: Predictions, features: Any, opinions: Mapping[str, Predictions] | None
+    ) -> Evidence | None:
+        """What this calibrator was fitted with beside logits, for these samples; None where that is nothing."""
+        if CALIBRATORS.get(self.word).spec.wants == "nothing":
+            return None
+        return evidence_for(self.word, predictions, features, opinions or {}, self.feature_dim, self.opinions)
+
+    def calibrated(self, logits: Logits, evidence: Evidence | None = None) -> Logits:
         """Calibrated logits `n c`, by row blocks; at least float32, otherwise of the dtype that came."""
         dtype = torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype
         result = torch.empty(logits.shape, dtype=dtype, device=logits.device)
-        for start, block in self.calibrated_blocks(logits, dtype):
+        for start, block in self.calibrated_blocks(logits, dtype, evidence):
             result[start : start + len(block)] = block
         return result
 
-    def calibrated_blocks(self, logits: Logits, dtype: torch.dtype) -> Iterator[tuple[int, Logits]]:
+    def calibrated_blocks(
+        self, logits: Logits, dtype: torch.dtype, evidence: Evidence | None = None
+    ) -> Iterator[tuple[int, Logits]]:
         """(first row, calibrated rows) by blocks."""
         check_classes(self.word, self.num_classes, logits.shape[1])
         values = {name: value.to(logits.device) for name, value in self.values.items()}
         transform = CALIBRATORS.get(self.word).spec.transform
-        rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+        rows = rows_in(CACHED_FLOAT64, logits.shape[1])
         for start in range(0, len(logits), rows):
-            block = logits[start : start + rows]
+            part = slice(start, start + rows)
+            block = logits[part]
+            beside = () if evidence is None else (evidence.take(part),)
             # In float64, so that a float32 record is rounded once, at the end.
-            moved = transform(values, block.double()).to(dtype)
+            moved = transform(values, block.double(), *beside).to(dtype)
             yield start, with_argmax_of(block, moved) if self.keeps_argmax else moved
 
     def module(self) -> nn.Module:
         """A torch.nn.Module, logits -> calibrated logits, to append to a model or to export."""
+        if (wants := CALIBRATORS.get(self.word).spec.wants) != "nothing":
+            raise InputError(
+                f"calibrator '{self.word}' looks at {wants} beside the logits and has no module of logits alone; "
+                "call it with predictions"
+            )
         return CalibratorModule(self.word, self.values)
 
     def save(self, path: str | Path) -> None:
@@ -157,6 +185,9 @@ class Calibrator:
             "options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options.items()},
             "notes": list(self.notes),
         }
+        if CALIBRATORS.get(self.word).spec.wants != "nothing":
+            beside = {"feature_dim": self.feature_dim, "opinions": list(self.opinions), "source": dict(self.source)}
+            record |= {"evidence": beside}
         return FittedState(record, self.values)
 
 
@@ -177,7 +208,7 @@ class CalibratorModule(nn.Module):
 
 def row_blocks(logits: Logits) -> Iterator[Logits]:
     """Rows in blocks, in float64."""
-    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+    for block in torch.split(logits, rows_in(CACHED_FLOAT64, logits.shape[1])):
         yield block.double()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,35 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
-from confide.calibrators.groups import calibrator_from_state, fit_groups, grouping, label_folds
-from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.calibrators.base import CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
+from confide.calibrators.confidence import (
+    MAPS,
+    ConfidenceCalibrator,
+    TwoClassMap,
+    confidence_words,
+    fit_map,
+    two_classes,
+)
+from confide.calibrators.evidence import Evidence, log_posterior, reference_of
+from confide.calibrators.groups import (
+    GROUPED,
+    SHRINKAGE_FOLDS,
+    calibrator_from_state,
+    fit_groups,
+    grouping,
+    label_folds,
+)
+from confide.checks import InputError, check_choice, check_finite, check_options, check_range
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted
 from confide.numerics.blocks import one_thread
-from confide.predictions import Predictions
+from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL
+from confide.types import Floats
 
 
 def names() -> tuple[str, ...]:
@@ -44,6 +62,9 @@ def fit(
     word: str,
     predictions: Predictions,
     *,
+    features: Any = None,
+    fitted: Any = None,
+    opinions: Mapping[str, Predictions] | None = None,
     by: str | None = None,
     bands: int | None = None,
     shrinkage: float | None = None,
@@ -53,7 +74,12 @@ def fit(
 
     Args:
         word: the method, such as `temperature`; `names()` lists them.
-        predictions: of a split that was not trained on, with logits.
+        predictions: of a split that was not trained on: with logits or probabilities, or confidence and correctness
+            alone, of which the confidence is calibrated.
+        features: of the same samples, a `Features` record or `n d` rows, for a method that looks at them.
+        fitted: training samples in the space of these features: a fitted difficulty (`rmd`), `Features` of the training
+            split, or a trust predictor that holds them (`trust_score`, `knn`).
+        opinions: predictions of other models on the same samples, by name, for `second_opinion`.
         by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
         bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
@@ -64,7 +90,8 @@ def fit(
         `module()` for a torch.nn.Module, and `notes` with warnings. A `GroupCalibrator` where `by` is given.
 
     Raises:
-        InputError: predictions of the test split, without logits, without samples, or with numbers that are not finite.
+        InputError: predictions of the test split, without logits, without samples, or with numbers that are not finite;
+            a method that looks at features, without them.
 
     Example:
         >>> import torch
@@ -79,29 +106,99 @@ def fit(
         0.8
     """
     method = CALIBRATORS.get(word)
-    method.check_options(options)
+    check_options(word, method.family, options, method.options)
+    if shrinkage is not None:
+        check_range(shrinkage, "shrinkage", 0.0)
+    if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
+        return _fit_confidence(word, predictions, options, by, bands, shrinkage)
     if by is not None:
         checked_inputs(word, predictions)
     groups = grouping(predictions, by, bands)
     if groups is None:
-        return fit_one(method, predictions, options)
-    if shrinkage is not None:
-        check_range(shrinkage, "shrinkage", 0.0)
+        evidence = fit_evidence(method, predictions, features, fitted, opinions or {})
+        return fit_one(method, predictions, options, evidence)
+    if method.spec.wants != "nothing":
+        raise InputError(
+            f"calibrator '{word}' looks at {method.spec.wants} and cannot be fitted by group; leave out by"
+        )
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
 
 
-def fit_one(method: Method[CalibratorSpec], predictions: Predictions, options: Mapping[str, Any]) -> Calibrator:
+def _fit_confidence(
+    word: str,
+    predictions: Predictions,
+    options: Mapping[str, Any],
+    by: str | None,
+    bands: int | None,
+    shrinkage: float | None,
+) -> ConfidenceCalibrator:
+    """The fit on confidence and correctness alone."""
+    predictions.need_not_test(f"calibrator '{word}'")
+    predictions.facts.need("correct")
+    pairs = two_classes(predictions)
+    groups = grouping(pairs, by, bands)
+    if groups is None:
+        return ConfidenceCalibrator.of(fit_map(word, pairs, options))
+    return ConfidenceCalibrator.of(fit_groups(lambda part: fit_map(word, part, options), pairs, groups, shrinkage))
+
+
+def fit_one(
+    method: Method[CalibratorSpec],
+    predictions: Predictions,
+    options: Mapping[str, Any],
+    evidence: Evidence | None = None,
+) -> Calibrator:
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
+    beside = {} if evidence is None else {"evidence": evidence}
     with one_thread():
         try:
-            fitted = method.function(logits, labels, **options)
+            fitted = method.function(logits, labels, **beside, **options)
         except FloatingPointError:
             check_all_finite(logits)
             raise
         notes = (*set_notes(method, predictions), *fitted.notes)
         n, num_classes = len(predictions), predictions.num_classes
-        return with_argmax_note(Calibrator(method.word, fitted.values, num_classes, n, options, notes), predictions)
+        calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes)
+        if evidence is not None:
+            calibrator = replace(
+                calibrator,
+                feature_dim=None if evidence.features is None else int(evidence.features.shape[1]),
+                opinions=tuple(evidence.opinions),
+                source={} if evidence.reference is None else evidence.reference.source,
+            )
+        return with_argmax_note(calibrator, predictions, evidence)
+
+
+FOLD_ELEMENTS = 1 << 20
+"""From so many logits on, strengths are chosen on a share of the samples: what a choice needs does not grow with n."""
+
+
+def fit_evidence(
+    method: Method[CalibratorSpec],
+    predictions: Predictions,
+    features: Any,
+    fitted: Any,
+    opinions: Mapping[str, Predictions],
+) -> Evidence | None:
+    """What the method looks at beside the logits, checked; None where that is nothing."""
+    wants, word = method.spec.wants, method.word
+    if wants == "nothing":
+        return None
+    checked_inputs(word, predictions)
+    if (features is None) != (fitted is None):
+        missing, use = ("features", "of these samples") if features is None else ("fitted", "on the training split")
+        raise InputError(f"calibrator '{word}' needs features= and fitted= together; pass {missing} {use} too")
+    if wants == "features" and features is None:
+        raise InputError(f"calibrator '{word}' needs features of the samples; pass features= and fitted=")
+    share = max(1, -(-predictions.logits.numel() // FOLD_ELEMENTS))
+    rows = None if features is None else feature_rows(predictions, features).cpu()
+    return Evidence(
+        rows,
+        {name: log_posterior(name, other, predictions).cpu() for name, other in opinions.items()},
+        None if fitted is None else reference_of(word, fitted, predictions.num_classes),
+        label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0),
+    )
 
 
 def load(path: str | Path) -> Calibrator:
@@ -131,7 +228,9 @@ def load(path: str | Path) -> Calibrator:
 
 def _restored(state: FittedState) -> Calibrator:
     # A safetensors file of version 1 has the whole record under one name.
-    return calibrator_from_state(FittedState(state.record.get("calibrator", state.record), state.tensors))
+    record = state.record.get("calibrator", state.record)
+    calibrator = calibrator_from_state(FittedState(record, state.tensors))
+    return ConfidenceCalibrator.of(calibrator) if record.get("of") else calibrator
 
 
 def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
@@ -154,7 +253,7 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
 
 def check_all_finite(logits: Tensor) -> None:
     """Refuse NaN and infinity, by row blocks; a sum is finite if all are, and cheaper than looking at each."""
-    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+    for block in torch.split(logits, rows_in(CACHED_FLOAT64, logits.shape[1])):
         if not bool(torch.isfinite(block.sum())):
             check_finite(logits, "logits")
 
@@ -196,23 +295,26 @@ def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> in
 
 def all_correct(predictions: Predictions) -> bool:
     """Whether every prediction is right; stops at the first block with an error."""
-    rows = max(1, BLOCK_ELEMENTS // (4 * predictions.num_classes))
+    rows = rows_in(CACHED_FLOAT64, 4 * predictions.num_classes)
     blocks = zip(predictions.logits.split(rows), predictions.labels.split(rows), strict=True)
     return all(bool((predicted_classes(logits) == labels).all()) for logits, labels in blocks)
 
 
-def with_argmax_note(calibrator: Calibrator, predictions: Predictions) -> Calibrator:
+def with_argmax_note(calibrator: Calibrator, predictions: Predictions, evidence: Evidence | None = None) -> Calibrator:
     """The calibrator with a note where it changes predicted classes, and what that does to the accuracy."""
     if calibrator.keeps_argmax:
         return calibrator
-    before = predicted_classes(predictions.logits)
+    before = predicted_classes(predictions.logits.cpu())
     after = torch.empty_like(before)
-    for start, block in calibrator.calibrated_blocks(predictions.logits, torch.float64):
+    if evidence is not None:
+        evidence = replace(evidence, reference=None)
+    for start, block in calibrator.calibrated_blocks(predictions.logits.cpu(), torch.float64, evidence):
         after[start : start + len(block)] = predicted_classes(block)
     changed = int((before != after).sum())
     if not changed:
         return calibrator
-    gain = float((after == predictions.labels).double().mean() - (before == predictions.labels).double().mean())
+    labels = predictions.labels.cpu()
+    gain = float((after == labels).double().mean() - (before == labels).double().mean())
     note = (
         f"the predicted class changes on {changed} of {len(predictions)} validation samples; "
         f"accuracy there {'rises' if gain > 0 else 'falls' if gain < 0 else 'stays'}"
@@ -227,7 +329,6 @@ DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichle
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
 NONE = "none"
 """The candidate that calibrates nothing."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -263,8 +364,10 @@ class Choice:
     failed: Mapping[str, str]
     n: int
 
-    def __call__(self, predictions: Predictions) -> Predictions:
-        return predictions if self.word == NONE else self.calibrator(predictions)
+    def __call__(
+        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+    ) -> Predictions:
+        return predictions if self.word == NONE else self.calibrator(predictions, features, opinions)
 
     def candidate(self, word: str) -> Candidate:
         """The candidate of that word."""
@@ -273,7 +376,7 @@ class Choice:
 
 def choose(
     predictions: Predictions,
-    words: Sequence[str] = DEFAULT_CANDIDATES,
+    words: Sequence[str] | None = None,
     *,
     score: str = "nll",
     folds: int = 5,
@@ -281,18 +384,27 @@ def choose(
     by: str | None = None,
     bands: int | None = None,
     may_decline: bool = True,
+    features: Any = None,
+    fitted: Any = None,
+    opinions: Mapping[str, Predictions] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
 
     Args:
         predictions: held-out ones, as for `fit`; every candidate is fitted on the other folds and scored on its own.
-        words: the candidates; by default the methods that do well at most sizes.
-        score: `nll` or `brier`, both proper.
+        words: the candidates; by default the methods that do well at most sizes, or, for confidence and correctness
+            alone, those that map a confidence.
+        score: `nll` or `brier`, both proper; of the confidence where no more is known.
         folds: parts of the cross-validation, balanced within labels.
         seed: of the parts.
         by: column for calibration by group.
         bands: cut that column's numbers into so many bands.
         may_decline: whether `none` may be the choice; if not, the best calibrator is taken and a warning says so.
+        features: of the same samples, for candidates that look at them; as in `fit`.
+        fitted: training samples in their space; as in `fit`.
+        opinions: predictions of other models on the same samples; as in `fit`.
+        options: of a candidate, by its word.
 
     Returns:
         A `Choice`: `word`, the `calibrator` fitted on all samples (a temperature of 1 where `none` is best), and
@@ -315,10 +427,14 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
+    only_confidence = predictions.outputs.only_confidence
+    if words is None:
+        words = confidence_words() if only_confidence else DEFAULT_CANDIDATES
     for word in words:
         CALIBRATORS.get(word)
     predictions.need_not_test("a calibrator")
-    predictions.need_logits("a calibrator")
+    if not only_confidence:
+        predictions.need_logits("a calibrator")
     grouping(predictions, by, bands)
     if len(predictions) < 2 * folds:
         raise InputError(
@@ -326,10 +442,12 @@ def choose(
         )
     plain = HeldOutScores.of(predictions, score)
     candidates, failed = [plain.candidate(NONE, plain)], {}
+    common = {"by": by, "bands": bands, "features": features, "fitted": fitted, "opinions": opinions}
     with Progress("calibrate", len(words) * folds) as progress:
         for word in dict.fromkeys(words):
             try:
-                held = held_out_scores(word, predictions, folds, seed, {"by": by, "bands": bands}, score, progress)
+                refit = _refit(word, predictions, {**common, **(options or {}).get(word, {})})
+                held = held_out_scores(refit, predictions, folds, seed, score, progress)
             except InputError as error:
                 failed[word] = str(error)
                 continue
@@ -342,7 +460,7 @@ def choose(
     if best.word == NONE:
         calibrator = identity(predictions, warnings)
     else:
-        calibrator = fit(best.word, predictions, by=by, bands=bands)
+        calibrator = fit(best.word, predictions, **common, **(options or {}).get(best.word, {}))
     warnings = (*warnings, *calibrator.notes)
     return Choice(
         score, tuple(candidates), best.word, calibrator, tuple(dict.fromkeys(warnings)), failed, len(predictions)
@@ -352,6 +470,9 @@ def choose(
 def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
     """The calibrator that changes nothing: a temperature of 1."""
     values = {"temperature": torch.tensor(1.0, dtype=torch.float64)}
+    if predictions.outputs.only_confidence:
+        values["smallest"] = torch.tensor(SMALLEST_PROBABILITY, dtype=torch.float64)
+        return ConfidenceCalibrator.of(TwoClassMap("temperature", values, 2, len(predictions), {}, notes))
     return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
 
 
@@ -359,7 +480,7 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
 class HeldOutScores:
     """Held-out scores, correctness and order of classes of every sample."""
 
-    scores: Vector
+    scores: Floats
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
     order: NDArray[np.int64]
@@ -367,6 +488,11 @@ class HeldOutScores:
     @classmethod
     def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
         facts = predictions.facts
+        if predictions.outputs.only_confidence:
+            # No class can change, nor an order of classes.
+            none = np.zeros(len(predictions), dtype=np.int64)
+            scores = facts.need(f"confidence_{score}").double().cpu().numpy()
+            return cls(scores, facts.correct.cpu().numpy(), none, none)
         order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
         return cls(
             facts.need(score).double().cpu().numpy(),
@@ -399,23 +525,40 @@ class HeldOutScores:
         )
 
 
+Rows = NDArray[np.int64]
+Refit = Callable[[Rows, Rows], Predictions]
+"""(rows to fit on, rows to calibrate) -> the latter, calibrated."""
+
+
+def _refit(word: str, predictions: Predictions, options: Mapping[str, Any]) -> Refit:
+    """How a method is fitted on some rows and applied to others; what it looks at beside logits is matched once."""
+    method = CALIBRATORS.get(word)
+    names = ("features", "fitted", "opinions")
+    beside, own = {n: options[n] for n in names}, {k: v for k, v in options.items() if k not in names}
+    evidence = fit_evidence(method, predictions, beside["features"], beside["fitted"], beside["opinions"] or {})
+    if evidence is None or own["by"] is not None:
+        return lambda train, held: fit(word, predictions.take(train), **own)(predictions.take(held))
+    known = evidence
+    settings = {k: v for k, v in own.items() if k not in GROUPED}
+
+    def refit(train: Rows, held: Rows) -> Predictions:
+        calibrator = fit_one(method, predictions.take(train), settings, known.take(train))
+        part = predictions.take(held)
+        return part.with_logits(calibrator.calibrated(part.logits, known.take(held)), real=False)
+
+    return refit
+
+
 def held_out_scores(
-    word: str,
-    predictions: Predictions,
-    folds: int,
-    seed: int,
-    groups: Mapping[str, Any],
-    score: str,
-    progress: Progress,
+    refit: Refit, predictions: Predictions, folds: int, seed: int, score: str, progress: Progress
 ) -> HeldOutScores:
     """What the calibrator gives to samples that it was not fitted on."""
     fold = label_folds(predictions, folds, seed)
-    parts: list[tuple[NDArray[np.int64], HeldOutScores]] = []
+    parts: list[tuple[Rows, HeldOutScores]] = []
     for k in range(folds):
         rows = np.flatnonzero(fold == k)
-        calibrator = fit(word, predictions.take(fold != k), **groups)
-        parts.append((rows, HeldOutScores.of(calibrator(predictions.take(rows)), score)))
-        progress.step(1, word)
+        parts.append((rows, HeldOutScores.of(refit(np.flatnonzero(fold != k), rows), score)))
+        progress.step(1)
     back = np.argsort(np.concatenate([rows for rows, _ in parts]))
 
     def joined(name: str) -> Any:
@@ -440,7 +583,10 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
         warnings.append(
             f"'{best.word}' changes the order of classes behind the first in {best.reordered} of {n} held-out samples"
         )
-    parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
+    if predictions.outputs.only_confidence:
+        parameters = MAPS[best.word].parameters
+    else:
+        parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
     if n < 10 * parameters:
         warnings.append(f"{n} validation samples are few for the {parameters} parameters of '{best.word}'")
     return tuple(warnings)

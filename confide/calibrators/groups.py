@@ -22,6 +22,8 @@ from torch.nn import functional
 
 from confide import random
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
+from confide.calibrators.confidence import TwoClassMap
+from confide.calibrators.evidence import Evidence
 from confide.checks import InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState
 from confide.predictions import Predictions
@@ -68,7 +70,9 @@ class GroupCalibrator(Calibrator):
     weights: Mapping[str, float] = field(default_factory=dict)
     shrinkage: float = math.inf
 
-    def __call__(self, predictions: Predictions) -> Predictions:
+    def __call__(
+        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+    ) -> Predictions:
         names = Grouping(self.by, self.edges).names(predictions)
         logits = predictions.need_logits(f"calibrator '{self.word}'")
         moved = self.overall.calibrated(logits)
@@ -80,9 +84,9 @@ class GroupCalibrator(Calibrator):
         real = not (predictions.from_probabilities or gives_probabilities(self.word))
         return predictions.with_logits(moved, real=real)
 
-    def calibrated(self, logits: Logits) -> Logits:
+    def calibrated(self, logits: Logits, evidence: Evidence | None = None) -> Logits:
         """Logits alone do not know their group: the overall map."""
-        return self.overall.calibrated(logits)
+        return self.overall.calibrated(logits, evidence)
 
     def module(self, group: str | None = None) -> nn.Module:
         """The torch.nn.Module of one group, or of the overall map."""
@@ -228,8 +232,9 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
 
 
 def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of every sample: drawn from its id and the seed, balanced within labels."""
-    labels = predictions.labels.cpu().numpy()
+    """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong."""
+    only_confidence = predictions.outputs.only_confidence
+    labels = (predictions.facts.correct if only_confidence else predictions.labels).cpu().numpy()
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 
@@ -256,9 +261,13 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     if "groups" in record:
         return _group_calibrator_from_state(state)
     word = CALIBRATORS.get(record["word"]).word
-    return Calibrator(
-        word, state.tensors, record["num_classes"], record["n"], record["options"], tuple(record["notes"])
-    )
+    facts = (record["num_classes"], record["n"], record["options"], tuple(record["notes"]))
+    if record.get("of"):
+        return TwoClassMap(word, state.tensors, *facts)
+    beside = record.get("evidence")
+    if beside is None:
+        return Calibrator(word, state.tensors, *facts)
+    return Calibrator(word, state.tensors, *facts, beside["feature_dim"], tuple(beside["opinions"]), beside["source"])
 
 
 def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +12,40 @@ from confide.cli.shared import load_predictions, p_value, print_json, text_table
 if TYPE_CHECKING:
     from confide.calibrators import Choice
     from confide.pipeline import CalibrationEffect
-    from confide.results import Comparison
+    from confide.predictions import Predictions
+    from confide.records import Features
+    from confide.results import Comparison, Evaluation
 
 
 EXAMPLE = (
     "  confide calibrate --fit val.parquet --apply test.parquet\n"
     "  confide calibrate --fit val.npz --apply test.npz --methods temperature --save t.json --out b.parquet\n"
-    "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json"
+    "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json\n"
+    "  confide calibrate --fit val.parquet --apply test.parquet --opinion gaussian --fitted train.npz \\\n"
+    "    --features val.npz test.npz --save opinion.json\n"
+    "  confide calibrate --fit val.parquet --apply test.parquet --opinion other=b-val.parquet,b-test.parquet"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'")
-    add("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    add("--apply", required=True, metavar="B", help="predictions to calibrate, and to judge on where labelled")
     add("--methods", nargs="+", help="words to choose from (see: confide list calibrators); one is taken")
     add("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
     add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
     add("--by", metavar="COLUMN", help="a fit per value of this column, shrunk to the whole")
     add("--bands", type=int, metavar="N", help="cut the numbers of --by into N bands first")
+    add(
+        "--opinion",
+        action="append",
+        default=[],
+        metavar="WORD|NAME=A,B",
+        help="try a second opinion: gaussian, logistic or knn of --features, or another model's predictions on A and B",
+    )
+    add("--features", nargs=2, metavar=("A", "B"), help="features of the samples of A and B, for --opinion WORD")
+    add("--fitted", metavar="FILE", help="features of the training split, or a fitted rmd (confide score --save-fit)")
+    add("--classes", choices=("free", "kept"), default="free", help="whether an opinion may change the class")
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -42,7 +57,10 @@ def run(args: argparse.Namespace) -> None:
 
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
-    words = args.methods or DEFAULT_CANDIDATES
+    opinions = read_opinions(args, fitted_on, applied_to)
+    words = args.methods
+    if args.opinion and "second_opinion" not in (words or ()):
+        words = (*(words or DEFAULT_CANDIDATES), "second_opinion")
     choice = choose(
         fitted_on,
         words,
@@ -51,9 +69,20 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         by=args.by,
         bands=args.bands,
-        may_decline=len(words) > 1,
+        may_decline=words is None or len(words) > 1,
+        features=opinions.fit_features,
+        fitted=opinions.fitted,
+        opinions=opinions.fit_models,
+        options={"second_opinion": opinions.options},
     )
-    effect = calibration_effect(choice, fitted_on, applied_to, seed=args.seed)
+    effect = calibration_effect(
+        choice,
+        fitted_on,
+        applied_to,
+        seed=args.seed,
+        features=opinions.apply_features,
+        opinions=opinions.apply_models,
+    )
     written = []
     if args.save:
         choice.calibrator.save(args.save)
@@ -67,12 +96,57 @@ def run(args: argparse.Namespace) -> None:
         show(choice, effect, written)
 
 
+@dataclass(frozen=True, eq=False)
+class Opinions:
+    """What second opinions are made of: features of both files and of training, and other models' predictions."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    fitted: Any = None
+    fit_features: Features | None = None
+    apply_features: Features | None = None
+    fit_models: dict[str, Predictions] = field(default_factory=dict)
+    apply_models: dict[str, Predictions] = field(default_factory=dict)
+
+
+def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: Predictions) -> Opinions:
+    """The files that --opinion, --features and --fitted name."""
+    from confide import difficulty
+    from confide.checks import InputError
+    from confide.records import Features
+
+    words = [entry for entry in args.opinion if "=" not in entry]
+    if bool(words) != bool(args.features) or bool(words) != bool(args.fitted):
+        raise InputError("--opinion WORD, --features A B and --fitted FILE must come together; pass all three")
+    options = {"classes": args.classes} if args.opinion else {}
+    if not args.opinion and args.classes != "free":
+        raise InputError("--classes is of a second opinion; pass --opinion too")
+    models: tuple[dict[str, Predictions], ...] = ({}, {})
+    for entry in set(args.opinion) - set(words):
+        name, _, files = entry.partition("=")
+        paths = files.split(",")
+        if not name or len(paths) != 2:
+            raise InputError(f"--opinion must be a word or NAME=A,B with two files of predictions, got '{entry}'")
+        for part, path in zip(models, paths, strict=True):
+            part[name] = load_predictions(path)
+    if not words:
+        return Opinions(options, fit_models=models[0], apply_models=models[1])
+
+    def rows(path: str, of: Predictions) -> Features:
+        return Features.load(path, ids=of.ids, labels=of.labels.numpy() if of.has_labels else None)
+
+    is_fit = Path(args.fitted).suffix == ".safetensors"
+    fitted = difficulty.load(args.fitted) if is_fit else Features.load(args.fitted)
+    options["opinion"] = ",".join(words)
+    return Opinions(options, fitted, rows(args.features[0], fitted_on), rows(args.features[1], applied_to), *models)
+
+
 def _check_paths(args: argparse.Namespace) -> None:
     from confide.checks import InputError
+    from confide.files.formats import TABLE_ENDINGS
 
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
-    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, (".parquet", ".npz", ".csv"))):
+    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, TABLE_ENDINGS)):
         if path and Path(path).suffix not in suffixes:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 
@@ -95,18 +169,21 @@ def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
     print(f"cross-validated on the {choice.n:,} fitted predictions\n\n{text_table(header, rows)}")
     for word, reason in choice.failed.items():
         print(f"  {word}: {reason}")
-    n, table = effect.before.measurements[0].n, before_and_after(choice.word, effect)
-    print(f"\non the {n:,} applied predictions\n\n{table}")
+    n = len(effect.predictions)
+    if effect.before is None:
+        print(f"\n{n:,} predictions calibrated; they have no labels to judge by")
+    else:
+        print(f"\non the {n:,} applied predictions\n\n{before_and_after(choice.word, effect.before, effect)}")
     for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
         print(f"wrote {path}")
 
 
-def before_and_after(word: str, effect: CalibrationEffect) -> str:
+def before_and_after(word: str, judged: Evaluation, effect: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
-    for before in (m for m in effect.before.measurements if m.group is None and m.plain):
+    for before in (m for m in judged.measurements if m.group is None and m.plain):
         row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
         if effect.after is not None:
             after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)
@@ -131,9 +208,13 @@ def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> di
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
         "calibrator": choice.calibrator.state().record,
-        "before": [m.as_row() for m in effect.before.measurements if m.group is None],
-        "after": [] if effect.after is None else [m.as_row() for m in effect.after.measurements if m.group is None],
+        "before": _rows(effect.before),
+        "after": _rows(effect.after),
         "comparisons": [asdict(c) for c in effect.comparisons],
         "warnings": list(effect.warnings),
         "files": written,
     }
+
+
+def _rows(evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    return [] if evaluation is None else [m.as_row() for m in evaluation.measurements if m.group is None]

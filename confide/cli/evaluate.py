@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import sys
+import warnings
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import interval, number, p_value, print_json, probability_doubt, text_table
+from confide.cli.shared import NOT_KEPT, interval, number, p_value, print_json, refuse_flags, text_table
 
 if TYPE_CHECKING:
-    from confide.results import Evaluation, Measurement
+    from confide.results import Evaluation, Expectation, Measurement
 
 
 EXAMPLE = (
     "  confide evaluate predictions.parquet\n"
     "  confide evaluate shards/ --metrics accuracy ece aurc --no-intervals\n"
     "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json\n"
+    "  confide evaluate predictions.npz --expect 'ece<0.03' --expect 'accuracy>=0.9' --expect-surely\n"
     "  confide evaluate runs/adafocal --shift corruptions --data cifar10"
 )
 
@@ -30,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "logit_0 ..., p0 ..., logit_NAME ... or prob_NAME ...",
     )
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
-    add("--by", nargs="+", help="full metrics per group: class, difficulty, or a column")
+    add("--by", nargs="+", help="full metrics per group: class, predicted, difficulty, or a column")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
@@ -38,29 +41,48 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--title", help="title of the report")
     add("--split", help="name of the split, if the file does not say it")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add(
+        "--expect", action="append", default=[], metavar="TEXT", help="such as 'ece<0.03'; status 3 if it does not hold"
+    )
+    add(
+        "--expect-surely",
+        action="append",
+        nargs="?",
+        const="",
+        default=[],
+        metavar="TEXT",
+        help="the whole 95 %% interval must hold it; without TEXT so for every --expect",
+    )
     add("--shift", metavar="KIND", help="FILE is a trained model: corruptions, domain, ...")
     add("--data", help="with --shift: the dataset whose test split is shifted")
     add("--beside", nargs="+", default=[], metavar="MODEL", help="with --shift: further models")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from confide.cli.shift import check_not_shifted, from_evaluate
 
     if args.shift:
+        refuse_flags(args, ("expect", "expect-surely"), "confide evaluate --shift compares models")
         from_evaluate(args)
-        return
+        return 0
     check_not_shifted(args)
-    from confide.evaluation.evaluate import evaluate
-    from confide.evaluation.streaming import as_predictions, from_folder
+    from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
+    from confide.evaluation.streaming import as_predictions
     from confide.records import Scores
     from confide.report import write_report
     from confide.results import About
 
-    columns = [word for word in args.by or () if word not in ("class", "difficulty")]
-    predictions = as_predictions(
-        args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
-    )
+    columns = [word for word in args.by or () if word not in OWN_GROUPS]
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        predictions = as_predictions(
+            args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
+        )
+    plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    if expected := [one.metric for one in (*plainly, *surely)]:
+        shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
+        metrics = list(dict.fromkeys((*shown, *expected)))
     name = Path(args.source).name.split(".")[0]
     evaluation = evaluate(
         predictions,
@@ -74,22 +96,41 @@ def run(args: argparse.Namespace) -> None:
         title=args.title or name,
         about=About(commands=(args.command,)),
     )
-    # Of a folder of shards only facts are kept, so its first part is looked at once more.
-    first = next(from_folder(Path(args.source), args.split)) if Path(args.source).is_dir() else predictions
-    if doubted := probability_doubt(first, args.source):
-        evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
+    doubted = dict.fromkeys(str(doubt.message) for doubt in doubts)
+    evaluation = replace(evaluation, warnings=(*evaluation.warnings, *doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
+    broken = evaluation.expect(*(one.text for one in plainly))
+    broken += evaluation.expect(*(one.text for one in surely), surely=True)
     if args.json:
-        print_json({**evaluation.to_dict(), "files": [out / "evaluation.json", out / "report.html"]})
-        return
-    print(table_of(evaluation))
-    for word, reason in evaluation.about.missing.items():
-        print(f"{word}: {reason}")
-    for warning in evaluation.warnings:
-        print(f"warning: {warning}")
-    print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
+        files = [out / "evaluation.json", out / "report.html"]
+        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(one) for one in broken]})
+    else:
+        print(table_of(evaluation))
+        for word, reason in evaluation.about.missing.items():
+            print(f"{word}: {reason}")
+        for warning in evaluation.warnings:
+            print(f"warning: {warning}")
+        print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
+    for one in broken:
+        print(f"broken: {one}", file=sys.stderr)
+    return NOT_KEPT if broken else 0
+
+
+def expectations_of(args: argparse.Namespace) -> tuple[list[Expectation], list[Expectation]]:
+    """What must hold for the values, and what for their whole intervals."""
+    from confide.checks import InputError
+    from confide.results import Expectation
+
+    plainly, surely = (list(map(Expectation.of, filter(None, texts))) for texts in (args.expect, args.expect_surely))
+    if "" in args.expect_surely:
+        plainly, surely = [], [*plainly, *surely]
+        if not surely:
+            raise InputError("--expect-surely needs an expectation; write it as --expect-surely 'ece<0.03'")
+    if surely and args.no_intervals:
+        raise InputError("--expect-surely needs the intervals that --no-intervals leaves out; give one of them")
+    return plainly, surely
 
 
 def table_of(evaluation: Evaluation) -> str:

@@ -29,6 +29,7 @@ FAMILIES = {
     "difficulty": ("confide.difficulty", "DIFFICULTY"),
     "calibrators": ("confide.calibrators", "CALIBRATORS"),
     "trust": ("confide.trust", "TRUST"),
+    "sets": ("confide.sets", "SETS"),
     "metrics": ("confide.metrics", "METRICS"),
     "features": ("confide.features", "EXTRACTORS"),
     "models": ("confide.models", "MODELS"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import parse_options, print_json
@@ -18,6 +19,7 @@ EXAMPLE = """\
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --out trusted.parquet
   confide predict runs/adafocal fashion-sample --trust trust/trust.json --second other/test --out trusted.parquet
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
+  confide predict runs/a fashion-sample --calibrator opinion.json --opinion b=b-test.parquet --out joined.parquet
   confide predict runs/adafocal fashion-sample --shift gaussian_noise --severity 3 --out noisy.parquet
   confide predict runs/adafocal other-images/ --foreign --out ood.parquet"""
 
@@ -39,7 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--second",
         metavar="FILE",
-        help="second opinion for --trust: features, or a folder of shards; by default extracted by the same extractor",
+        help="second opinion for --trust or --calibrator: features, or a folder of shards; by default extracted",
+    )
+    add(
+        "--opinion",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="another model's predictions on these samples, where --calibrator was fitted with them",
     )
     add("--calibrator", metavar="FILE", help="calibrate by a saved calibrator (calibrator.json)")
     add("--scores", metavar="FILE", help="add the column `difficulty` of these samples (confide score, or --fitted)")
@@ -52,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
     from confide.data import load_dataset
+    from confide.predictions import Predictions
     from confide.records import Features, Scores
     from confide.shift import corrupt_split
     from confide.training import member_folders, penultimate
@@ -66,11 +76,17 @@ def run(args: argparse.Namespace) -> None:
             raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
         return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
 
+    seconds: dict[str, float] = {}
+
     def extract_by(word: str, **options: Any) -> Features:
         device = None if args.device == "auto" else args.device
         choice = pipeline.MethodChoice(word, options)
-        return pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
+        began = time.perf_counter()
+        rows = pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
+        seconds[f"features {word}"] = time.perf_counter() - began
+        return rows
 
+    began = time.perf_counter()
     predictions = pipeline.predict(
         args.checkpoint,
         dataset,
@@ -81,6 +97,7 @@ def run(args: argparse.Namespace) -> None:
         batch_size=args.batch_size,
         device=args.device,
     )
+    seconds["network"] = time.perf_counter() - began
     if args.write_features:
         own_features().save(args.write_features)
     if args.trust:
@@ -89,17 +106,22 @@ def run(args: argparse.Namespace) -> None:
     if args.scores:
         predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
     if args.calibrator:
-        predictions = pipeline.apply_calibrator(args.calibrator, predictions, extract_by)
+        opinions = {name: Predictions.load(file) for name, _, file in (entry.partition("=") for entry in args.opinion)}
+        predictions = pipeline.apply_calibrator(
+            args.calibrator, predictions, extract_by, rows=args.second, opinions=opinions
+        )
     predictions.save(args.out)
-    show(predictions, len(members) or 1, args)
+    price = {name: 1000 * spent / max(len(predictions), 1) for name, spent in seconds.items()}
+    show(predictions, len(members) or 1, args, price)
 
 
-def show(predictions: Predictions, members: int, args: argparse.Namespace) -> None:
-    """How many, where, and how good they are where the classes are the model's own."""
+def show(predictions: Predictions, members: int, args: argparse.Namespace, price: dict[str, float]) -> None:
+    """How many, where, what they cost beyond the network, and how good they are where the classes are its own."""
     from confide.metrics import explain
     from confide.training.prediction import log_metrics
 
     summary: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
+    summary["milliseconds_a_sample"] = price
     if args.shift:
         summary |= {"shift": args.shift, "severity": args.severity}
     if not args.foreign:
@@ -110,6 +132,8 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace) -> No
     models = "1 model" if members == 1 else f"{members} models"
     shift = f" under {args.shift} {args.severity}" if args.shift else ""
     print(f"{len(predictions):,} predictions of {models} on '{predictions.split}'{shift} in {args.out}")
+    if len(price) > 1:
+        print(f"price: {', '.join(f'{name} {each:.3g} ms a sample' for name, each in sorted(price.items()))}")
     if not args.foreign:
         infos = explain(("accuracy", "ece", "nll"))
         print(", ".join(f"{word} {info.text(summary[word])}" for word, info in infos.items()))

@@ -16,7 +16,7 @@ def show_outcome(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         print_json(outcome.as_dict())
         return
-    if not outcome.made:
+    if not outcome.computed:
         print("nothing to do: every stage was made before with these options")
     print(run_table(outcome.evaluation))
     print("± is half the 95 % interval; * marks an ECE that a perfectly calibrated model would show in less than 5 %")
@@ -72,9 +72,7 @@ def show_trust(evaluation: Evaluation, scores: Mapping[str, TrustValues], same: 
             print("\nsteep slope, larger alpha_neg catches more errors and doubts more right predictions:\n")
             print(sweep_table(curve))
     if evaluation.comparisons:
-        print(
-            "\n± is half the 95 % interval; p: paired permutation test against mcp, Holm-corrected over the predictors"
-        )
+        print("\n± is half the 95 % interval; p: paired test against mcp, Holm-corrected over the predictors")
     for warning in evaluation.warnings:
         print(f"note: {warning}")
     if evaluation.about.verdict:

@@ -24,7 +24,8 @@ from confide.data.arrays import npz
 from confide.data.base import DATASETS, SPLITS, RawDataset, RawSplit, SourceFacts, recognises
 from confide.data.folder import image_part, list_images
 from confide.data.images import EncodedImages, ImageOptions, read_images
-from confide.files.formats import atomic, read_json
+from confide.files.disk import atomic
+from confide.files.formats import read_json
 from confide.progress import Progress
 
 # ---- Archives of official sites: fetched with a checksum, unpacked file by file ----

@@ -18,7 +18,7 @@ from PIL import Image
 
 from confide.checks import InputError, check_range
 from confide.data.images import as_picture, picture_bytes
-from confide.files import formats
+from confide.files import disk, formats
 from confide.numerics.blocks import matrix_product, working_block
 from confide.numerics.neighbours import unit
 from confide.records import Dataset, Features, Scores, Split, rows_of
@@ -195,6 +195,7 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
     rows = rows_of(ids, part.ids, f"split '{split}' of the data")
     values = hard.scores.values[hard.rows]
     if out.suffix == ".parquet":
+        disk.remove(out.with_suffix(".md"))
         columns = {"id": part.ids[rows], "label": part.labels[rows], "score": values, **_contents(part, rows)}
         formats.write_table(
             out, columns, {"confide": formats.HARD.tag, "class_names": json.dumps(list(dataset.class_names))}
@@ -203,9 +204,18 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
         return
     if out.suffix:
         raise InputError(f"the hard samples go to a folder or a .parquet file, got '{out}'")
+    with disk.locked(out):
+        _export_folder(out, dataset, part, rows, values, card)
+
+
+def _export_folder(
+    out: Path, dataset: Dataset, part: Split, rows: NDArray[Any], values: NDArray[Any], card: str
+) -> None:
     names = np.array([dataset.class_names[int(k)] for k in part.labels[rows]])
     common = {"id": part.ids[rows], "label": names, "score": values}
+    disk.remove_leftovers([out, out / "about", *(out / "test").glob("*")])
     if isinstance(part.inputs[int(rows[0])], str):
+        disk.remove(out / "README.md")
         formats.write_table(out / "test.csv", {"text": _contents(part, rows)["text"], **common})
     else:
         _clear(out)
@@ -233,10 +243,8 @@ def _clear(out: Path) -> None:
             raise InputError(
                 f"{out} must be a new folder or an earlier hard benchmark, got {path}; choose another folder"
             )
-    if paths:
-        (out / "README.md").unlink(missing_ok=True)
-    for path in paths:
-        path.rmdir() if path.is_dir() else path.unlink()
+    for path in (out / "README.md", *paths):
+        disk.remove(path)
 
 
 def _write_pictures(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]) -> NDArray[np.str_]:
@@ -244,13 +252,13 @@ def _write_pictures(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]
     places = []
     for label in range(dataset.num_classes):
         # Also of classes without a hard sample: the numbers of the classes stay what they were.
-        (out / "test" / _folder_of(dataset, label)).mkdir(parents=True, exist_ok=True)
+        disk.make_folder(out / "test" / _folder_of(dataset, label))
     for number, row in enumerate(rows):
         item = part.inputs[int(row)]
         if np.asarray(item).ndim < 2:
             raise InputError("rows of numbers are exported as .parquet; give -o FILE.parquet")
         place = f"test/{_folder_of(dataset, int(part.labels[row]))}/{number:06d}.png"
-        with formats.atomic(out / place) as temporary:
+        with disk.atomic(out / place) as temporary:
             temporary.write_bytes(_png(item))
         places.append(place)
     return np.array(places)

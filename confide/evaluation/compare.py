@@ -1,4 +1,4 @@
-"""Paired tests between predictions on the same samples: bootstrap for the interval, permutation for the p-value."""
+"""Paired tests between predictions on the same samples: what resamples show of a difference."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from confide.checks import InputError
-from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
-from confide.facts import Facts, join_facts
+from confide.evaluation.evaluate import MetricRequest, calibration_tests, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
-from confide.metrics.resampling import CHUNK, RESAMPLES, bootstrap, run_chunks
-from confide.metrics.view import MetricSamples, View, metric_samples, score_values
-from confide.numerics.binning import mean_ranks
+from confide.metrics.resampling import RESAMPLES, bootstrap, without_chance
+from confide.metrics.view import View, metric_samples
 from confide.predictions import Predictions
-from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, TAILS, ComparedRow, Comparison, asdict_shallow
+from confide.results import LEVEL, TAILS, ComparedRow, Comparison
+from confide.types import Floats
 
-LARGEST = 200_000
-"""Above so many samples the permutation test works on a random part of this size."""
-
-Floats = NDArray[np.float64]
+FEW = 10
+"""Fewer draws than this do not tell a share."""
 
 
 def compare(
@@ -43,7 +37,7 @@ def compare(
     """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
 
     The interval of the difference (b minus a) is a bootstrap with the same resamples on both sides; the p-value is
-    that of a permutation test which swaps the two predictions of random samples.
+    twice the share of them on the other side of 0. Of calibration errors the part owed to chance is taken off both.
 
     Args:
         a: predictions, or all of them by name ("model/stage").
@@ -53,8 +47,8 @@ def compare(
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
-        resamples: of the bootstrap and of the permutations.
-        seed: of both.
+        resamples: of the bootstrap.
+        seed: of the resamples.
 
     Returns:
         One `Comparison` per metric and pair: difference, interval, p, Holm-corrected p, and which side is better.
@@ -75,16 +69,14 @@ def compare(
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
     values = {name: [request(View(metric_samples(p))) for request in requests] for name, p in aligned.items()}
-    draws = {name: paired_draws(p, requests, resamples, seed) for name, p in aligned.items()}
+    draws = {name: unbiased_draws(p, requests, values[name], resamples, seed) for name, p in aligned.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
-        p_values = permutation_p_values(aligned[left], aligned[right], requests, resamples, seed)
         sides = ComparedRow.of(left), ComparedRow.of(right)
         for k, request in enumerate(requests):
             difference = values[right][k] - values[left][k]
-            (first_draws, factor), (second_draws, _) = draws[left][k], draws[right][k]
-            low, high = difference_interval(difference, second_draws - first_draws, factor)
-            metric, p_value = metric_name(request.method, request.options), p_values[k]
+            low, high, p_value = paired_test(difference, draws[right][k] - draws[left][k])
+            metric = metric_name(request.method, request.options)
             rows.append(Comparison(metric, *sides, difference, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))
 
@@ -98,7 +90,48 @@ def paired_draws(
     if light:
         drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
     rows = iter(drawn)
-    return [r.method.spec.resample(predictions, r.options, seed) if r.whole else (next(rows), factor) for r in requests]
+    base = metric_samples(predictions)
+    return [r.method.spec.resample(base, r.options, seed) if r.whole else (next(rows), factor) for r in requests]
+
+
+def unbiased_draws(
+    predictions: Predictions, requests: Sequence[MetricRequest], values: Sequence[float], resamples: int, seed: int
+) -> list[Floats]:
+    """Draws of what every metric would be of all samples there are, about its value.
+
+    Noise makes a calibration error larger, and that of the sharper model less: it is taken off as in the interval.
+    """
+    base = metric_samples(predictions)
+    nulls = calibration_tests(base, requests, values, seed, resamples)
+    unbiased = []
+    for request, value, (draws, factor), null in zip(
+        requests, values, paired_draws(predictions, requests, resamples, seed), nulls, strict=True
+    ):
+        known = draws[np.isfinite(draws)]
+        centred = value + (draws - (known.mean() if len(known) else 0.0)) * factor
+        if null is not None:
+            chance = 0.0 if request.method.spec.debiased else null.mean
+            centred = without_chance(value, value + (draws - value) * factor, chance)
+        unbiased.append(centred)
+    return unbiased
+
+
+def paired_test(difference: float, draws: Floats) -> tuple[float, float, float]:
+    """Interval and p-value of a difference from draws of it; the difference lies inside.
+
+    p is twice the share of draws on the other side of 0; where these are few, the tail of a normal with the spread of
+    all: no p-value could survive Holm's correction over more tests than there are draws per 0.05 otherwise.
+    """
+    known = draws[np.isfinite(draws)]
+    if not len(known) or not math.isfinite(difference):
+        return math.nan, math.nan, math.nan
+    low, high = (float(q) for q in np.quantile(known, TAILS))
+    other = known <= 1e-12 if difference > 0 else known >= -1e-12
+    count = int(other.sum())
+    p_value = min(1.0, 2 * (1 + count) / (len(known) + 1))
+    if difference and count < FEW:
+        p_value = min(p_value, math.erfc(abs(float(known.mean())) / float(known.std()) / math.sqrt(2)))
+    return min(low, difference), max(high, difference), p_value if difference else 1.0
 
 
 def predictions_by_name(
@@ -144,7 +177,8 @@ def comparable_requests(
 ) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    for word in dict.fromkeys(metric_words(metrics)):
+    only_confidence = any(record.outputs.only_confidence for record in records)
+    for word in dict.fromkeys(metric_words(metrics, only_confidence=only_confidence)):
         method, options = parse_metric(word)
         if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):
@@ -162,105 +196,17 @@ def cannot_be_paired(method: Method[MetricSpec], predictions: Predictions) -> bo
     return bool(why_unavailable(method, predictions)) or bool(method.spec.whole and not predictions.outputs.all_classes)
 
 
-def permutation_p_values(
-    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
-) -> list[float]:
-    """Share of random swaps with a difference at least as large."""
-    light = iter(permutation_tests(a, b, [request for request in requests if not request.whole], resamples, seed))
-    return [tail_p_value(*r.method.spec.permute(a, b, r.options, seed)) if r.whole else next(light) for r in requests]
-
-
-def permutation_tests(
-    a: Predictions, b: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
-) -> list[float]:
-    """p-values of metrics of the facts: both sides of a swap are weights on 2n samples sorted once."""
-    if not requests:
-        return []
-    if len(a) > LARGEST:
-        rng = generator(seed, "permutation rows")
-        rows = np.sort(rng.choice(len(a), LARGEST, replace=False))
-        a, b = a.take(rows), b.take(rows)
-    n = len(a)
-    pair = Predictions.from_facts(
-        join_facts([_on_cpu(a), _on_cpu(b)]),
-        torch.cat([a.labels.cpu(), b.labels.cpu()]) if a.has_labels and b.has_labels else None,
-        max(a.num_classes, b.num_classes),
-        trust=None if a.trust is None or b.trust is None else torch.cat([a.trust.cpu(), b.trust.cpu()]),
-        from_probabilities=a.from_probabilities or b.from_probabilities,
-    )
-    base = MetricSamples(pair, resampled=True)
-    requests = on_one_scale(a, b, requests)
-
-    def difference(swap: NDArray[np.bool_]) -> Floats:
-        to_b = np.concatenate([swap, ~swap]).astype(np.float64)
-        of_a, of_b = View(base, 1 - to_b), View(base, to_b)
-        return np.array([request(of_b) - request(of_a) for request in requests])
-
-    seen = np.abs(difference(np.zeros(n, dtype=bool)))
-    null = np.empty((len(requests), resamples))
-
-    def chunk(first: int) -> None:
-        rng = generator(seed, "permutation", first)
-        for k in range(first, min(first + CHUNK, resamples)):
-            with np.errstate(invalid="ignore"):
-                null[:, k] = np.abs(difference(rng.random(n) < 0.5))
-
-    run_chunks(chunk, resamples)
-    return [tail_p_value(value, draws) for value, draws in zip(seen, null, strict=True)]
-
-
-def on_one_scale(a: Predictions, b: Predictions, requests: Sequence[MetricRequest]) -> list[MetricRequest]:
-    """The metrics with each side's score as its ranks, where only the order counts.
-
-    A swap mixes the scores of both sides: if one is merely sharper than the other, the mixture ranks worse than either
-    and hides a real difference. Ranks change no ranking metric and put both on one scale.
-    """
-    ranks: dict[str, Floats] = {}
-    changed = []
-    for request in requests:
-        score, method = request.options.get("score"), request.method
-        if method.spec.info.kind != "ranking" or "threshold" in method.options or not isinstance(score, str):
-            changed.append(request)
-            continue
-        if score not in ranks:
-            ranks[score] = np.concatenate([mean_ranks(score_values(side, score)) for side in (a, b)])
-        changed.append(replace(request, options={**request.options, "score": ranks[score]}))
-    return changed
-
-
-def tail_p_value(seen: float, null: Floats) -> float:
-    """p = (1 + #{draws >= seen}) / (B + 1); where none reaches, the tail of a normal with their mean square.
-
-    Without it no p-value could survive Holm's correction over more tests than there are draws per 0.05.
-    """
-    if math.isnan(seen):
-        return math.nan
-    count = int((null >= seen - 1e-12).sum())
-    smallest = 1 / (len(null) + 1)
-    scale = math.sqrt(float(np.nanmean(null**2)))
-    if count or scale == 0:
-        return (1 + count) * smallest
-    return min(smallest, math.erfc(seen / scale / math.sqrt(2)))
-
-
-def _on_cpu(predictions: Predictions) -> Facts:
-    known = asdict_shallow(predictions.facts)
-    return Facts(**{k: None if v is None else v.cpu() for k, v in known.items()})  # type: ignore[arg-type]
-
-
-def difference_interval(difference: float, draws: Floats, factor: float) -> tuple[float, float]:
-    """Basic bootstrap interval: the spread of the resampled differences about their mean, set about the difference."""
-    known = draws[np.isfinite(draws)]
-    if not len(known) or not math.isfinite(difference):
-        return math.nan, math.nan
-    low, high = np.quantile(known - known.mean(), TAILS) * factor
-    return difference + float(low), difference + float(high)
-
-
 def holm_corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons with p-values corrected over all of them (Holm, 1979), and with the side that is then better."""
+    """Comparisons with p-values corrected over those of the same metric (Holm, 1979), and the side then better."""
+    families: dict[str, list[int]] = {}
+    for place, c in enumerate(comparisons):
+        families.setdefault(c.metric, []).append(place)
+    corrected_p = [0.0] * len(comparisons)
+    for family in families.values():
+        for place, p in zip(family, holm([comparisons[place].p_value for place in family]), strict=True):
+            corrected_p[place] = p
     judged = []
-    for c, corrected in zip(comparisons, holm([c.p_value for c in comparisons]), strict=True):
+    for c, corrected in zip(comparisons, corrected_p, strict=True):
         better = None
         if corrected < LEVEL and c.difference != 0:
             higher = parse_metric(c.metric)[0].spec.info.better == "higher"

@@ -13,11 +13,10 @@ from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
+from confide.types import Floats
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
-
-Floats = NDArray[np.float64]
 
 
 def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:

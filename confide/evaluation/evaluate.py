@@ -21,14 +21,14 @@ from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Measurement
+from confide.types import Floats
 
 # Groups of samples.
 
 MOST_GROUPS = 100
+OWN_GROUPS = ("class", "predicted", "difficulty")  # that need no column: of the label, the prediction, the scores
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
 MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,13 @@ class SampleGroups:
         return f"{self.kind}={self.names[group]}"
 
 
-def class_groups(predictions: Predictions) -> SampleGroups:
-    """One group per class of the labels; classes without samples are left out of the table later."""
-    count = max(predictions.num_classes, int(predictions.labels.max()) + 1)
+def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
+    """One group per class of the labels, or per predicted class; those without samples are left out later."""
+    index = predictions.labels if kind == "class" else predictions.facts.prediction
+    count = max(predictions.num_classes, int(index.max()) + 1)
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
-    return SampleGroups("class", words, predictions.labels.cpu().numpy().astype(np.intp))
+    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp))
 
 
 def difficulty_groups(difficulty: Floats) -> SampleGroups:
@@ -78,7 +79,7 @@ def column_groups(name: str, values: Any) -> SampleGroups:
 
 
 def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> list[SampleGroups]:
-    """The groupings asked for: "class", "difficulty", a column's name, {name: values}, or a list of these."""
+    """The groupings asked for: "class", "predicted", "difficulty", a column, {name: values}, or a list of these."""
     if by is None:
         return []
     if isinstance(by, Mapping):
@@ -86,8 +87,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     words = [by] if isinstance(by, str) else list(by)
     groups = []
     for word in words:
-        if word == "class":
-            groups.append(class_groups(predictions))
+        if word in ("class", "predicted"):
+            groups.append(class_groups(predictions, word))
         elif word == "difficulty":
             if difficulty is None:
                 raise InputError("by='difficulty' needs scores=; pass the Scores of these samples")
@@ -95,9 +96,22 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
         elif word in predictions.columns:
             groups.append(column_groups(word, predictions.columns[word]))
         else:
-            known = ("class", "difficulty", *predictions.columns)
+            known = (*OWN_GROUPS, *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
     return groups
+
+
+def strata_of(predictions: Predictions, strata: Any) -> NDArray[np.intp]:
+    """The stratum of every sample: of its label, of a column, or as given."""
+    if isinstance(strata, str) and strata == "class":
+        return predictions.labels.cpu().numpy().astype(np.intp)
+    if isinstance(strata, str):
+        if strata not in predictions.columns:
+            raise InputError(f"no strata named '{strata}'; {did_you_mean(strata, ('class', *predictions.columns))}")
+        strata = predictions.columns[strata]
+    values = strata.detach().cpu() if hasattr(strata, "detach") else strata
+    column = _checked_column("strata", values, len(predictions))
+    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
 def _checked_column(name: str, values: Any, n: int) -> NDArray[Any]:
@@ -208,7 +222,7 @@ def measurements(
         if spread is not None:
             bounds = resampling.interval_from(request.method, value, base.n, spread, null, draws.factor)
         elif resamples:
-            bounds = resampling.whole_interval(request.method, base.predictions, request.options, value, null, seed)
+            bounds = resampling.whole_interval(request.method, base, request.options, value, null, seed)
         rows.append(row_of(request, value, base.n, tag, bounds, null))
     for grouping, mean, spread in zip(groups, means, draws.groups, strict=True):
         rows += mean_rows(base, grouping, mean, tag, spread, draws.factor)
@@ -320,6 +334,7 @@ def group_measurements(
     tag: ModelStage,
     seed: int,
     resamples: int,
+    strata: NDArray[np.intp] | None = None,
 ) -> list[Measurement]:
     """Every metric within every group; what the means already show is not repeated."""
     rows = []
@@ -327,7 +342,7 @@ def group_measurements(
         if not size:
             continue
         chosen = np.flatnonzero(grouping.index == group)
-        base = MetricSamples(predictions.take(chosen))
+        base = MetricSamples(predictions.take(chosen), strata=None if strata is None else strata[chosen])
         part = [request_for_rows(r, chosen) for r in requests if not why_unavailable(r.method, base.predictions)]
         rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, resamples)]
     return rows
@@ -358,6 +373,7 @@ def evaluate(
     scores: Scores | None = None,
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
+    strata: Any = None,
     seed: int = 0,
     title: str | None = None,
     unit: str | None = None,
@@ -370,14 +386,17 @@ def evaluate(
         predictions: a record, a file, a folder of shards, or an iterator of records or of (logits, labels); from the
             last two only the facts of each shard are kept, so memory stays bounded.
         metrics: "core", "all", or a list of words; `ece_mass` is `ece` in equal-mass bins.
-        intervals: 1,000 bootstrap resamples within labels, and the calibration test; False for the values alone.
-        by: groups to measure in full: "class", "difficulty", a column's name, {name: values}, or a list of these.
+        intervals: 1,000 bootstrap resamples, and the calibration test; False for the values alone.
+        by: groups to measure in full: "class" (of the label), "predicted" class, "difficulty", a column's name,
+            {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
         model: the model's name in every row.
         stage: "raw", or the word of the calibrator applied.
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
+            By default samples count as drawn independently.
         seed: of the resamples.
         title: of the report.
         unit: what the samples are called, such as "images".
@@ -397,9 +416,13 @@ def evaluate(
         0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
+    if isinstance(strata, str) and strata != "class":
+        columns = (*columns, strata)
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     base = metric_samples(predictions, class_table=tables)
+    if strata is not None:
+        base = replace(base, strata=strata_of(predictions, strata))
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
@@ -409,7 +432,8 @@ def evaluate(
         base, requests, tag, seed, resampling.RESAMPLES if intervals else 0, auto_groups(predictions, difficulty)
     )
     for grouping in groups:
-        rows += group_measurements(predictions, grouping, requests, tag, seed, GROUP_RESAMPLES if intervals else 0)
+        resamples = GROUP_RESAMPLES if intervals else 0
+        rows += group_measurements(predictions, grouping, requests, tag, seed, resamples, base.strata)
     curves = all_curves(View(base), ranking, difficulty, intervals, seed)
     known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(
@@ -443,7 +467,7 @@ def metric_requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words = metric_words(metrics)
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     requests, missing = [], {}
     for word in dict.fromkeys(words):
@@ -460,18 +484,25 @@ def metric_requests(
     return requests, missing
 
 
-def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
-    """Words of a set of metrics."""
+def metric_words(metrics: str | Sequence[str], *, only_confidence: bool = False) -> Sequence[str]:
+    """Words of a set of metrics; the core of confidences alone has the proper scores of these."""
     if not isinstance(metrics, str):
         return metrics
-    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
+    more = table_words("confidence") if only_confidence and metrics == "core" else ()
+    return (*table_words(metrics), *more) if metrics in ("core", "all") else (metrics,)
+
+
+def available_words(metrics: str, predictions: Predictions) -> list[str]:
+    """Words of a set of metrics that these predictions allow."""
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
+    return [word for word in words if not why_unavailable(parse_metric(word)[0], predictions)]
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:
     """Groups whose means every evaluation shows."""
     groups = []
     if predictions.has_labels and predictions.num_classes <= MOST_GROUPS:
-        groups.append(class_groups(predictions))
+        groups += [class_groups(predictions, kind) for kind in ("class", "predicted")]
     if difficulty is not None:
         groups.append(difficulty_groups(difficulty))
     return groups

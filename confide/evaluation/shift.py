@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 from confide import metrics, shift
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.evaluate import evaluate
-from confide.files import formats
+from confide.files import disk, formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
@@ -138,10 +139,7 @@ class CellStore:
 
 def samples_key(split: Split, seed: int, form: str) -> dict[str, Any]:
     """What decides the images of a cell: the samples, the seed and the form."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update("\n".join(map(str, split.ids.tolist())).encode())
-    digest.update(np.ascontiguousarray(split.labels, dtype=np.int64).tobytes())
-    return {"samples": digest.hexdigest(), "seed": seed, "form": form}
+    return {"samples": split.fingerprint, "seed": seed, "form": form}
 
 
 def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
@@ -452,7 +450,8 @@ def shift_grid(
     notebook = CellStore(None if folder is None else Path(folder), samples_key(split, seed, form))
     maker = ShiftPredictor(split, seed, form, batch_size, torch.device(device))
     values: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
-    with Progress("shift grid", len(cells) * len(subjects)) as progress:
+    held = nullcontext() if folder is None else disk.locked(Path(folder))
+    with held, Progress("shift grid", len(cells) * len(subjects)) as progress:
         for cell in cells:
             for name, rows in _cell_rows(cell, subjects, notebook, maker):
                 values[name, cell] = rows

@@ -11,19 +11,17 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError
-from confide.evaluation.compare import compare, holm_corrected
+from confide.evaluation.compare import compare, holm_corrected, mcnemar
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.resampling import RESAMPLES
 from confide.metrics.view import metric_samples
-from confide.numerics.binning import mean_ranks
 from confide.predictions import Predictions
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
+from confide.types import Floats
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,41 +130,27 @@ def separation_words() -> list[str]:
 def paired_tests(
     predictions: Predictions, scores: Mapping[str, TrustValues], baseline: str, seed: int
 ) -> tuple[Comparison, ...]:
-    """Ranking and separability by permutation, decisions by the exact McNemar test; Holm-corrected over predictors."""
+    """Ranking and separability by resamples, decisions by the exact McNemar test; Holm-corrected over predictors."""
     others = [name for name in scores if name != baseline]
     if not others:
         return ()
-    # Swapping two predictors' values of a sample makes sense only on one scale: ranks, which change no ranking metric.
-    ranked = {name: predictions.replace(trust=_ranks(c.ranking)) for name, c in scores.items()}
+    ranked = {name: predictions.replace(trust=torch.from_numpy(c.ranking)) for name, c in scores.items()}
     pairs = [(baseline, name) for name in others]
     comparisons = list(compare(ranked, metrics=table_words("trust"), score="trust", pairs=pairs, seed=seed))
-    # Separability is of the values themselves: no shift or stretch changes it, so that brings them to one scale.
-    stretched = {name: predictions.replace(trust=standardised(c.values)) for name, c in scores.items()}
-    comparisons += compare(stretched, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
+    # Separability is of the values themselves, not of what ranks best.
+    valued = {name: predictions.replace(trust=torch.from_numpy(c.values)) for name, c in scores.items()}
+    comparisons += compare(valued, metrics=separation_words(), score="trust", pairs=pairs, seed=seed)
     correct = predictions.facts.correct.cpu().numpy()
     for name in others:
         comparisons += decision_tests(correct, scores[baseline], scores[name], (baseline, name))
     rows = {name: ComparedRow("model", "raw", trust_score(name)) for name in scores}
-    comparisons = [replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]
-    metrics = dict.fromkeys(c.metric for c in comparisons)
-    families = ([c for c in comparisons if c.metric == metric] for metric in metrics)
-    return tuple(c for family in families for c in holm_corrected(family))
-
-
-def _ranks(values: Floats) -> torch.Tensor:
-    return torch.from_numpy(mean_ranks(values) / len(values))
-
-
-def standardised(values: Floats) -> torch.Tensor:
-    """Less their mean and over their standard deviation; equal values are 0."""
-    return torch.from_numpy((values - values.mean()) / (values.std() or 1.0))
+    return tuple(holm_corrected([replace(c, a=rows[str(c.a)], b=rows[str(c.b)]) for c in comparisons]))
 
 
 def decision_tests(
     correct: NDArray[np.bool_], a: TrustValues, b: TrustValues, names: tuple[str, str]
 ) -> list[Comparison]:
     """TPR and TNR at each predictor's own line: differences, and the exact McNemar test of the discordant samples."""
-    from scipy.stats import binomtest
 
     if a.threshold is None or b.threshold is None:
         return []
@@ -178,7 +162,7 @@ def decision_tests(
             continue
         first, second = ((accept == accepted)[rows] for accept in accepts)
         gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
-        p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+        p_value = mcnemar(gained, lost) or 1.0
         difference = (gained - lost) / n
         spread = Z * math.sqrt(max((gained + lost) / n - difference**2, 0) / n)
         sides = ComparedRow.of(names[0]), ComparedRow.of(names[1])

@@ -8,9 +8,8 @@ stands behind it as the name. Those that need no pre-trained weights stand here:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ from torch.utils.data import Dataset as TorchDataset
 
 from confide.checks import InputError, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented
-from confide.files import formats
-from confide.files.shards import SHARDS_MANIFEST, shard_path, write_manifest, write_shard
+from confide.files import disk, formats
+from confide.files.shards import SHARDS_MANIFEST, shard_path, write_manifest, write_samples, write_shard
 from confide.models import load_network
+from confide.models.trained import trained_file
 from confide.progress import Progress
 from confide.records import Dataset, Features, Split
 from confide.registry import Method, MethodSpec, Registry
@@ -154,6 +154,9 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
         tensor([1., 1., 1., 1.])
     """
 
+    if size is not None:
+        check_range(size, "size", 0, 1 << 14)
+
     def prepare(item: Any) -> Tensor:
         array = np.asarray(item)
         if array.ndim <= 1 and array.dtype.kind in "fiub":
@@ -271,8 +274,10 @@ class ExtractionPlan:
     options: Mapping[str, Any]
     split: str
     n: int
-    samples: str
-    """A digest of the ids in their order."""
+    inputs: str
+    """The fingerprint of ids and inputs; labels may change, features do not depend on them."""
+    weights: str
+    """A digest of the user's own network; empty for extractors that are the same under the same word."""
     shard_rows: int
     dtype: str
     augment: int | None
@@ -372,12 +377,26 @@ def _to_shards(
         options=formats.plain(options),
         split=split,
         n=len(part),
-        samples=hashlib.sha256(json.dumps(part.ids.tolist()).encode()).hexdigest(),
+        inputs=replace(part, labels=np.zeros_like(part.labels)).fingerprint,
+        weights=weights_digest(word),
         shard_rows=settings.shard_rows,
         dtype=settings.dtype,
         augment=settings.augment,
     )
+    with disk.locked(folder):
+        return _write_shards(word, part, folder, settings, options, plan)
+
+
+def _write_shards(
+    word: str | Extractor,
+    part: Split,
+    folder: Path,
+    settings: ExtractionSettings,
+    options: dict[str, Any],
+    plan: ExtractionPlan,
+) -> Features:
     _check_same(folder, plan)
+    disk.remove_leftovers([folder])
     todo = [k for k in range(-(-len(part) // settings.shard_rows)) if not _is_done(folder, k, plan)]
     if todo or not (folder / SHARDS_MANIFEST).exists():
         extractor = _extractor_of(word, options)
@@ -391,23 +410,42 @@ def _to_shards(
                 write_shard(shard_path(folder, k), block.astype(settings.dtype))
         dim = dim or np.load(shard_path(folder, 0), mmap_mode="r", allow_pickle=False).shape[1]
         write_manifest(folder, {**vars(plan), "dim": dim}, part.labels, part.ids)
-    return Features.load(folder)
+    extracted = Features.load(folder)
+    if not np.array_equal(extracted.labels, part.labels):
+        write_samples(folder, part.labels, part.ids)
+        extracted = replace(extracted, labels=part.labels)
+    return extracted
 
 
 def _check_same(folder: Path, plan: ExtractionPlan) -> None:
-    """A folder belongs to one extraction; another one must not be mixed into it."""
+    """A folder belongs to one extraction; another one must not be mixed into it, nor taken for it."""
     file = folder / "plan.json"
     # A plan without rows is what a failed start leaves, such as one without the extractor's package.
     if file.exists() and any(folder.glob("rows-*.npy")):
         earlier = formats.read_json(file)
         for name, value in vars(plan).items():
-            if earlier.get(name) != value:
+            if name not in earlier or earlier[name] != value:
+                there = f"{earlier[name]!r} there and" if name in earlier else "not known there and"
                 raise InputError(
-                    f"{folder} holds another extraction: {name} is {earlier.get(name)!r} there and {value!r} here; "
+                    f"{folder} holds another extraction: {name} is {there} {value!r} here; "
                     "choose another folder (--cache on the command line), or remove this one"
                 )
     else:
         formats.write_json(file, vars(plan))
+
+
+def weights_digest(word: str | Extractor) -> str:
+    """A digest of the weights of the user's own network, in memory or behind `model:`; else an empty text."""
+    if isinstance(word, str):
+        head, _, path = word.partition(":")
+        return formats.checksum(trained_file(path))[:16] if head == "model" and Path(path).exists() else ""
+    if word.module is None:
+        return ""
+    digest = hashlib.sha256()
+    for name, values in word.module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _is_done(folder: Path, shard: int, plan: ExtractionPlan) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError
 from confide.files import formats
+from confide.files.disk import atomic
 
 SHARDS_MANIFEST = "manifest.json"
 
@@ -79,14 +80,19 @@ def read_shard(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
 
 def write_shard(path: Path, rows: NDArray[Any]) -> None:
     """Write one shard, atomically."""
-    with formats.atomic(path) as temporary, open(temporary, "wb") as file:
+    with atomic(path) as temporary, open(temporary, "wb") as file:
         np.save(file, rows, allow_pickle=False)
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any], labels: NDArray[Any], ids: NDArray[Any]) -> None:
     """Labels, ids and the facts of the extraction, written once all shards are there."""
-    formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
+    write_samples(folder, labels, ids)
     formats.write_json(folder / SHARDS_MANIFEST, {"format": formats.FEATURES.tag, **facts})
+
+
+def write_samples(folder: Path, labels: NDArray[Any], ids: NDArray[Any]) -> None:
+    """The labels and ids of the rows."""
+    formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
 
 
 def open_shards(folder: Path) -> tuple[ShardedRows, dict[str, NDArray[Any]], dict[str, Any]]:

@@ -59,8 +59,8 @@ class MetricSpec(MethodSpec):
     """What a metric is, beside its formula.
 
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
-    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`,
-    `resample` and `permute` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
+    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`
+    and `resample` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
     perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
     samples, which has an interval at 0 and 1 too. `all_classes`: a mean of facts that only a whole distribution has.
     `from_class_table`: with its default options the sums of classes and bins suffice. `slow` is left out above a
@@ -82,7 +82,6 @@ class MetricSpec(MethodSpec):
     resampled_rows: int | None = None
     null: Callable[..., Any] = _not_whole
     resample: Callable[..., Any] = _not_whole
-    permute: Callable[..., Any] = _not_whole
 
     def as_dict(self) -> dict[str, Any]:
         """Field -> value, for listings: what a reader is told stands among the other facts."""
@@ -135,7 +134,8 @@ def metric(
         digits: decimals that are shown. Default: 1 of scaled values, else 3.
         tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
             and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
-            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `calibrated` (before and after a calibrator), `confidence` (in core and calibrated, where only confidence
+            and correctness are known), `trust`, `scores`, `decisions` (trust predictors), `shift`,
             `groups`, `ood`.
         variants: further names of its values, such as `ece_mass`.
         corners: option values at their limits; conformance tests run them all.

@@ -9,7 +9,7 @@ import numpy as np
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
-from confide.metrics.view import Floats, View
+from confide.metrics.view import View
 from confide.numerics.binning import (
     BinSums,
     bin_of,
@@ -19,6 +19,7 @@ from confide.numerics.binning import (
     split_edges,
     width_edges,
 )
+from confide.types import Floats
 
 # Expected calibration error.
 

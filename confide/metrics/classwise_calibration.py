@@ -15,22 +15,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import CACHED, rows_in
 from confide.checks import check_choice, check_range
 from confide.metrics.base import calibration_metric
-from confide.metrics.resampling import bernoulli_sums
-from confide.metrics.view import View
+from confide.metrics.resampling import Resamples, bernoulli_sums
+from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
+from confide.types import Floats, Indices
 
 RESAMPLES = 200
 LARGEST = 50_000
-BLOCK_ELEMENTS = 1 << 19  # elements of a block
 
 CLASSES = ("all", "present", "to_largest")
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
@@ -47,7 +45,7 @@ def blocks(predictions: Predictions) -> Iterator[tuple[int, Floats]]:
     outputs = predictions.outputs
     are_probs = isinstance(outputs, ProbabilityOutputs)
     source = outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits
-    rows = max(1, BLOCK_ELEMENTS // source.shape[1])
+    rows = rows_in(CACHED, source.shape[1])
     for start in range(0, len(source), rows):
         block = source[start : start + rows].double()
         probs = block if are_probs else torch.softmax(block, dim=1)
@@ -76,25 +74,13 @@ def entries_of(predictions: Predictions, edges: Floats, closed: str) -> Entries:
     return Entries(np.concatenate(rows), np.concatenate(cells), np.concatenate(residuals))
 
 
-def thinned(records: list[Predictions], most: int, rng: np.random.Generator) -> tuple[list[Predictions], float]:
-    """Records with `most` rows at most, the same of each, and the factor from their spread to that of all rows."""
-    n = len(records[0])
-    if n <= most:
-        return records, 1.0
-    rows = np.sort(rng.choice(n, most, replace=False))
-    return [record.take(rows) for record in records], math.sqrt(most / n)
-
-
-def draw_within_labels(labels: NDArray[np.int64], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """How often each sample is drawn in each resample, with as many of every label as there are."""
-    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
-    start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-    size = np.repeat(counts, counts)
-    weights = np.empty((resamples, len(labels)), dtype=np.float32)
-    for b in range(resamples):
-        drawn = order[start + (rng.random(len(labels)) * size).astype(np.intp)]
-        weights[b] = np.bincount(drawn, minlength=len(labels))
-    return weights
+def thinned(base: MetricSamples, most: int, rng: np.random.Generator) -> tuple[MetricSamples, float]:
+    """Samples with `most` rows at most, and the factor from their spread to that of all rows."""
+    if base.n <= most:
+        return base, 1.0
+    rows = np.sort(rng.choice(base.n, most, replace=False))
+    strata = None if base.strata is None else base.strata[rows]
+    return MetricSamples(base.predictions.take(rows), strata=strata), math.sqrt(most / base.n)
 
 
 def cell_sums(predictions: Predictions, weights: NDArray[np.float32], bins: int, closed: str) -> Floats:
@@ -118,27 +104,13 @@ def errors_of(cells: Floats, n: int) -> Floats:
     return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (n * cells.shape[1]))
 
 
-def width_bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+def width_bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
     rng = generator(seed, "classwise bootstrap")
-    (predictions,), factor = thinned([predictions], LARGEST, rng)
-    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
+    base, factor = thinned(base, LARGEST, rng)
+    predictions, weights = base.predictions, Resamples(base.n, base.strata).several(RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
     return errors_of(cells[:, counted_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
-
-
-def width_permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
-    """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
-    rng = generator(seed, "classwise permutation")
-    (a, b), _ = thinned([a, b], LARGEST, rng)
-    # The first row swaps everything: its sums are the totals, from which the unswapped parts follow.
-    swap = np.concatenate([np.ones((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
-    bins, closed = options.get("bins", 15), options.get("closed", "right")
-    counted = counted_classes(a, options.get("classes", "all"))
-    of_a, of_b = (cell_sums(p, swap, bins, closed)[:, counted] for p in (a, b))
-    first, second = of_a[:1] - of_a + of_b, of_a + of_b[:1] - of_b
-    differences = np.abs(errors_of(second, len(a)) - errors_of(first, len(a)))
-    return float(differences[0]), differences[1:]
 
 
 def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indices:
@@ -232,16 +204,15 @@ def most_mass_rows(predictions: Predictions) -> int:
     return min(LARGEST, max(1, MASS_ELEMENTS // predictions.num_classes))
 
 
-def weighted_errors(records: list[Predictions], weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
+def weighted_errors(predictions: Predictions, weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
     """Class-wise ECE of every row of whole weights, each with the same sum; copies of a sample may part at an edge.
 
-    Bins between samples are those of the records, whatever the weights.
+    Bins between samples are those of the record, whatever the weights.
     """
-    bins, counted = options.get("bins", 15), counted_classes(records[0], options.get("classes", "all"))
-    parts = [probabilities_of(record) for record in records]
-    probs, labels = np.concatenate(parts), np.concatenate([record.labels.cpu().numpy() for record in records])
+    bins, counted = options.get("bins", 15), counted_classes(predictions, options.get("classes", "all"))
+    probs, labels = probabilities_of(predictions), predictions.labels.cpu().numpy()
     if options.get("edges", "rank") == "order":
-        cells = np.concatenate([cells_of(part, bins, "order") for part in parts])
+        cells = cells_of(probs, bins, "order")
         residual = probs.copy()
         residual[np.arange(len(labels)), labels] -= 1
         return errors_in_cells(cells, residual, weights, counted, bins)
@@ -265,27 +236,14 @@ def probabilities_of(predictions: Predictions) -> Floats:
     return np.concatenate([block for _, block in blocks(predictions)])
 
 
-def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
-    """Class-wise ECE of resamples within labels, and the factor of their spread where only some rows were resampled."""
+def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+    """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
     if options.get("binning", "width") == "width":
-        return width_bootstrap_draws(predictions, options, seed)
+        return width_bootstrap_draws(base, options, seed)
     rng = generator(seed, "classwise mass bootstrap")
-    (predictions,), factor = thinned([predictions], most_mass_rows(predictions), rng)
-    weights = draw_within_labels(predictions.labels.cpu().numpy(), RESAMPLES, rng)
-    return weighted_errors([predictions], weights, options), factor
-
-
-def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
-    """|difference| of class-wise ECE as it is and with the two predictions of random samples swapped."""
-    if options.get("binning", "width") == "width":
-        return width_permutation_draws(a, b, options, seed)
-    rng = generator(seed, "classwise mass permutation")
-    (a, b), _ = thinned([a, b], most_mass_rows(a), rng)
-    swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5]).astype(np.float32)
-    to_b = np.concatenate([swap, 1 - swap], axis=1)
-    first, second = (weighted_errors([a, b], w, options) for w in (1 - to_b, to_b))
-    differences = np.abs(second - first)
-    return float(differences[0]), differences[1:]
+    base, factor = thinned(base, most_mass_rows(base.predictions), rng)
+    weights = Resamples(base.n, base.strata).several(RESAMPLES, rng)
+    return weighted_errors(base.predictions, weights, options), factor
 
 
 def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
@@ -332,7 +290,6 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     from_class_table=True,
     null=null_draws,
     resample=bootstrap_draws,
-    permute=permutation_draws,
 )
 def classwise_ece(
     view: View,

@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import check_choice, check_range
 from confide.metrics.base import calibration_metric
-from confide.metrics.classwise_calibration import draw_labels, draw_within_labels, thinned
-from confide.metrics.resampling import strata
-from confide.metrics.view import View
+from confide.metrics.classwise_calibration import draw_labels, thinned
+from confide.metrics.resampling import Resamples
+from confide.metrics.view import MetricSamples, View
 from confide.predictions import Predictions
 from confide.random import generator
+from confide.types import Floats
 
 RESAMPLES = 100
 NULL_DRAWS = 99
 LARGEST = 2_000
 SMALLEST = 1e-9
-BLOCK = 1 << 22  # entries of a kernel matrix that are held at once
-
-Floats = NDArray[np.float64]
 
 
 def as_binary(column: Floats) -> Floats:
@@ -46,7 +45,7 @@ def kernel_blocks(points: Floats, bandwidth: float) -> Iterator[tuple[slice, Flo
     shape = points / bandwidth + 1
     constant = gammaln(shape.sum(axis=1)) - gammaln(shape).sum(axis=1)
     exponents, logs = (points / bandwidth).T, np.log(points)
-    rows = max(1, BLOCK // len(points))
+    rows = rows_in(MEMORY, len(points))
     for start in range(0, len(points), rows):
         block = logs[start : start + rows] @ exponents + constant
         own = np.arange(len(block))
@@ -129,30 +128,15 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     return errors_of(rows, truth, np.ones(truth.shape), options)
 
 
-def bootstrap_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
-    """The error of 100 resamples within labels, and the factor of their spread where only 2,000 rows were resampled."""
+def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+    """The error of 100 resamples, and the factor of their spread where only 2,000 rows were resampled."""
     rng = generator(seed, "kernel bootstrap")
-    (predictions,), factor = thinned([predictions], LARGEST, rng)
-    if len(predictions) < 2:
+    base, factor = thinned(base, LARGEST, rng)
+    if base.n < 2:
         return np.zeros(RESAMPLES), factor
-    rows = KernelInputs.of(predictions, options.get("of", "all"))
-    weights = draw_within_labels(strata(predictions), RESAMPLES, rng).astype(np.float64)
+    rows = KernelInputs.of(base.predictions, options.get("of", "all"))
+    weights = Resamples(base.n, base.strata).several(RESAMPLES, rng).astype(np.float64)
     return errors_of(rows, np.broadcast_to(rows.truth, weights.shape), weights, options), factor
-
-
-def permutation_draws(a: Predictions, b: Predictions, options: dict[str, Any], seed: int) -> tuple[float, Floats]:
-    """|difference| of the error as it is and with the two predictions of random samples swapped; of 2,000 samples."""
-    rng = generator(seed, "kernel permutation")
-    (a, b), _ = thinned([a, b], LARGEST, rng)
-    if len(a) < 2:
-        return 0.0, np.zeros(RESAMPLES)
-    swap = np.concatenate([np.zeros((1, len(a))), rng.random((RESAMPLES, len(a))) < 0.5])
-    to_b = np.concatenate([swap, 1 - swap], axis=1)
-    parts = [KernelInputs.of(p, options.get("of", "all")) for p in (a, b)]
-    rows = KernelInputs(np.concatenate([p.probabilities for p in parts]), np.concatenate([p.truth for p in parts]))
-    truth = np.broadcast_to(rows.truth, to_b.shape)
-    differences = np.abs(errors_of(rows, truth, to_b, options) - errors_of(rows, truth, 1 - to_b, options))
-    return float(differences[0]), differences[1:]
 
 
 def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
@@ -177,7 +161,6 @@ def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
     slow=True,
     null=null_draws,
     resample=bootstrap_draws,
-    permute=permutation_draws,
     resampled_rows=LARGEST,
 )
 def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all") -> float:

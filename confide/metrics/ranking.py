@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
-from confide.metrics.view import Floats, Ranks, View, harmonic, score_values
+from confide.metrics.view import Ranks, View, harmonic, score_values
+from confide.types import Floats
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
 

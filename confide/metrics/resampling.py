@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.view import Floats, MetricSamples, View
+from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import BinSums
 from confide.predictions import Predictions
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, Z
+from confide.types import Floats
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -61,7 +62,7 @@ def threads() -> int:
 def bootstrap(
     base: MetricSamples, statistics: Sequence[Statistic], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Floats, float]:
-    """Values of every statistic (rows) on resamples drawn within labels, and the factor of their spread.
+    """Values of every statistic (rows) on resamples, drawn within strata where there are any, and their factor.
 
     The factor is 1 up to a million samples. Beyond, resamples are drawn from 250,000 random rows and their spread
     about the mean is shrunk by sqrt(250,000 / n).
@@ -69,25 +70,35 @@ def bootstrap(
     if base.n > LARGEST:
         rng = generator(seed, "bootstrap rows", base.n)
         rows = np.sort(rng.choice(base.n, SUBSAMPLE, replace=False))
-        small = MetricSamples(base.predictions.take(rows), resampled=True, rows=rows)
+        strata = None if base.strata is None else base.strata[rows]
+        small = MetricSamples(base.predictions.take(rows), resampled=True, rows=rows, strata=strata)
         return _resample(small, statistics, resamples, seed), math.sqrt(SUBSAMPLE / base.n)
-    ready = base if base.resampled else MetricSamples(base.predictions, resampled=True)
+    ready = base if base.resampled else MetricSamples(base.predictions, resampled=True, strata=base.strata)
     return _resample(ready, statistics, resamples, seed), 1.0
 
 
-def strata(predictions: Predictions) -> NDArray[np.int64]:
-    """What resamples keep the shares of: the labels; pairs of confidence and correctness are one stratum."""
-    if not predictions.has_labels:
-        return np.zeros(len(predictions), dtype=np.int64)
-    return np.asarray(predictions.labels.cpu().numpy())
+class Resamples:
+    """How often each sample is drawn: independently, or within strata whose sizes were fixed by design."""
+
+    def __init__(self, n: int, strata: NDArray[np.intp] | None = None) -> None:
+        groups = np.zeros(n, dtype=np.intp) if strata is None else strata
+        counts = np.bincount(groups)
+        self.n, self.order = n, np.argsort(groups, kind="stable")
+        self.start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+        self.size = np.repeat(counts, counts)
+
+    def draw(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """The count of every sample in one resample."""
+        drawn = self.order[self.start + (rng.random(self.n) * self.size).astype(np.intp)]
+        return np.bincount(drawn, minlength=self.n)
+
+    def several(self, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Counts of several resamples, one a row."""
+        return np.stack([self.draw(rng) for _ in range(resamples)]).astype(np.float32)
 
 
 def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: int, seed: int) -> Floats:
-    labels = strata(base.predictions)
-    by_label = np.argsort(labels, kind="stable")
-    counts = np.bincount(labels)
-    start = np.repeat(np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-    size = np.repeat(counts, counts)
+    source = Resamples(base.n, base.strata)
     # Sorts and vectors are made once, before the threads share them.
     rows = sum(np.size(statistic(View(base))) for statistic in statistics)
     out = np.empty((rows, resamples))
@@ -95,8 +106,7 @@ def _resample(base: MetricSamples, statistics: Sequence[Statistic], resamples: i
     def chunk(first: int) -> None:
         rng = generator(seed, "bootstrap", first)
         for b in range(first, min(first + CHUNK, resamples)):
-            drawn = by_label[start + (rng.random(base.n) * size).astype(np.intp)]
-            view = View(base, np.bincount(drawn, minlength=base.n).astype(np.float64))
+            view = View(base, source.draw(rng).astype(np.float64))
             out[:, b] = np.concatenate([np.atleast_1d(statistic(view)) for statistic in statistics])
 
     run_chunks(chunk, resamples)
@@ -129,20 +139,24 @@ def wilson_interval(rate: float, n: float) -> tuple[float, float]:
 
 
 def calibration_interval(value: float, draws: Floats, null: Null, factor: float = 1.0) -> tuple[float, float]:
-    """Bias-corrected interval of a calibration error, from bootstrap draws and the null.
+    """Bias-corrected interval of a calibration error, from bootstrap draws and the null; it holds the value."""
+    if not math.isfinite(value):
+        return math.nan, math.nan
+    if factor != 1.0:
+        draws = value + (draws - draws.mean()) * factor
+    low, high = np.quantile(without_chance(value, draws, null.mean), TAILS)
+    return min(float(low), value), max(float(high), value)
+
+
+def without_chance(value: float, draws: Floats, chance: float) -> Floats:
+    """Draws of a calibration error without what noise adds to it.
 
     Noise pushes a calibration error up, in squares by about the squared null mean m^2, and pushes its resamples up
     once more. So the squared draws are centred at value^2 - m^2, with floor 0: near 0 the null mean is taken off, for
     a clear miscalibration the correction vanishes.
     """
-    if not math.isfinite(value):
-        return math.nan, math.nan
-    if factor != 1.0:
-        draws = value + (draws - draws.mean()) * factor
     squares = draws**2
-    centred = squares - squares.mean() + value**2 - null.mean**2
-    low, high = np.quantile(np.sqrt(np.maximum(0.0, centred)), TAILS)
-    return float(low), float(high)
+    return np.asarray(np.sqrt(np.maximum(0.0, squares - squares.mean() + value**2 - chance**2)))
 
 
 def interval_of(
@@ -150,7 +164,8 @@ def interval_of(
 ) -> tuple[float, float]:
     """The 95 % interval of one metric."""
     if method.spec.whole:
-        return whole_interval(method, predictions, options, value, whole_null(method, predictions, options, value))
+        null = whole_null(method, predictions, options, value)
+        return whole_interval(method, MetricSamples(predictions), options, value, null)
     base = MetricSamples(predictions)
     draws, factor = bootstrap(base, [lambda view: method.spec.value(view, **options)])
     null = nulls(base, [(method, options)])[0] if method.spec.info.kind == "calibration" else None
@@ -181,7 +196,7 @@ def whole_null(
 
 def whole_interval(
     method: Method[MetricSpec],
-    predictions: Predictions,
+    base: MetricSamples,
     options: dict[str, Any],
     value: float,
     null: Null | None,
@@ -190,7 +205,7 @@ def whole_interval(
     """The interval of a metric that needs all probabilities; NaN where they are not at hand."""
     if null is None:
         return math.nan, math.nan
-    draws, factor = method.spec.resample(predictions, options, seed)
+    draws, factor = method.spec.resample(base, options, seed)
     # A mean of powers without a root is corrected as its root, which is an error like the others.
     root = 1 / options.get("p", 1)
     chance = Null(float((null.draws**root).mean()), null.high, null.p_value, null.draws)

@@ -20,11 +20,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.intp]
-Values = NDArray[np.floating]
+from confide.types import Flags, Floating, Floats, Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +30,7 @@ class Sorted:
     A tied segment holds all samples of one score; the others hold a run of distinct scores, all right or all wrong.
     """
 
-    values: Values
+    values: Floating
     wrong: Flags
     ends: Indices
     tied: Flags
@@ -123,7 +119,7 @@ def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
     return ends, tied
 
 
-def sort_with_order(values: Values, wrong: Flags) -> Sorted:
+def sort_with_order(values: Floating, wrong: Flags) -> Sorted:
     """Sorted samples with the permutation that sorts others alike: the reverse of a stable ascending sort."""
     order = np.argsort(values, kind="stable")[::-1]
     ordered, flags = values[order], wrong[order]
@@ -131,7 +127,7 @@ def sort_with_order(values: Values, wrong: Flags) -> Sorted:
     return Sorted(ordered, flags, ends, tied, order)
 
 
-def sort_packed(values: Values, wrong: Flags) -> Sorted:
+def sort_packed(values: Floating, wrong: Flags) -> Sorted:
     """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
 
     The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
@@ -172,7 +168,7 @@ def score_name(score: Any) -> str:
     return score if isinstance(score, str) else "given"
 
 
-def score_values(predictions: Predictions, score: Any) -> Values:
+def score_values(predictions: Predictions, score: Any) -> Floating:
     """One value per sample, high = safe.
 
     Args:
@@ -199,11 +195,11 @@ def score_values(predictions: Predictions, score: Any) -> Values:
     raise InputError(f"no score named '{score}'; {did_you_mean(score, SCORE_WORDS)}")
 
 
-def _as_array(values: torch.Tensor) -> Values:
+def _as_array(values: torch.Tensor) -> Floating:
     return np.asarray(values.detach().cpu().numpy())
 
 
-def _checked_values(score: Any, n: int, name: str) -> Values:
+def _checked_values(score: Any, n: int, name: str) -> Floating:
     values = as_tensor(score, name)
     if values.ndim != 1 or len(values) != n:
         raise InputError(f"{name} must be {n} values, one per sample, got shape {tuple(values.shape)}")
@@ -221,6 +217,7 @@ class MetricSamples:
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
     rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
+    strata: NDArray[np.intp] | None = None  # where counts were fixed by design: the part of each sample
     _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here

@@ -1,5 +1,6 @@
 """Minimisers of smooth convex functions, in torch so that one thread means one thread: L-BFGS (Nocedal, 1980) for
-unknowns scaled to about unit curvature, and truncated Newton where products with the curvature are cheap.
+unknowns scaled to about unit curvature, truncated Newton where products with the curvature are cheap, and Newton in a
+box for a handful of unknowns.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from confide.types import Floats
 
 # L-BFGS (Nocedal, 1980) for smooth convex functions, in torch so that one thread means one thread.
 #
@@ -188,3 +192,44 @@ def _newton_direction(function: Convex, slope: Tensor, precision: float) -> Tens
 
 def _dot(left: Tensor, right: Tensor) -> float:
     return float((left * right).sum())
+
+
+# Newton for a handful of unknowns in a box: convex functions with their whole curvature at hand.
+
+Moments = Callable[[Floats], tuple[float, Floats, Floats]]
+"""Value, slope and curvature at a point."""
+
+
+def box_newton(moments: Moments, start: Floats, low: Floats, high: Floats, *, iterations: int = 100) -> Floats:
+    """The minimum of a convex function with low <= x <= high, to the rounding of its value.
+
+    Unknowns at a bound that the slope pushes outward rest; the others take the Newton step, cut to the box and halved
+    until the value falls.
+    """
+    here = np.clip(start, low, high)
+    value, slope, curvature = moments(here)
+    for _ in range(iterations):
+        free = ~(((here <= low) & (slope >= 0)) | ((here >= high) & (slope <= 0)))
+        if not free.any():
+            return here
+        part = curvature[np.ix_(free, free)]
+        # Two signals that say the same leave a flat direction: a touch of the mean curvature settles it.
+        part = part + np.eye(len(part)) * (1e-10 * np.trace(part) / len(part) + 1e-300)
+        direction = np.zeros_like(here)
+        direction[free] = -np.linalg.solve(part, slope[free])
+        if not np.isfinite(direction).all() or float(slope @ direction) >= 0:
+            direction = np.where(free, -slope, 0.0)
+        size, tiny = 1.0, 1e-13 * max(abs(value), 1e-3)
+        while True:
+            there = np.clip(here + size * direction, low, high)
+            new_value, new_slope, new_curvature = moments(there)
+            fall = value - new_value
+            if np.isfinite(new_value) and fall >= 1e-4 * float(slope @ (here - there)):
+                break
+            size /= 2
+            if size < 1e-6:
+                return here
+        here, value, slope, curvature = there, new_value, new_slope, new_curvature
+        if fall <= tiny:
+            return here
+    return here

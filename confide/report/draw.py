@@ -7,6 +7,7 @@ so that light, dark and print need no second drawing.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from markupsafe import Markup, escape
 
 from confide.results import Measurement
 
-PHONE, THIRD = 343, 296  # widths a chart is drawn at, in pixels
+PHONE, THIRD = 343, 284  # widths a chart is drawn at, in pixels
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Canvas:
     width: float
     height: float
     marks: list[str] = field(default_factory=list)
+    values: list[tuple[float, float, str]] = field(default_factory=list)
 
     def path(self, shape: str, classes: str, width: float | None = None, style: str = "") -> None:
         """Any path; empty ones are left out."""
@@ -132,6 +134,11 @@ class Canvas:
         chosen = f' class="{classes}"' if classes else ""
         self.marks.append(f'<text x="{coordinate(x)}" y="{coordinate(y)}"{chosen}>{escape(words)}</text>')
 
+    def value(self, x: float, y: float, words: str) -> None:
+        """What the mark at that place stands for, told on hover, focus and tap."""
+        if math.isfinite(x) and math.isfinite(y):
+            self.values.append((round(x, 1), round(y, 1), words))
+
     def raw(self, markup: str) -> None:
         """Markup that is made of numbers and constant words only."""
         self.marks.append(markup)
@@ -151,10 +158,14 @@ class Canvas:
 
     def render(self, alt: str, classes: str = "", extra: str = "") -> Markup:
         """The picture, with one sentence that says what it shows."""
-        chosen = f' class="{classes}"' if classes else ""
+        # The class tells the style sheet for which column it was drawn: text is neither shrunk nor blown up.
+        named = f"w{coordinate(self.width)} {classes}".strip()
+        if self.values:
+            told = json.dumps(self.values, ensure_ascii=False, separators=(",", ":"))
+            extra += f' data-values="{escape(told)}"'
         return Markup(
             f'<svg viewBox="0 0 {coordinate(self.width)} {coordinate(self.height)}" role="img"'
-            f' aria-label="{escape(alt)}"{chosen}{extra}>{"".join(self.marks)}</svg>'
+            f' aria-label="{escape(alt)}" class="{named}"{extra}>{"".join(self.marks)}</svg>'
         )
 
 
@@ -169,6 +180,7 @@ class FigureTable:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    sortable: bool = False
 
 
 @dataclass(frozen=True)

@@ -69,13 +69,14 @@ def render_report(evaluation: Evaluation) -> str:
     """
     view = EvaluationView(evaluation)
     sections = {section.id: section.build(view) for section in SECTIONS}
-    small_figures = f"Small figures are 95\u202f% intervals on the same {count(view.n)} {view.unit}."
+    on = "each run's own" if view.about.runs else f"the same {count(view.n)}"
+    small_figures = f"Small figures are 95\u202f% intervals on {on} {view.unit}."
     chosen = view.about.sections  # all, where the evaluation does not say what it is about
     template = page_environment().get_template("report.html")
     page: str = template.render(
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
-        js=Markup(asset("report.js")),
+        js=Markup(asset("values.js") + asset("report.js")),
         data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
         contents=[section for section in SECTIONS if not chosen or section.id in chosen],
         title=view.about.title or view.focus,
@@ -84,6 +85,7 @@ def render_report(evaluation: Evaluation) -> str:
         warnings=evaluation.warnings,
         tiles=tiles(view),
         unit=view.unit,
+        left_out_note=view.left_out_note,
         stages=[view.when(stage) for stage in (view.before, view.after) if stage],
         interval_note=view.about.interval_note or small_figures,
         models_question=_models_question(view),
@@ -188,4 +190,5 @@ def _kicker(view: EvaluationView) -> Markup:
 def _models_question(view: EvaluationView) -> str:
     number = {1: "One model", 2: "Two models", 3: "Three models", 4: "Four models", 5: "Five models"}
     models = number.get(len(view.models), f"{len(view.models)} models")
-    return f"{models}, the same {view.unit}. Each row is a model at one stage."
+    same = f"the same {view.unit}" if not view.about.runs else f"{len(view.about.runs)} runs"
+    return f"{models}, {same}. Each row is a model at one stage."

@@ -60,6 +60,7 @@ def write_score_page(path: str | Path, scored: ScoredData) -> Path:
     text = template.render(
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
+        js=Markup(asset("values.js")),
         name=scored.name,
         n=len(main),
         method=main.method,
@@ -120,6 +121,8 @@ def _bars(
         for a, b, c in zip(edges, edges[1:], counts, strict=False)
     ]
     canvas.bars(boxes, "f1")
+    for (start, top, wide, _), a, b, c in zip(boxes, edges, edges[1:], counts, strict=False):
+        canvas.value(start + wide / 2, top, f"{a:.3g} to {b:.3g}: {int(c):,}")
     canvas.line(8, floor, width - 8, floor, "ax")
     canvas.text(8, 12, f"up to {int(counts.max()):,} a bar", "l")
     if marks:

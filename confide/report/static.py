@@ -13,7 +13,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from confide.checks import MissingExtra, check_choice
-from confide.files.formats import atomic, write_text
+from confide.files.disk import atomic
+from confide.files.formats import write_text
 from confide.report.draw import Figure
 from confide.report.sections import SECTIONS
 from confide.report.view import EvaluationView

@@ -3,7 +3,7 @@ tiles under it.
 
 Direction is claimed only if the interval of confidence minus accuracy excludes 0 and the calibration test has
 p < 0.05; "repairs" only if the calibration error after lies under its chance bound and the likelihood is better by the
-paired test.
+paired test. The sentence speaks of the gap alone; the calibration error, another quantity, has a sentence of its own.
 """
 
 from __future__ import annotations
@@ -37,22 +37,46 @@ class Verdict:
 
 def verdict(view: EvaluationView) -> Verdict:
     """What an evaluation allows to say about the model in focus."""
+    if view.about.verdict:
+        return Verdict(view.about.verdict)
     accuracy = view.find("accuracy")
     if accuracy is None:
-        return Verdict("This evaluation holds no accuracy, so nothing can be said about the model.")
+        return _under_shift(view) or Verdict(
+            "This evaluation holds no accuracy, so nothing can be said about the model."
+        )
     only = _only_label(view)
     if only is not None:
         return _one_class(accuracy, only)
     gap = view.find("confidence_gap")
     if gap is None:
         return _without_confidence(view, accuracy)
-    says = f"This model says {percent(accuracy.value + gap.value)} and is right {percent(accuracy.value)}"
+    # Of several models the sentence names the one that it speaks of.
+    who = view.focus if len(view.models) > 1 else "This model"
+    says = f"{who} says {percent(accuracy.value + gap.value, 1)} and is right {percent(accuracy.value, 1)}"
     lead = tuple(words for words in (_error_sentence(view), _halving_sentence(view), _best_model(view)) if words)
     side = _side(view, gap)
     if not side:
         return Verdict(says + _no_direction(view, gap), lead=lead)
     size = plus_minus(gap.value, gap.low, gap.high)
     return Verdict(f"{says}: ", f"{side}confident by {size}", _what_calibration_did(view, gap), side, lead)
+
+
+def _under_shift(view: EvaluationView) -> Verdict | None:
+    """What happens to confidence as severity grows, where only shifted samples were measured."""
+    stage = next((s for s in (view.final, view.before) if view.by_group("accuracy", "shift", view.focus, s)), "raw")
+    accuracy, gap = (view.by_group(word, "shift", view.focus, stage) for word in ("accuracy", "confidence_gap"))
+    severities = [name for name in accuracy if name.startswith("severity ") and name in gap]
+    if len(severities) < 2:
+        return None
+    first, last = severities[0], severities[-1]
+    start = "clean" if first == "severity 0" else first
+    right = [percent(accuracy[name].value, 1) for name in (first, last)]
+    sure = [percent(accuracy[name].value + gap[name].value, 1) for name in (first, last)]
+    gaps = [points(gap[name].value, sign=True) for name in (first, last)]
+    return Verdict(
+        f"From {start} to {last}, accuracy goes from {right[0]} to {right[1]} and confidence from {sure[0]} to "
+        f"{sure[1]}: confidence minus accuracy goes from {gaps[0]} to {gaps[1]} points."
+    )
 
 
 def _only_label(view: EvaluationView) -> str | None:
@@ -88,9 +112,8 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if view.after is None:
         return "."
     name = view.stage_phrase(view.after)
-    worse = _made_worse(view)
-    if worse:
-        return f", and {name} makes it worse, {worse}, so leave it out."
+    if _made_worse(view):
+        return f", and {name} makes it worse, so leave it out."
     after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
     rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
     if after_error and _within_chance(after_error) and view.beats("nll", *rows):
@@ -108,34 +131,29 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
 
 
 def _no_direction(view: EvaluationView, gap: Measurement) -> str:
-    worse = _made_worse(view)
-    if worse and view.after:
-        return f"; {view.stage_phrase(view.after)} made it worse, {worse}, so leave it out."
+    if view.after and _made_worse(view):
+        return f"; {view.stage_phrase(view.after)} made it worse, so leave it out."
     error = view.calibration_error(view.before)
     if error and error.rejected and gap.low <= 0 <= gap.high:
-        bound = f"; chance alone would show up to {points(error.chance_high)}" if error.chance_high else ""
-        return f" on average, but not at each level: its calibration error is {points(error.value)} points{bound}."
+        return " on average, but confidence and accuracy differ at some levels of confidence."
     if abs(gap.value) >= 0.01:
-        bound = ""
-        if error and error.chance_high:
-            size = 100 * error.chance_high
-            bound = f": a perfectly calibrated model would show up to {fixed(size, 0 if size >= 3 else 1)} points"
-        return f", but {count(gap.n)} {view.unit} cannot tell that gap from chance{bound}."
+        ends = ""
+        if gap.has_interval and gap.low <= 0 <= gap.high:
+            ends = f": it may be anything from {points(gap.low, sign=True)} to {points(gap.high, sign=True)} points"
+        return f", but {count(gap.n)} {view.unit} cannot tell that gap from chance{ends}."
     if error is None or error.p_value is None:
         return "."
     return f": well calibrated, as far as {count(gap.n)} {view.unit} can tell."
 
 
-def _made_worse(view: EvaluationView) -> str:
-    """`from 1.1 to 2.6 points` where the error rose and a paired test prefers the model as trained; else empty."""
+def _made_worse(view: EvaluationView) -> bool:
+    """Whether the calibration error rose and a paired test prefers the model as trained."""
     if view.after is None:
-        return ""
+        return False
     before, after = view.calibration_error(view.before), view.calibration_error(view.after)
     rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
-    if before is None or after is None or not after.value > before.value or not proven:
-        return ""
-    return f"from {points(before.value)} to {points(after.value)} points"
+    return before is not None and after is not None and after.value > before.value and proven
 
 
 def _within_chance(error: Measurement) -> bool:
@@ -218,6 +236,7 @@ def _interval_strip(m: Measurement, low_end: float | None, zone: tuple[float, fl
     if m.has_interval:
         canvas.line(x(100 * m.low), 13, x(100 * m.high), 13, "ki", 2)
     canvas.dot(x(100 * m.value), 13, "f1", 5)
+    canvas.value(x(100 * m.value), 13, f"{fixed(100 * m.value, 1)}{f', {_interval(m)}' if _interval(m) else ''}")
     return canvas.render(f"{fixed(100 * m.value, 1)}, {_interval(m) or 'no interval given'}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -12,6 +12,8 @@ from typing import Any
 from confide.checks import InputError
 from confide.report.words import same_scores
 from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
+
+MOST_DRAWN = 5  # models in one drawing: there are five colours beside grey
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class EvaluationView:
         """Models in the order in which they were measured."""
         whole = [m.model for m in self.measurements if m.group is None]
         return tuple(dict.fromkeys(whole or [c.model for c in self.evaluation.curves] or ["model"]))
+
+    @cached_property
+    def drawn(self) -> tuple[str, ...]:
+        """The models that drawings have room and colours for, the one in focus among them."""
+        first = self.models[:MOST_DRAWN]
+        return first if self.focus in first else (*first[:-1], self.focus)
+
+    @property
+    def left_out_note(self) -> str:
+        """What a drawing of several models says of those it has no room for."""
+        if len(self.models) <= MOST_DRAWN:
+            return ""
+        return f"{MOST_DRAWN} of {len(self.models)} models are drawn; the table of models has all."
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -151,10 +166,10 @@ class EvaluationView:
                 return curves[0]
         return None
 
-    def halving_row(self, curve: Curve, stage: str) -> int:
-        """The row of a risk-coverage curve where the error rate is halved at that stage, else at 90 % coverage."""
+    def halving_row(self, coverage: Sequence[float], stage: str) -> int:
+        """The place among coverages where the error rate is halved at that stage, else that of 90 %."""
         halving = self.find("halving_rejection", stage=stage)
-        coverage, place = curve.columns["coverage"], 1 - halving.value if halving else 0.9
+        place = 1 - halving.value if halving else 0.9
         return min(range(len(coverage)), key=lambda k: abs(coverage[k] - place))
 
     def samples(self, role: str) -> list[Sample]:
@@ -176,9 +191,8 @@ class EvaluationView:
         return None
 
     def colour(self, model: str) -> str:
-        """The colour number of a model, which it keeps through the page; from the sixth on grey."""
-        place = self.models.index(model) + 1 if model in self.models else 6
-        return str(place) if place <= 5 else "g"
+        """The colour number of a model, which it keeps through the page; grey where it is not drawn."""
+        return str(self.drawn.index(model) + 1) if model in self.drawn else "g"
 
     def stage_phrase(self, stage: str) -> str:
         """A stage in plain words: `temperature` is temperature scaling; an unknown word stays itself."""

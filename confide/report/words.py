@@ -87,6 +87,12 @@ def value_texts(info: MetricInfo, m: Measurement | None) -> tuple[str, str]:
     return (with_unit(info, m.value), interval(info, m)) if m else ("–", "")
 
 
+def value_words(info: MetricInfo, m: Measurement) -> str:
+    """Its value with unit and interval in one, `3.0 pts (2.2–3.9)`."""
+    value, ends = value_texts(info, m)
+    return f"{value} ({ends})" if ends else value
+
+
 def unit_word(info: MetricInfo) -> str:
     """The unit at the start of a line: `Per cent`, `Points`, `Nats`."""
     return {"%": "Per cent", "pts": "Points"}.get(info.unit, info.unit.capitalize())

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from confide import block_sizes
 from confide.checks import InputError, did_you_mean
 from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
-from confide.simplex.gradient import BLOCK_ELEMENTS
 from confide.simplex.reference import (
     NO_LABEL,
     STATISTICS,
@@ -43,7 +43,7 @@ from confide.simplex.small import Options, small_loss
 from confide.types import Labels, Logits, PerSample
 
 SMALL = 1 << 16
-"""Batches of no more logits go through plain torch on a CPU: its calls cost less than the passes save."""
+"""Losses of batches of no more logits are made whole on a CPU: calls cost more there than the passes save."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class _ClassMeansPass(torch.autograd.Function):
 def _class_means_gradient(probs: Tensor, labels: Tensor, by_log_p: Tensor | None, by_mean: Tensor | None) -> Tensor:
     n, num_classes = probs.shape
     row = torch.zeros(n, dtype=probs.dtype) if by_log_p is None else -by_log_p
-    size = max(1, BLOCK_ELEMENTS // num_classes)
+    size = block_sizes.rows_in(block_sizes.CACHED, num_classes)
     for start in range(0, n, size):
         part = slice(start, start + size)
         block = probs[part]

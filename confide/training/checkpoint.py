@@ -12,25 +12,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError
-from confide.files import formats
+from confide.files import disk, formats
 from confide.models import Classifier
 from confide.models.device import Device
 from confide.models.preparation import Preparation
 from confide.models.trained import MODEL_FILE, TrainedFile, TrainedNetwork, trained_file
-from confide.records import Dataset, Scores, Split
+from confide.records import Dataset, Scores
 from confide.results import Curve
 from confide.training.distributed import World
 from confide.training.feed import TrainingSamples
 from confide.training.settings import Settings
 from confide.training.state import State
+from confide.types import Floats
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
-
-Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +36,22 @@ class Trained:
     """A trained model, its preparation of inputs, and its log.
 
     `log` has a column per quantity and a row per epoch, and no clock in it: the same run gives the same log.
-    `timings` has the seconds of training and validation per epoch, of this process alone.
+    `timings` has the seconds of training and validation per epoch, of this process alone; `process_notes` says how this
+    process came to the end, such as from which checkpoint. Neither is in model.safetensors, whose bytes are those of an
+    unbroken run.
     """
 
     model: Classifier
     settings: Settings
     preparation: Preparation
     class_names: tuple[str, ...]
-    log: Mapping[str, Column]
+    log: Mapping[str, Floats]
     loss_state: Mapping[str, Tensor] = field(default_factory=dict)
-    timings: Mapping[str, Column] = field(default_factory=dict)
+    timings: Mapping[str, Floats] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
+    process_notes: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:
@@ -112,9 +113,6 @@ class Trained:
 
 # What makes two trainings the same: settings, data, difficulty scores, device and number of processes.
 
-DIGEST_BYTES = 64 << 20
-"""Bytes of inputs that the digest reads; of larger splits evenly spread samples."""
-
 
 def identity_of(
     dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
@@ -128,32 +126,13 @@ def identity_of(
         **settings.as_dict(),
         "dataset": dataset.name,
         "training samples": len(samples.train),
-        "training data": split_digest(samples.train),
-        "validation data": None if samples.val is None else split_digest(samples.val),
+        "training data": samples.train.fingerprint,
+        "validation data": None if samples.val is None else samples.val.fingerprint,
         "difficulty scores": digest,
         "device": device.device.type,
         "precision": device.precision,
         "processes": world.size,
     }
-
-
-def split_digest(split: Split) -> str:
-    """A digest of ids, labels and inputs."""
-    digest = hashlib.sha256("\0".join(map(str, split.ids)).encode())
-    digest.update(np.ascontiguousarray(split.labels, dtype=np.int64).tobytes())
-    fingerprint = getattr(split.inputs, "fingerprint", None)
-    if fingerprint is not None:
-        digest.update(str(fingerprint).encode())
-    elif isinstance(split.inputs, (list, tuple)):
-        digest.update("\0".join(map(str, split.inputs)).encode())
-    elif len(split):
-        size = np.asarray(split.inputs[:1]).nbytes
-        rows = np.unique(
-            np.linspace(0, len(split) - 1, max(1, min(len(split), DIGEST_BYTES // max(size, 1)))).astype(int)
-        )
-        inputs = np.asarray(split.inputs[rows])
-        digest.update(inputs.tobytes() if inputs.dtype != object else "\0".join(map(str, inputs)).encode())
-    return digest.hexdigest()[:16]
 
 
 class Difference(NamedTuple):
@@ -203,7 +182,7 @@ def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_
     # Those of later steps were damaged when the training went back; left there, they would outlive every new one.
     here = paths.index(path)
     for other in (*paths[: max(here + 1 - CHECKPOINTS_KEPT, 0)], *paths[here + 1 :]):
-        other.unlink(missing_ok=True)
+        disk.remove(other)
     return path
 
 
@@ -250,10 +229,9 @@ def difference_from_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Dif
 def remove_training(folder: Path) -> None:
     """Remove what another training left in the folder."""
     for old in (folder / MODEL_FILE, *checkpoint_paths(folder)):
-        old.unlink(missing_ok=True)
+        disk.remove(old)
 
 
 def remove_partial_files(folder: Path) -> None:
     """Remove what a killed writer left half-written."""
-    for leftover in (*folder.glob(".*.part"), *(folder / "checkpoints").glob(".*.part")):
-        leftover.unlink(missing_ok=True)
+    disk.remove_leftovers((folder, folder / "checkpoints"))

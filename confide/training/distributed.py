@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from itertools import count, pairwise
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from confide.checks import InputError
+from confide.files import disk
 
 TIMEOUT = timedelta(minutes=30)
 _GROUPS_OPENED = count()
@@ -151,6 +153,11 @@ def process_group(device: torch.device) -> Iterator[World]:
 def is_lead_process() -> bool:
     """Whether this process is the one that writes and speaks."""
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def held(folder: Path | None) -> AbstractContextManager[None]:
+    """The folder of a training against other processes; of several that train together the leading one holds it."""
+    return disk.locked(folder) if folder is not None and is_lead_process() else nullcontext()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from confide.progress import Progress
 from confide.records import Dataset, Scores, Split
 from confide.training import loop
 from confide.training.checkpoint import Trained, checkpoint_paths
-from confide.training.distributed import World
+from confide.training.distributed import World, held
 from confide.training.loop import PredictionRecorder, fit
 from confide.training.prediction import predict
 from confide.training.settings import Settings, cycled_momenta, learning_rates
@@ -84,7 +84,9 @@ def fit_members(
         raise InputError(f"members cannot be stacked: {reason}; leave out stack=True")
     try_stack = small_on_gpu(dataset, settings) if stack is None and reason is None else bool(stack)
     if try_stack and members > 1 and begins_as_stack(folders):
-        with suppress(torch.OutOfMemoryError):
+        with suppress(torch.OutOfMemoryError), ExitStack() as stacked:
+            for member_folder in folders:
+                stacked.enter_context(held(member_folder))
             trained = fit_stacked(dataset, settings, members, scores, folders, recorder, on_epoch, if_other)
             if trained is not None:
                 return trained

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.difficulty import Recorder
+from confide.files import disk
 from confide.records import Dataset, Scores
 from confide.training.checkpoint import Trained
 from confide.training.distributed import is_lead_process
@@ -87,7 +88,7 @@ class TrainingOutcome:
             return sum(float(t.timings[name].sum()) for t in trained if name in t.timings)
 
         rows = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
-        members = tuple(MemberOutcome(row, t.notes) for row, t in zip(rows, trained, strict=True))
+        members = tuple(MemberOutcome(row, (*t.process_notes, *t.notes)) for row, t in zip(rows, trained, strict=True))
         return cls(job.out, job.settings, members, seconds("train_seconds"), seconds("val_seconds"))
 
     def as_dict(self) -> dict[str, Any]:
@@ -126,7 +127,6 @@ def train_networks(job: TrainingJob, dataset: Dataset, scores: Scores | None) ->
 
 def _recorder(job: TrainingJob, dataset: Dataset) -> Recorder:
     split, folder = dataset.split(job.settings.record), job.out / "recorded"
-    for leftover in folder.rglob(".*.part") if is_lead_process() else ():
-        # Half-written by a process that was killed.
-        leftover.unlink(missing_ok=True)
+    if is_lead_process():
+        disk.remove_leftovers((folder, *folder.glob("member-*")))
     return Recorder(split.ids, split.labels, folder=folder, members=job.members)

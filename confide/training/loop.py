@@ -28,7 +28,7 @@ from confide.simplex.statistics import check
 from confide.training import checkpoint
 from confide.training.batch_norm import exact_batch_norms
 from confide.training.checkpoint import Trained, first_difference
-from confide.training.distributed import process_group, unwrapped
+from confide.training.distributed import held, process_group, unwrapped
 from confide.training.prediction import log_metrics, logits_of
 from confide.training.settings import Settings
 from confide.training.state import State
@@ -78,7 +78,8 @@ def fit(
         The model with the chosen weights, its preparation of inputs, and its log.
 
     Raises:
-        InputError: settings and data do not go together, the loss diverges, or memory runs out.
+        InputError: settings and data do not go together, the loss diverges, memory runs out, or another process
+            writes the folder.
 
     Example:
         >>> import numpy as np
@@ -92,7 +93,11 @@ def fit(
     check_choice(if_other, ("refuse", "restart"), "if_other")
     where = Path(folder) if folder is not None else None
     device = Device.of(settings.device, settings.precision, deterministic=settings.deterministic)
-    with process_group(device.device) as world, device.seeded(settings.seed, settings.deterministic):
+    with (
+        held(where),
+        process_group(device.device) as world,
+        device.seeded(settings.seed, settings.deterministic),
+    ):
         run = start_run(dataset, settings, scores, where, device, world, checkpoint_seconds)
         # All processes must see the same files: the one that writes them must not be writing.
         world.wait()
@@ -104,7 +109,7 @@ def fit(
             torch.manual_seed(settings.seed + world.rank)
         if where is not None:
             note = checkpoint.restore_checkpoint(run.state, where)
-            run.notes += [note] if note else []
+            run.process_notes += [note] if note else []
         record_feed = _record_feed(dataset, run, recorder)
         steps_left = settings.epochs * run.order.steps - run.position()
         patience = 2.0 if world.is_lead else math.inf
@@ -353,7 +358,7 @@ def _read_finished(run: Run, folder: Path) -> Trained | None:
         # Without checkpoints the file may be anybody's: it is not written over.
         if not checkpoint.checkpoint_paths(folder):
             raise
-        run.notes.append("the finished model was damaged and is made again")
+        run.process_notes.append("the finished model was damaged and is made again")
         return None
 
 
@@ -392,6 +397,7 @@ def trained_model(run: Run, dataset: Dataset, weights: Mapping[str, Tensor], cho
         chosen_epoch,
         tuple(run.notes),
         run.identity,
+        tuple(run.process_notes),
     )
 
 

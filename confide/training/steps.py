@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from confide.checks import InputError
+from confide.files import disk
 from confide.models.device import Device
 from confide.models.preparation import Feed, fit_preparation
 from confide.models.trained import build_model
@@ -62,6 +63,7 @@ class Run:
     saved_at: float = field(default_factory=time.monotonic)
     timings: dict[str, list[float]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    process_notes: list[str] = field(default_factory=list)
     graph: StepSource | None = None
 
     @property
@@ -104,7 +106,7 @@ def start_run(
     if samples.val is not None:
         val_feed = Feed(samples.val, preparation, device.device, mirror_twice=settings.mirror)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
         if world.is_lead:
             checkpoint.remove_partial_files(folder)
     run = Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import MissingExtra, check_choice
-from confide.files import formats
+from confide.files import disk, formats
 from confide.training.settings import Settings
 
 # Trackers: the log's row of every epoch to TensorBoard or MLflow, where they are installed.
@@ -60,7 +60,7 @@ def _mlflow(folder: Path, settings: Settings) -> Callable[[Row], None]:
         raise MissingExtra("mlflow", "track", "tracker 'mlflow'") from None
     if "MLFLOW_TRACKING_URI" not in os.environ:
         # A plain folder of files is refused by MLflow since version 3.
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
         mlflow.set_tracking_uri(f"sqlite:///{(folder / 'mlflow.db').resolve()}")
     known = folder / "mlflow_run.json"
     # A training that goes on is the same run, not another one.
@@ -105,5 +105,5 @@ class SampleHistory:
         """The files of a training of so many epochs; those of a longer one before it are removed."""
         files = [self.file(epoch) for epoch in range(epochs)]
         for path in set(self.folder.glob("epoch-*.parquet")) - set(files):
-            path.unlink()
+            disk.remove(path)
         return [path for path in files if path.exists()]

@@ -12,15 +12,14 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
-from confide.predictions import Predictions
-from confide.records import Features, rows_of
+from confide.predictions import Predictions, feature_rows
+from confide.records import Features
 from confide.registry import Method, MethodSpec, Registry
 from confide.types import PerSample
 
@@ -278,24 +277,7 @@ def matched_rows(
                 f"trust predictor '{word}' needs features of the samples; pass them as the second argument"
             )
         return None
-    n = len(predictions)
-    if isinstance(features, Features):
-        # Words name samples, so more rows than predictions do no harm; numbers may count rows of another split.
-        if len(features) != n and features.ids.dtype.kind != "U":
-            raise InputError(f"{name} must be of the {n} predicted samples, got {len(features)}; pass the same split")
-        # Arrays without ids of their own count positions, as predictions without ids do.
-        at = rows_of(predictions.ids, features.ids, name)
-        values = features.values[at] if not np.array_equal(at, np.arange(n)) else features.values[:]
-    else:
-        values = features
-    rows = as_tensor(values, name)
-    if rows.ndim != 2 or len(rows) != n:
-        raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
-    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
-    # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
-    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
-        check_finite(rows, name)
-    return rows
+    return feature_rows(predictions, features, name)
 
 
 def _members(word: str, predictions: Predictions, features: Any) -> Tensor:

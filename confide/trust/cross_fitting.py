@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from confide import random
 from confide.checks import InputError, as_tensor, check_labels, check_range
+from confide.numerics.logistic import fit_linear_classifier
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Features, default_ids
@@ -135,26 +135,8 @@ def linear_classifier(rows: Any, labels: Tensor, *, num_classes: int, penalty: f
         True
     """
     known = as_tensor(rows, "features").to(torch.float32)
-    mean, deviation = known.mean(dim=0), known.std(dim=0, correction=0)
-    deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
-    standard = (known - mean) / deviation
-    weight = torch.zeros(known.shape[1], num_classes, requires_grad=True)
-    bias = torch.zeros(num_classes, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weight, bias], max_iter=200, history_size=10, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        loss = functional.cross_entropy(standard @ weight + bias, labels) + penalty / 2 * weight.square().sum()
-        torch.autograd.backward(loss)
-        return loss
-
-    optimiser.step(closure)
-    final_weight, final_bias = weight.detach(), bias.detach()
-
-    def classify(features: Any) -> Tensor:
-        return (as_tensor(features, "features").to(torch.float32) - mean) / deviation @ final_weight + final_bias
-
-    return classify
+    fitted = fit_linear_classifier(known, labels, num_classes, penalty)
+    return lambda features: fitted(as_tensor(features, "features")).to(torch.float32)
 
 
 def augmented(

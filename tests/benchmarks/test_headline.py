@@ -38,7 +38,7 @@ def test_rows_that_average_predictions_are_told_apart():
     assert headline.averaged(["cross_entropy", "focal"]) == ""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     assert said in page
-    assert "AURC x 1000 calibrated" in page
+    assert "AURC × 1000, calibrated" in page
 
 
 def test_without_results_the_page_stays(tmp_path):

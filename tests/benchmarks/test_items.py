@@ -136,7 +136,7 @@ def test_what_is_no_percentage_is_told_apart():
         return markdown(*an_item(rows), "lite").splitlines()[-3]
 
     assert "Percentages. " in foot("accuracy", "ece_mass, mean of all")
-    assert "Percentages, but AURC x 1000, NLL in nats. " in foot("accuracy", "aurc, temperature", "val nll")
+    assert "Percentages, but AURC × 1000, NLL in nats. " in foot("accuracy", "aurc, temperature", "val nll")
     assert "Percentages, but NLL in nats, p a probability. " in foot("ece", "nll", "calibration_p", "p of all seeds")
     assert "Percentages" not in foot("Kendall's tau")
     assert "Percentages, but Pearson a plain number. " in foot("error", "Pearson of error and confusion")
@@ -194,7 +194,7 @@ def test_the_kept_latex_is_well_formed(path):
     text = path.read_text(encoding="ascii")
     assert r"% needs \usepackage{booktabs}" in text
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
-    plain = re.sub(r"\\[&%_#$]|\$(?:\\pm|[<>|])\$|\\text\w+\{\}", "", body)
+    plain = re.sub(r"\\[&%_#$]|\$(?:\\pm|\\times|[<>|])\$|\\text\w+\{\}", "", body)
     assert not re.search(r"[$%_#<>|~^]", plain)
     assert body.count("{") == body.count("}")
     found = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n\\toprule\n(.*?)\n\\bottomrule\n\\end\{tabular\}", plain, re.S)

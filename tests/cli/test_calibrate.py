@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from confide import Predictions, calibrators
+from confide import Features, Predictions, calibrators
 from confide.cli.main import main
 
 
@@ -48,6 +48,27 @@ def test_tables_for_people(files, capsys):
     assert "> temperature" in out
     assert "cross-validated on the 600 fitted predictions" in out
     assert "on the 600 applied predictions" in out
+
+
+def test_a_second_opinion_from_files_of_features_or_predictions(files, tmp_path, capsys):
+    rows = []
+    for name, seed in (("train", 5), ("val", 0), ("test", 1)):
+        path = write(tmp_path / f"b-{name}.parquet", 1.0, seed)
+        predictions = Predictions.load(path)
+        views = predictions.logits.numpy() + 2 * np.eye(4)[predictions.labels]
+        Features(views, predictions.labels.numpy(), predictions.ids, "views", name).save(tmp_path / f"{name}.npz")
+        rows.append(str(tmp_path / f"{name}.npz"))
+    words = ["calibrate", "--fit", files[0], "--apply", files[1], "--methods", "temperature", "--json"]
+    by_features = ["--opinion", "gaussian", "--fitted", rows[0], "--features", *rows[1:], "--classes", "kept"]
+    by_model = ["--opinion", f"b={tmp_path}/b-val.parquet,{tmp_path}/b-test.parquet"]
+    for opinion, shown in ((by_features, "kept"), (by_model, "free")):
+        assert main([*words, *opinion]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {c["word"] for c in told["candidates"]} == {"none", "temperature", "second_opinion"}
+        if told["calibrator"]["word"] == "second_opinion":
+            assert told["calibrator"]["options"]["classes"] == shown
+    assert main([*words, "--opinion", "gaussian"]) == 1
+    assert "must come together" in capsys.readouterr().err
 
 
 def test_it_warns_when_calibration_does_not_help(tmp_path, capsys):

@@ -17,6 +17,7 @@ from confide.checks import InputError
 from confide.cli import train
 from confide.cli.main import main
 from confide.config import load_config
+from confide.files import read_json, write_json
 from confide.predictions import Predictions
 from confide.records import Scores
 from confide.shift import corrupt, corrupt_split
@@ -94,10 +95,11 @@ def test_a_recipe_takes_scores_and_features_that_are_given(
     assert main([*words, *PIXELS]) == 0
     assert not saved.exists()
     # A difficulty of other features than are asked for now is made again.
-    fitted = run / "difficulty.safetensors"
-    replace(confide.difficulty.load(fitted), source={"extractor": "another"}).save(fitted)
+    note = run / "scores" / "made-of.json"
+    write_json(note, {**read_json(note), "features": {"word": "another"}})
     assert main([*words, *PIXELS]) == 0
-    assert confide.difficulty.load(fitted).source["extractor"] == "pixels"
+    assert saved.exists()
+    assert read_json(note)["features"]["word"] == "pixels"
     capsys.readouterr()
     assert main(["train", images, "--features", "pixels", "--out", str(tmp_path / "none")]) == 1
     assert "without --recipe reads no features and takes no --features" in capsys.readouterr().err
@@ -195,7 +197,7 @@ def test_an_ensemble_is_recorded_and_predicts_together(images: str, tmp_path: Pa
 
 def test_what_a_killed_recorder_left_is_removed_and_dropout_is_the_ensembles(images: str, tmp_path: Path) -> None:
     run, out = tmp_path / "run", str(tmp_path / "out.parquet")
-    left = run / "recorded" / "member-000" / ".epoch-000000.npy.abc.npy.part"
+    left = run / "recorded" / "member-000" / ".confide-ab12.part"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
     words = ["--members", "2", "--record", "test", "--set", "model_options.dropout=0.4"]

@@ -72,6 +72,21 @@ def test_groups_by_class_difficulty_and_column(evaluation):
     assert site.value == pytest.approx(float(metrics.auroc(predictions.take(np.arange(0, 400, 2)))))
 
 
+def test_the_gap_of_a_predicted_class_is_that_of_its_predictions():
+    """By predicted class a calibrated model has no gap; by the class of the label it has one."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.full(3, 0.8), 20_000)
+    labels = (rng.random((20_000, 1)) > probs.cumsum(1)).sum(1)
+    p = confide.Predictions.from_probs(probs, labels)
+    found = confide.evaluate(p, ["accuracy"], intervals=False)
+    confidence, top = probs.max(1), probs.argmax(1)
+    for k in range(3):
+        gap = confidence[top == k].mean() - (labels == k)[top == k].mean()
+        assert found.value("confidence_gap", group=f"predicted={k}") == pytest.approx(gap, abs=1e-6)
+        assert abs(gap) < 0.02
+        assert abs(found.value("confidence_gap", group=f"class={k}")) < 0.2
+
+
 def test_curves_have_the_columns_that_the_report_draws(evaluation):
     kinds = {c.kind for c in evaluation.curves}
     assert kinds == {
@@ -216,7 +231,9 @@ def test_unknown_options_are_refused():
 def test_probabilities_are_never_guessed():
     probs = torch.softmax(simulated().logits, dim=1)
     labels = simulated().labels
-    as_logits, as_probs = Predictions(probs, labels), Predictions.from_probs(probs, labels)
+    with pytest.warns(UserWarning, match="as probabilities do"):
+        as_logits = Predictions(probs, labels)
+    as_probs = Predictions.from_probs(probs, labels)
     assert float(metrics.nll(as_logits)) != pytest.approx(float(metrics.nll(as_probs)))
     with pytest.raises(InputError, match="needs real logits"):
         metrics.auroc(as_probs, score="max_logit")

@@ -13,7 +13,6 @@ from confide.evaluation.trust import (
     decision_tests,
     rates_at_same_tpr,
     separation_words,
-    standardised,
     trust_verdict,
 )
 from confide.metrics import table_words
@@ -122,7 +121,7 @@ def test_chance_finds_no_separability_where_there_is_none():
     for seed in range(12):
         predictions, rng = made(300, seed)[0], np.random.default_rng(seed)
         guesses = {"mcp": rng.normal(size=300), "other": 5 * rng.normal(size=300) + 2}
-        sides = {name: predictions.replace(trust=standardised(values)) for name, values in guesses.items()}
+        sides = {name: predictions.replace(trust=torch.tensor(values)) for name, values in guesses.items()}
         p_values += [
             one.p_value for one in compare(sides, metrics=separation_words()[:1], score="trust", resamples=200)
         ]

@@ -17,11 +17,12 @@ from confide.checks import InputError
 from confide.cli.main import main
 from confide.explorer import open_layout
 from confide.explorer.launch import bind
+from confide.explorer.samples import parquet_row
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Scores, default_ids
 
-pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
+duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
 
 def said_to(capsys, *words: str) -> str:
@@ -321,3 +322,11 @@ def test_every_asset_is_listed_and_packaged():
         assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
         assert "https://" not in text
         assert "innerHTML" not in text
+
+
+@pytest.mark.parametrize("name", ["run[1]", "label=3", "a*", "back\\slash[1]"])
+def test_a_folder_whose_name_is_a_pattern_shows_its_own_numbers(tmp_path, name):
+    for number, folder in enumerate((name, "run1", "ab", "other")):
+        formats.write_table(tmp_path / folder / "t.parquet", {"label": np.arange(5) + 10 * number})
+    row = parquet_row(duckdb.connect(), tmp_path / name / "t.parquet", ["label"], 2)
+    assert row.to_pydict() == {"label": [2]}

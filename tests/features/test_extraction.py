@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from confide import features
 from confide.checks import InputError, OptionError
@@ -153,3 +154,28 @@ def test_features_know_the_word_and_options_they_were_made_by(images, tmp_path):
     for foreign in ("no json", "[1]"):
         formats.write_table(tmp_path / "c.parquet", {"features": made.values}, {"options": foreign})
         assert Features.load(tmp_path / "c.parquet").options == {}
+
+
+def test_shards_of_other_images_under_the_same_ids_are_refused(images, tmp_path):
+    features.extract("pixels", images, "train", out=tmp_path)
+    others = Split(255 - images.train.inputs, images.train.labels, images.train.ids)
+    with pytest.raises(InputError, match=r"holds another extraction: inputs is '\w+' there and '\w+' here"):
+        features.extract("pixels", others, out=tmp_path)
+
+
+def test_shards_of_relabelled_samples_have_the_new_labels(images, tmp_path):
+    features.extract("pixels", images, "train", out=tmp_path)
+    new = (images.train.labels + 1) % 3
+    relabelled = Split(images.train.inputs, new, images.train.ids)
+    np.testing.assert_array_equal(features.extract("pixels", relabelled, out=tmp_path).labels, new)
+    np.testing.assert_array_equal(Features.load(tmp_path).labels, new)
+
+
+def test_shards_of_a_network_with_other_weights_are_refused(images, tmp_path):
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 4), torch.nn.Linear(4, 2))
+    extractor = features.from_module(network, lambda image: torch.as_tensor(image).float())
+    features.extract(extractor, images, out=tmp_path, device="cpu")
+    with torch.no_grad():
+        network[1].weight += 1
+    with pytest.raises(InputError, match="holds another extraction: weights is"):
+        features.extract(extractor, images, out=tmp_path, device="cpu")

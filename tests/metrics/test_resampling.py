@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from test_golden_vectors import load
 
+import confide
 from confide import Predictions, metrics
+from confide.checks import InputError
 from confide.metrics import calibration_test, classwise_calibration
 from confide.metrics.base import METRICS, value_of
 from confide.metrics.resampling import EXACT_DRAWS, bootstrap, large_null, nulls, wilson_interval
@@ -120,6 +122,30 @@ def test_calibration_intervals_cover_small_and_large_errors(gap):
         low, high = calibration_interval(float(metrics.ece(predictions, **options)), draws[0], null)
         covered += low - 0.002 <= true <= high
     assert covered >= 33
+
+
+def test_a_model_that_always_says_the_majority_class_has_the_interval_of_its_accuracy():
+    """Resampling within labels gave it no width at all: every class was wholly right or wholly wrong."""
+    covered = []
+    for seed in range(60):
+        labels = (np.random.default_rng(seed).random(500) >= 0.9).astype(int)
+        found = metrics.accuracy(Predictions.from_top1(labels, np.zeros(500, int), np.full(500, 0.9)))
+        covered.append(found.low <= 0.9 <= found.high)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(0.09 / 500), rel=0.2)
+    # 60 draws at 0.95: fewer than 50 has probability below 1e-4
+    assert sum(covered) >= 50
+
+
+def test_class_counts_fixed_by_design_are_strata():
+    labels = (np.arange(500) >= 450).astype(int)
+    p = Predictions.from_top1(labels, np.zeros(500, int), np.full(500, 0.9), columns={"site": labels})
+    for strata in ("class", "site", labels):
+        found = confide.evaluate(p, ["accuracy"], strata=strata).measurements[0]
+        assert (found.low, found.value, found.high) == (0.9, 0.9, 0.9)
+    with pytest.raises(InputError, match="no strata named 'sites'; did you mean 'site'"):
+        confide.evaluate(p, ["accuracy"], strata="sites")
+    with pytest.raises(InputError, match="must have 500 values"):
+        confide.evaluate(p, ["accuracy"], strata=labels[:10])
 
 
 def test_all_correct_has_an_interval_of_some_width():

@@ -184,7 +184,7 @@ def test_a_million_classes_do_not_fill_the_page():
 
 def test_an_evaluation_shows_itself_in_a_notebook(evaluation):
     html = evaluation._repr_html_()
-    assert "This model says" in html
+    assert "cross_entropy says" in html
     assert "<style" not in html
     assert "difficulty_entropy" in html
 

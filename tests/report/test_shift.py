@@ -105,6 +105,18 @@ def test_every_model_has_its_heat_map(found):
     assert ("snow", "5", "+24.0") in section.others[0].table.rows
 
 
+def test_heat_maps_share_one_order_of_rows(found):
+    """Snow is worst for the first model, fog for the second: both list snow first, as the model in focus does."""
+    turned = {"corruption=fog": "corruption=snow", "corruption=snow": "corruption=fog"}
+    curves = [
+        replace(c, group=turned[str(c.group)]) if c.kind == "shift_cells" and c.model == "second" else c
+        for c in found.curves
+    ]
+    section = shift_section(EvaluationView(replace(found, curves=tuple(curves))))
+    for figure in (section.corruptions[1], *section.others):
+        assert figure.table.rows[0][0] == "snow"
+
+
 def test_every_ood_set_has_all_scores_models_and_measures(found):
     digits, textures = shift_section(EvaluationView(found)).areas
     assert digits.name == "ood-areas-digits"
@@ -124,6 +136,6 @@ def test_of_more_than_five_models_the_first_are_drawn_and_it_is_said(found):
     rows = [replace(m, model=f"model {k}") for m in found.measurements for k in range(7) if m.model == "first"]
     section = shift_section(EvaluationView(replace(found, measurements=tuple(rows), curves=tuple(curves))))
     for figure in (section.corruptions[0], *section.calibration, *section.areas):
-        assert figure.note == "The first 5 of 7 models."
+        assert figure.note == "5 of 7 models are drawn; the table of models has all."
         assert {row[0] for row in figure.table.rows} == {f"model {k}" for k in range(5)}
     assert len(section.others) == 4

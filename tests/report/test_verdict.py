@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from confide.report.sections.reliability import class_title
 from confide.report.verdict import verdict
 from confide.report.view import EvaluationView
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement
@@ -56,7 +58,7 @@ def build(
 
 def test_well_calibrated():
     view = build(0.9, (0.002, -0.006, 0.010), 0.4)
-    expected = "This model says 90 % and is right 90 %: well calibrated, as far as 4,000 images can tell."
+    expected = "This model says 90.2 % and is right 90.0 %: well calibrated, as far as 4,000 images can tell."
     assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
     assert verdict(view).side == ""
 
@@ -65,7 +67,8 @@ def test_overconfident_and_repaired():
     view = build(0.89, (0.030, 0.022, 0.038), 0.001, after={"gap": 0.002, "ece": 0.014}, better="after")
     found = verdict(view)
     expected = (
-        "This model says 92 % and is right 89 %: overconfident by 3.0 ± 0.8 points, and temperature scaling repairs it."
+        "This model says 92.0 % and is right 89.0 %: overconfident by 3.0 ± 0.8 points, "
+        "and temperature scaling repairs it."
     )
     assert found.sentence == expected.replace(" %", f"{THIN}%")
     assert (found.direction, found.side) == ("overconfident by 3.0 ± 0.8 points", "over")
@@ -74,7 +77,7 @@ def test_overconfident_and_repaired():
 def test_underconfident_and_halved():
     view = build(0.88, (-0.042, -0.051, -0.033), 0.001, after={"gap": -0.019, "ece": 0.021}, better="after")
     expected = (
-        "This model says 84 % and is right 88 %: underconfident by 4.2 ± 0.9 points, "
+        "This model says 83.8 % and is right 88.0 %: underconfident by 4.2 ± 0.9 points, "
         "and temperature scaling halves it to 1.9."
     )
     assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
@@ -84,8 +87,8 @@ def test_underconfident_and_halved():
 def test_too_few_samples():
     view = build(0.86, (0.05, -0.01, 0.11), 0.2, n=120, chance_high=0.06)
     expected = (
-        "This model says 91 % and is right 86 %, but 120 images cannot tell that gap from chance: "
-        "a perfectly calibrated model would show up to 6 points."
+        "This model says 91.0 % and is right 86.0 %, but 120 images cannot tell that gap from chance: "
+        "it may be anything from −1.0 to +11.0 points."
     )
     assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
 
@@ -94,10 +97,7 @@ def test_calibration_made_it_worse():
     view = build(
         0.89, (0.009, -0.001, 0.019), 0.2, stage="isotonic", after={"gap": 0.02, "ece": 0.026}, better="raw", ece=0.011
     )
-    expected = (
-        "This model says 90 % and is right 89 %; isotonic calibration made it worse, from 1.1 to 2.6 points, "
-        "so leave it out."
-    )
+    expected = "This model says 89.9 % and is right 89.0 %; isotonic calibration made it worse, so leave it out."
     assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
 
 
@@ -113,7 +113,8 @@ def test_only_one_class():
 def test_no_direction_when_the_interval_holds_zero_but_the_test_rejects():
     found = verdict(build(0.9, (0.002, -0.006, 0.010), 0.001, ece=0.031))
     assert found.direction == ""
-    assert "not at each level: its calibration error is 3.1 points; chance alone would show up to 1.6" in found.sentence
+    assert "on average, but confidence and accuracy differ at some levels of confidence." in found.sentence
+    assert "calibration error is 3.1 points" in found.lead[0]
 
 
 def test_no_direction_when_the_test_does_not_reject():
@@ -175,3 +176,48 @@ def test_two_errors_within_chance_neither_rise_nor_fall():
         "a perfectly calibrated model of this size would show 1.2."
     )
     assert str(verdict(view).lead[0]) == expected
+
+
+def test_of_several_models_the_verdict_names_its_own(evaluation):
+    assert verdict(EvaluationView(evaluation)).sentence.startswith("cross_entropy says 9")
+
+
+def test_a_report_on_shift_says_what_happens_to_confidence():
+    rows = [
+        Measurement(metric, value, 500, group=f"shift=severity {severity}")
+        for severity, accuracy, gap in ((0, 0.92, 0.008), (1, 0.80, 0.06), (5, 0.61, 0.172))
+        for metric, value in (("accuracy", accuracy), ("confidence_gap", gap))
+    ]
+    expected = (
+        "From clean to severity 5, accuracy goes from 92.0 % to 61.0 % and confidence from 92.8 % to 78.2 %: "
+        "confidence minus accuracy goes from +0.8 to +17.2 points."
+    )
+    assert verdict(EvaluationView(Evaluation(tuple(rows)))).sentence == expected.replace(" %", f"{THIN}%")
+
+
+def test_a_report_on_trust_says_which_predictors_win():
+    found = Evaluation((Measurement("accuracy", 0.9, 100),), about=About(verdict="No predictor beats max-softmax."))
+    assert verdict(EvaluationView(found)).sentence == "No predictor beats max-softmax."
+
+
+def test_classes_of_calibrated_data_are_rarely_called_overconfident():
+    """Ten classes of 200 samples whose accuracy is their confidence: a claim in at most 5 % of draws."""
+    rng = np.random.default_rng(0)
+    confidence = np.linspace(0.6, 0.97, 10)
+    claims, draws = 0, 1000
+    for _ in range(draws):
+        right = rng.binomial(200, confidence) / 200
+        gaps = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(confidence - right)}
+        accuracy = {str(k): Measurement("accuracy", rate, 200) for k, rate in enumerate(right)}
+        claims += class_title(gaps, accuracy) != "No class is clearly over- or underconfident"
+    assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
+
+
+def test_class_titles_count_tests_not_signs():
+    def title(*gaps: float, rate: float = 0.8, when: str = "") -> str:
+        rows = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(gaps)}
+        return class_title(rows, {name: Measurement("accuracy", rate, 200) for name in rows}, when)
+
+    assert title(0.01, 0.01, 0.01) == "No class is clearly over- or underconfident"
+    assert title(0.1, 0.1, 0.1, when="Before calibration, ") == "Before calibration, every class is overconfident"
+    assert title(0.1, -0.1, 0.0) == "1 of 3 classes is overconfident, 1 of 3 classes is underconfident"

@@ -7,6 +7,9 @@ import pytest
 
 import confide
 from confide.checks import InputError, OptionError
+from confide.cli.main import main
+from confide.explorer.layout import open_layout
+from confide.explorer.samples import gather_samples, model_table
 from confide.files.formats import plain
 
 SMALL = {
@@ -57,7 +60,7 @@ def test_the_numbers_are_those_of_the_predictions(outcome):
 
 def test_a_second_call_makes_nothing_and_says_the_same(outcome, data):
     again = confide.run({**SMALL, "data": data}, outcome.folder)
-    assert again.made == ()
+    assert again.computed == ()
     assert plain(again.evaluation.to_dict()) == plain(outcome.evaluation.to_dict())
 
 
@@ -69,8 +72,8 @@ def test_the_same_seed_gives_the_same_numbers_elsewhere(outcome, data, tmp_path)
 
 def test_a_changed_option_makes_only_what_depends_on_it(outcome, data):
     changed = confide.run({**SMALL, "data": data, "calibrators": ["temperature", "vector"]}, outcome.folder)
-    assert any(stage.startswith("calibrate:cross_entropy:vector") for stage in changed.made)
-    assert not any(stage.startswith(("train:", "predict:", "features:", "difficulty:")) for stage in changed.made)
+    assert any(stage.startswith("calibrate:cross_entropy:vector") for stage in changed.computed)
+    assert not any(stage.startswith(("train:", "predict:", "features:", "difficulty:")) for stage in changed.computed)
     manifest = json.loads((outcome.folder / "manifest.json").read_text())
     assert "train:cross_entropy" in manifest["stages"]
 
@@ -103,11 +106,31 @@ def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, 
     after = calibrator(said.with_column("difficulty", hardness.of(said.ids)))
     shown = outcome.evaluation.value("nll", model="cross_entropy", stage="banded", group=None)
     assert shown == pytest.approx(float(after.facts.need("nll").double().mean()), rel=1e-6)
-    assert confide.run(plan, tmp_path / "run").made == ()
+    assert confide.run(plan, tmp_path / "run").computed == ()
     logits, moved = said.logits.double(), after.logits.double()
     shown = (logits[:, :1] - logits[:, 1:2]) / (moved[:, :1] - moved[:, 1:2])
     told = json.loads((outcome.folder / "evaluation.json").read_text(encoding="utf-8"))["about"]["stages"]
     assert told["cross_entropy/banded"] == f"T = {float(shown.min()):.2f} to {float(shown.max()):.2f} by difficulty"
+
+
+def test_a_second_opinion_is_fitted_shown_explored_and_applied_to_new_samples(data, tmp_path, capsys):
+    opinion = {"word": "second_opinion", "name": "opinion"}
+    plan = {**SMALL, "data": data, "losses": ["cross_entropy"], "trust": [], "metrics": ["accuracy", "nll"]}
+    folder = confide.run({**plan, "calibrators": [opinion], "promise": 0.0}, tmp_path / "run").folder
+    told = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+    assert told["about"]["stages"]["cross_entropy/opinion"].startswith("weights: network ")
+    saved, out = folder / "calibrators" / "cross_entropy-opinion.json", tmp_path / "joined.parquet"
+    test = confide.Predictions.load(folder / "predictions" / "cross_entropy-test.parquet")
+    joined = confide.calibrators.load(saved)(test, confide.Features.load(folder / "features" / "test.npz"))
+    words = ["predict", str(folder / "models" / "cross_entropy"), data, "--calibrator", str(saved), "--out", str(out)]
+    assert main(words) == 0
+    assert "ms a sample" in capsys.readouterr().out
+    np.testing.assert_allclose(confide.Predictions.load(out).logits, joined.logits, atol=1e-4)
+    layout = open_layout(folder)
+    samples = gather_samples(layout)
+    shown = model_table(layout, samples, "cross_entropy", "opinion").column("confidence").to_numpy()
+    start = samples.starts["test"]
+    np.testing.assert_allclose(shown[start : start + len(test)], joined.facts.confidence, atol=1e-5)
 
 
 def test_words_and_options_are_checked_before_any_work(data, tmp_path):

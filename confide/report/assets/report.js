@@ -47,12 +47,13 @@
   // Operating point: dragged point, slider and read-out are one.
   var curve = data.coverage, slider = page.getElementById("point");
   function put(name, text) { page.querySelector('[data-out="' + name + '"]').textContent = text; }
-  function promise(threshold) {
+  function promise(k) {
     var box = page.querySelector('[data-out="promise"]'), best = null;
-    curve.promises.forEach(function (p) { if (p.threshold <= threshold + 1e-9 && (!best || p.risk < best.risk)) best = p; });
+    if (curve.promise[k] !== null) best = curve.promises[curve.promise[k]];
+    else curve.promises.forEach(function (p) { if (p.threshold !== null && p.threshold <= curve.threshold[k] && (!best || p.risk < best.risk)) best = p; });
     box.textContent = "";
     if (!best) {
-      box.textContent = curve.promises.length
+      box.textContent = curve.promises.some(function (p) { return p.threshold !== null; })
         ? "No error rate is promised for so low a threshold."
         : "No error rate is promised: no threshold was chosen on validation data.";
       return;
@@ -68,10 +69,10 @@
     put("coverage", percent(coverage, 1));
     put("risk", percent(risk, 1));
     put("spared", whole(curve.errors - coverage * risk * curve.n) + " of " + whole(curve.errors));
-    var interval = curve.risk_low && curve.risk_low[k] !== null && curve.risk_high[k] !== null;
+    var interval = curve.low[k] !== null && curve.high[k] !== null;
     page.querySelector('[data-optional="interval"]').hidden = !interval;
-    if (interval) put("interval", (100 * curve.risk_low[k]).toFixed(1) + "–" + percent(curve.risk_high[k], 1));
-    promise(curve.threshold[k]);
+    if (interval) put("interval", (100 * curve.low[k]).toFixed(1) + "–" + percent(curve.high[k], 1));
+    promise(k);
     slider.setAttribute("aria-valuetext", percent(coverage, 1) + " accepted, " + percent(risk, 1) + " wrong");
     all(".op").forEach(function (point) {
       var d = point.dataset, x = +d.x0 + coverage * (d.x1 - d.x0);
@@ -102,13 +103,41 @@
     });
     all(".jump").forEach(function (link) {
       link.addEventListener("click", function () {
-        slider.value = nearest(curve.threshold, +link.dataset.threshold);
+        slider.value = curve.promise.indexOf(+link.dataset.promise);
         showPoint();
         slider.scrollIntoView({ block: "nearest" });
       });
     });
     showPoint();
   }
+
+  // Sortable tables: a click on a head sorts by it, numbers by size, a second click the other way.
+  function rank(cell) {
+    var text = cell ? cell.textContent.trim().replace(/\u2212/g, "-").replace(/,/g, "") : "";
+    var number = parseFloat(text);
+    return isNaN(number) ? text.toLowerCase() : number;
+  }
+  all("[data-sortable]").forEach(function (table) {
+    var heads = Array.prototype.slice.call(table.tHead.rows[0].cells), body = table.tBodies[0];
+    heads.forEach(function (head, column) {
+      var button = page.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.textContent = head.textContent;
+      head.textContent = "";
+      head.append(button);
+      button.addEventListener("click", function () {
+        var down = head.getAttribute("aria-sort") !== "descending";
+        heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        Array.prototype.slice.call(body.rows).sort(function (a, b) {
+          var x = rank(a.cells[column]), y = rank(b.cells[column]);
+          if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1; // what is not a number stands last
+          return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+        }).forEach(function (row) { body.append(row); });
+      });
+    });
+  });
 
   // Downloads are made from what the page holds.
   function csv(rows) {

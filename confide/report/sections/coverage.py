@@ -28,7 +28,6 @@ class ThresholdRow:
     coverage: str
     seen: str
     spared: str
-    value: float | None
     broken: bool = False  # the error rate seen lies above the promised one
 
 
@@ -63,7 +62,6 @@ def promises(view: EvaluationView) -> tuple[ThresholdRow, ...]:
                 percent(coverage, 1) if math.isfinite(coverage) else "–",
                 percent(seen, 1) if math.isfinite(seen) else "–",
                 spared,
-                threshold,
                 seen > risk,
             )
         )
@@ -116,11 +114,12 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
         command = "confide evaluate predictions.parquet"
         return CoverageSection(empty=Empty("No risk-coverage curve", why, command), promises=promises(view))
     focus = curves[0]
-    start = view.halving_row(focus, focus.stage)
+    steps = _steps(view, focus)
+    start = view.halving_row([step.coverage for step in steps], focus.stage)
     top = ticks(0, 100 * max(_highest(c) for c in curves), 6)
-    data = _data(view, focus, top[-1])
+    data = _data(view, focus, steps, top[-1])
     return CoverageSection(
-        _figure(view, curves, top, start),
+        _figure(view, curves, top, steps[start]),
         _rejection(view, curves),
         promises(view),
         chosen_on(view),
@@ -132,9 +131,9 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
 
 def _curves(view: EvaluationView) -> list[Curve]:
     """One curve a model, the one in focus first, at the stage to trust with."""
-    order = [view.focus, *(m for m in view.models if m != view.focus)]
+    order = [view.focus, *(m for m in view.drawn if m != view.focus)]
     stages = dict.fromkeys((view.final, view.before))
-    return [c for model in order[:5] if (c := view.curve("risk_coverage", model, stages, group=None))]
+    return [c for model in order if (c := view.curve("risk_coverage", model, stages, group=None))]
 
 
 def _highest(curve: Curve) -> float:
@@ -143,27 +142,54 @@ def _highest(curve: Curve) -> float:
     return max((r for c, r in pairs if c >= 0.02 and math.isfinite(r)), default=0.01) or 0.01
 
 
-def _data(view: EvaluationView, curve: Curve, top: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Step:
+    """A place of the operating point: a row of the curve, or a promised threshold as seen on the test split."""
+
+    coverage: float
+    risk: float
+    threshold: float
+    low: float = math.nan
+    high: float = math.nan
+    promise: int | None = None  # which of the operating points it is
+
+
+def _steps(view: EvaluationView, curve: Curve) -> list[Step]:
+    """The rows of the curve with the promised thresholds between them: a promise is read at its own threshold."""
+    rows = curve.columns
+    unknown = (math.nan,) * len(rows["risk"])
+    columns = (rows["coverage"], rows["risk"], rows["threshold"])
+    ends = (rows.get(name, unknown) for name in ("risk_low", "risk_high"))
+    steps = [Step(*row) for row in zip(*columns, *ends, strict=True)]
+    for place, p in enumerate(operating_points_of(view)):
+        if p.point.threshold is not None and p.observed and p.observed.coverage > 0:
+            seen = p.observed
+            steps.append(Step(seen.coverage, seen.risk, p.point.threshold, seen.low, seen.high, place))
+    return sorted(steps, key=lambda step: (step.coverage, -step.threshold))
+
+
+def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> dict[str, Any]:
     accuracy = view.find("accuracy", stage=curve.stage) or view.find("accuracy")
     n = accuracy.n if accuracy else 0
     total = curve.columns["risk"][-1] * curve.columns["coverage"][-1]
-    columns = {name: [round(v, 6) for v in curve.columns[name]] for name in ("coverage", "risk", "threshold")}
-    for name in ("risk_low", "risk_high"):
-        if name in curve.columns:
-            columns[name] = [round(v, 6) if math.isfinite(v) else None for v in curve.columns[name]]  # type: ignore[misc]
     promised = [
         {"risk": p.point.promised, "threshold": p.point.threshold, "confidence": p.point.confidence}
         for p in operating_points_of(view)
-        if p.point.threshold is not None
     ]
+    names = ("coverage", "risk", "threshold", "low", "high", "promise")
+    columns = {name: [_rounded(getattr(step, name)) for step in steps] for name in names}
     return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": promised, "unit": view.unit}
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 9) if value is not None and math.isfinite(value) else None
 
 
 def _readout(data: dict[str, Any], k: int) -> dict[str, str]:
     """The read-out of the point as it stands at first, for print and for pages without scripts."""
     coverage, risk = data["coverage"][k], data["risk"][k]
     spared = data["errors"] - coverage * risk * data["n"]
-    low, high = (data[name][k] if name in data else None for name in ("risk_low", "risk_high"))
+    low, high = data["low"][k], data["high"][k]
     return {
         "threshold": fixed(data["threshold"][k], 3),
         "coverage": percent(coverage, 1),
@@ -173,11 +199,11 @@ def _readout(data: dict[str, Any], k: int) -> dict[str, str]:
     }
 
 
-def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: int) -> Figure:
+def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: Step) -> Figure:
     focus = curves[0]
-    coverage, risk = focus.columns["coverage"][start], focus.columns["risk"][start]
     alt = (
-        f"Risk-coverage curve: accepting {percent(coverage, 1)} of the {view.unit} gives {percent(risk, 1)} errors, "
+        f"Risk-coverage curve: accepting {percent(start.coverage, 1)} of the {view.unit} gives "
+        f"{percent(start.risk, 1)} errors, "
         f"accepting all gives {percent(focus.columns['risk'][-1], 1)}."
     )
     halving = view.find("halving_rejection", stage=focus.stage)
@@ -197,10 +223,11 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
         _draw(view, curves, top, start, PHONE).render(alt, "rcs"),
         table(("Accepted", "Wrong among accepted", "Threshold"), rows),
         wide=_draw(view, curves, top, start, WIDE).render(alt, "rcs"),
+        note=view.left_out_note,
     )
 
 
-def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: int, width: int) -> Canvas:
+def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: Step, width: int) -> Canvas:
     height = 290 if width == PHONE else 330
     canvas = Canvas(width, height)
     x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
@@ -230,7 +257,7 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: in
     _key(canvas, view, curves, 44, y(all_wrong) + 18)
     _perfect(canvas, focus["risk"][-1], x, y, y(all_wrong) + 18 + 17 * len(curves))
     canvas.line(34, y(0), width - 10, y(0), "ax")
-    px, py = number_text(x(focus["coverage"][start])), number_text(y.clip(100 * focus["risk"][start]))
+    px, py = number_text(x(start.coverage)), number_text(y.clip(100 * start.risk))
     canvas.raw(
         f'<g class="op" data-x0="34" data-x1="{width - 10}" data-y0="{height - 40}" data-y1="14">'
         f'<line class="k1" y1="14" y2="{height - 40}" x1="0" x2="0" transform="translate({px} 0)"/>'
@@ -273,6 +300,8 @@ def _rejection(view: EvaluationView, curves: list[Curve]) -> Figure:
     for value in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
         canvas.text(x(value), 192, percent_tick(value, 0.5), "m" if value < 0.5 else "e")
     for curve, points in reversed(list(zip(curves, lines, strict=True))):
+        for r, a in points[:: max(1, len(points) // 25)]:
+            canvas.value(x(r), y(100 * a), f"{curve.model}, {percent(r, 1)} rejected: {percent(a, 1)} right")
         canvas.polyline(
             [(x(r), y(100 * a)) for r, a in points], f"k{view.colour(curve.model)}", 2 if curve is curves[0] else 1.4
         )

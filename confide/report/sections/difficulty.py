@@ -57,6 +57,7 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     y = Scale(0, max(counts) or 1, 196, 30)
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
+        canvas.value(x(0.5 * (a + b)), y(c), f"{fixed(a, 2)} to {fixed(b, 2)}: {count(c)} {view.unit}")
     canvas.line(10, 196, PHONE - 10, 196, "ax")
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")
@@ -89,7 +90,7 @@ def _part(number: int) -> str:
 def error_by_difficulty(view: EvaluationView) -> Figure | None:
     """Error rate by band of difficulty, bars from 0 with whiskers, one colour a model."""
     stages = dict.fromkeys((view.final, view.before))
-    curves = [c for m in view.models[:5] if (c := view.curve("error_by_difficulty", m, stages))]
+    curves = [c for m in view.drawn if (c := view.curve("error_by_difficulty", m, stages))]
     if not curves:
         return None
     own = next((c for c in curves if c.model == view.focus), curves[0]).columns["error"]
@@ -107,6 +108,7 @@ def error_by_difficulty(view: EvaluationView) -> Figure | None:
         f"Error rate by {part} of difficulty, {view.when(curves[0].stage)}; whiskers: 95 % intervals",
         _bars(view, curves).render(alt),
         _table(curves),
+        note=view.left_out_note,
     )
 
 
@@ -164,6 +166,9 @@ def _model_bars(canvas: Canvas, curve: Curve, x: Scale, y: Scale, place: tuple[i
         left = x(k + 0.5) + (number - of / 2) * width
         canvas.bars([(left + 1, y(100 * value), width - 2, y.start - y(100 * value))], f"f{colour}")
         low, high = _ends(curve, k)
+        name, ends = _group_names(len(curve.columns["error"]))[k], between(low, high, 1, 100)
+        words = f"{curve.model}, {name}: {percent(value, 1)} wrong{f' ({ends})' if ends else ''}"
+        canvas.value(left + width / 2, y(100 * value), words)
         if math.isfinite(low) and math.isfinite(high):
             canvas.line(left + width / 2, y(100 * low), left + width / 2, y(100 * high), "ki", 1.5)
 

@@ -9,18 +9,18 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import CHANCE, code, count, interval, p_value, shorten, shown, unit_word, value_texts
+from confide.report.words import code, count, interval, p_value, shorten, shown, unit_word, value_texts, value_words
 from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A value with its interval; bold only if the paired tests say so."""
+    """A value with its interval and what chance would show; bold only if the paired tests say so."""
 
     value: str
     interval: str = ""
+    chance: str = ""
     best: bool = False
-    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,59 +57,45 @@ class ModelsSection:
         """All figures, in their order."""
         return self.figures
 
+    @property
+    def by_chance(self) -> bool:
+        """Whether some error has its chance level beside it."""
+        return any(cell.chance for group in self.groups for row in group.rows for cell in row.cells)
+
 
 def models_section(view: EvaluationView) -> ModelsSection:
     """The table of models and stages with its small dot plots."""
     metrics, headline = view.columns("models"), view.columns("headline")
     errors = [info for info in headline if info.kind == "calibration"]
-    by_chance = {m.metric for m in view.measurements if m.chance is not None}
-    chance_of = next((info for info in errors if info in metrics and info.word in by_chance), None)
     groups = tuple(
-        StageRows(view.stage_title(stage), rows)
-        for stage in view.stages
-        if (rows := _rows(view, stage, metrics, chance_of))
+        StageRows(view.stage_title(stage), rows) for stage in view.stages if (rows := _rows(view, stage, metrics))
     )
-    columns = [c for info in metrics for c in ([info, _by_chance(info)] if info == chance_of else [info])]
     bold = any(cell.best for group in groups for row in group.rows for cell in row.cells)
     dots = [info for info in headline if info not in errors[1:]]
     figures = tuple(_dot_plot(view, info) for info in dots) if len(view.models) * len(view.stages) > 1 else ()
     return ModelsSection(
-        tuple(columns), groups, bold, bool(view.evaluation.comparisons), figures, tuple(_tables(view, metrics))
+        tuple(metrics), groups, bold, bool(view.evaluation.comparisons), figures, tuple(_tables(view, metrics))
     )
 
 
-def _by_chance(error: MetricInfo) -> MetricInfo:
-    return replace(error, title="By chance", meaning=CHANCE, better="neither")
-
-
-def _rows(
-    view: EvaluationView, stage: str, metrics: list[MetricInfo], chance_of: MetricInfo | None
-) -> tuple[ModelRow, ...]:
+def _rows(view: EvaluationView, stage: str, metrics: list[MetricInfo]) -> tuple[ModelRow, ...]:
     present = [m for m in view.models if any(view.find(info.word, m, stage) for info in metrics)]
     winners = [view.best(info.word, [ComparedRow(m, stage) for m in present]) for info in metrics]
     rows = []
     for model in present:
-        cells: list[TableCell] = []
-        for info, winner in zip(metrics, winners, strict=True):
-            measured = view.find(info.word, model, stage)
-            cells.append(_cell(measured, info, winner == ComparedRow(model, stage)))
-            if info == chance_of:
-                cells.append(_chance_cell(measured, info))
-        rows.append(ModelRow(model, view.colour(model), view.stage_note(model, stage), tuple(cells)))
+        cells = tuple(
+            _cell(view.find(info.word, model, stage), info, winner == ComparedRow(model, stage))
+            for info, winner in zip(metrics, winners, strict=True)
+        )
+        rows.append(ModelRow(model, view.colour(model), view.stage_note(model, stage), cells))
     return tuple(rows)
 
 
 def _cell(measured: Measurement | None, info: MetricInfo, best: bool) -> TableCell:
     if measured is None:
         return TableCell("–")
-    return TableCell(shown(info, measured.value), interval(info, measured), best)
-
-
-def _chance_cell(error: Measurement | None, info: MetricInfo) -> TableCell:
-    if error is None or error.chance is None:
-        return TableCell("–", faint=True)
-    bound = f"≤ {shown(info, error.chance_high)}" if error.chance_high is not None else ""
-    return TableCell(shown(info, error.chance), bound, faint=True)
+    chance = f"chance ≤ {shown(info, measured.chance_high)}" if measured.chance_high is not None else ""
+    return TableCell(shown(info, measured.value), interval(info, measured), chance, best)
 
 
 def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, FigureTable]]:
@@ -117,12 +103,12 @@ def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, 
     tests = [_test(view.info(c.metric), c) for c in view.evaluation.comparisons]
     main = {info.word for info in columns}
     whole = [m for m in view.measurements if m.group is None and not (m.metric in main and m.plain)]
-    groups = [m for m in view.measurements if m.group is not None]
+    groups = _groups(view)
     header = ("Metric", "a", "b", "b minus a", "95\u202f% interval", "p", "p, Holm-corrected", "Better")
     tables = [
         (f"Paired tests ({len(tests)})", table(header, tests)),
-        (f"Further metrics ({len(whole)})", _measured(view, whole, "Score")),
-        (f"By group ({len(groups)})", _measured(view, groups, "Group")),
+        (f"Further metrics ({len(whole)})", _measured(view, whole)),
+        (f"By group ({len(groups.rows)}), widest gap first", groups),
     ]
     return [(title, t) for title, t in tables if t.rows]
 
@@ -134,12 +120,37 @@ def _test(info: MetricInfo, c: Comparison) -> tuple[str, ...]:
     return info.title, str(c.a), str(c.b), *difference, p_value(c.p_value), p_value(c.p_holm), better
 
 
-def _measured(view: EvaluationView, rows: list[Measurement], extra: str) -> FigureTable:
+def _measured(view: EvaluationView, rows: list[Measurement]) -> FigureTable:
     texts = []
     for m in (m for m in rows if math.isfinite(m.value)):
-        info, own = view.info(m.metric), (m.group if extra == "Group" else m.score) or ""
-        texts.append((m.model, view.stage_phrase(m.stage), info.title, own, *value_texts(info, m), count(m.n)))
-    return table(("Model", "Stage", "Metric", extra, "Value", "95\u202f% interval", "n"), texts)
+        info = view.info(m.metric)
+        texts.append(
+            (m.model, view.stage_phrase(m.stage), info.title, m.score or "", *value_texts(info, m), count(m.n))
+        )
+    return table(("Model", "Stage", "Metric", "Score", "Value", "95\u202f% interval", "n"), texts)
+
+
+def _groups(view: EvaluationView) -> FigureTable:
+    """A row for each group of a model at a stage, with every metric that has an own column for groups."""
+    by_group: dict[tuple[str, str, str, str | None], dict[str, Measurement]] = {}
+    for m in view.measurements:
+        if m.group is not None and math.isfinite(m.value):
+            by_group.setdefault((m.model, m.stage, m.group, m.score), {})[m.metric] = m
+    words = dict.fromkeys(word for measured in by_group.values() for word in measured)
+    infos = sorted(map(view.info, words), key=lambda info: info.tables.get("groups", 99))
+    order = sorted(by_group, key=lambda key: -abs(gap.value) if (gap := by_group[key].get("confidence_gap")) else 1)
+    rows = []
+    for key in order:
+        model, stage, group, score = key
+        measured = by_group[key]
+        texts = [text for info in infos for text in value_texts(info, measured.get(info.word))]
+        size = next(iter(measured.values())).n
+        rows.append((group, model, view.stage_phrase(stage), score or "", count(size), *texts))
+    header = ["Group", "Model", "Stage", "Score", "n"]
+    header += [text for info in infos for text in (info.title, "95\u202f% interval")]
+    filled = [any(row[k] for row in rows) for k in range(len(header))]
+    chosen = [[text for text, has in zip(row, filled, strict=True) if has] for row in (header, *rows)]
+    return replace(table(chosen[0], chosen[1:]), sortable=True)
 
 
 def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
@@ -157,15 +168,15 @@ def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
         info.word,
         _dot_title(view, info),
         f"{unit + ', ' if unit else ''}{info.better} is better{start}",
-        _dots(view, dots, info.scale, marks, PHONE).render(alt),
+        _dots(view, dots, info, marks, PHONE).render(alt),
         table(("Model", "Stage", info.title, "95\u202f% interval"), rows),
-        wide=_dots(view, dots, info.scale, marks, THIRD).render(alt),
+        wide=_dots(view, dots, info, marks, THIRD).render(alt),
         level=4,
     )
 
 
 def _dots(
-    view: EvaluationView, dots: list[tuple[str, str, Measurement]], by: float, marks: list[float], width: int
+    view: EvaluationView, dots: list[tuple[str, str, Measurement]], info: MetricInfo, marks: list[float], width: int
 ) -> Canvas:
     height = 12 + sum(22 + 11 * sum(dot[0] == m for dot in dots) for m in view.models)
     canvas = Canvas(width, height + 24)
@@ -179,8 +190,9 @@ def _dots(
         colour = view.colour(model)
         for _, stage, m in [dot for dot in dots if dot[0] == model]:
             fill = "ho" if stage == view.before and view.after is not None else f"f{colour}"
-            canvas.whisker(scale, y, m, by, colour)
-            canvas.dot(scale.clip(by * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
+            canvas.whisker(scale, y, m, info.scale, colour)
+            canvas.dot(scale.clip(info.scale * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
+            canvas.value(scale.clip(info.scale * m.value), y, f"{model}, {view.when(stage)}: {value_words(info, m)}")
             y += 11
         y += 10
     return canvas
@@ -201,5 +213,6 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
         return f"After {view.stage_phrase(str(view.after))}, {'all are' if len(after) > 1 else 'it is'} within chance"
     tested = [c for c in view.evaluation.comparisons if c.metric == metric and c.a in rows and c.b in rows]
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
-        return f"{info.title}: no model is told apart"
+        number = sum(c.metric == metric for c in view.evaluation.comparisons)
+        return f"{info.title} {view.when(view.final)}: no difference survives correction for {number} tests"
     return info.title

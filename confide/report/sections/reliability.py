@@ -5,10 +5,11 @@ class.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
+from scipy.special import bdtr, bdtrc
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
@@ -22,55 +23,94 @@ MOST_CLASSES = 20
 Gaps = Mapping[str, Measurement]
 
 
+@dataclass(frozen=True)
+class ClassGrouping:
+    """Classes to draw the gap by. Only by the predicted class is confidence minus accuracy a matter of calibration:
+    by the label it is confidence minus recall, which differs from 0 for a calibrated model too.
+    """
+
+    kind: str
+    subtitle: str
+    calibration: bool
+
+
+CLASS_GROUPINGS = (
+    ClassGrouping("predicted", "Confidence minus accuracy by predicted class", True),
+    ClassGrouping("class", "Confidence minus recall by class of the label; it need not be 0", False),
+)
+
+
 def class_figure(view: EvaluationView) -> Figure | None:
     """The dot plot by class, or None where nothing was measured by class."""
-    for kind, words in (("predicted", "predicted class"), ("class", "class of the label")):
-        before: Gaps = view.by_group("confidence_gap", kind, view.focus, view.before)
-        after: Gaps = view.by_group("confidence_gap", kind, view.focus, view.after) if view.after else {}
+    for grouping in CLASS_GROUPINGS:
+        before: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.before)
+        after: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.after) if view.after else {}
         if before or after:
-            return _class_figure(before, after, words)
+            accuracy = view.by_group("accuracy", grouping.kind, view.focus, view.before if before else view.final)
+            return _class_figure(before, after, accuracy, grouping)
     return None
 
 
-def _class_figure(before: Gaps, after: Gaps, by: str) -> Figure:
+def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
-    how = "hollow before, filled after with 95 % interval" if before and after else "95 % intervals"
+    how = "hollow before, filled after; 95 % intervals" if before and after else "95 % intervals"
     far = names[0]
-    alt = (
-        f"Dot plot of confidence minus accuracy by {by}; "
-        f"farthest is {far} with {points(first[far].value, sign=True)} points."
-    )
+    alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
+    title = "Confidence minus recall by class"
+    if grouping.calibration:
+        title = class_title(first, accuracy, "Before calibration, " if before and after else "")
     return Figure(
         "by-class",
-        _class_title(before, after),
-        f"Confidence minus accuracy by {by}, points; {how}{more}",
-        _class_canvas(before, after, shown).render(alt),
-        table(("Class", "As trained, points", "After, points", "95 % interval"), _class_rows(before, after, names)),
+        title,
+        f"{grouping.subtitle}, points; {how}{more}",
+        _class_canvas(before, after, shown, grouping.calibration).render(alt),
+        table(
+            ("Class", "As trained, points", "95 % interval", "After, points", "95 % interval"),
+            _class_rows(before, after, names),
+        ),
     )
 
 
-def _class_title(before: Gaps, after: Gaps) -> str:
-    over = before and all(m.value > 0 for m in before.values())
-    under = before and all(m.value < 0 for m in before.values())
-    when = "Before calibration, every" if after else "Every"
-    if over or under:
-        return f"{when} class is {'over' if over else 'under'}confident"
-    return "Classes differ in confidence"
+def class_title(gaps: Gaps, accuracy: Gaps, when: str = "") -> str:
+    """How many classes are over- or underconfident beyond chance, by exact tests with a joint level (Bonferroni)."""
+    sides = []
+    for name in gaps.keys() & accuracy.keys():
+        n, rate = gaps[name].n, accuracy[name].value
+        # Of all that are right with these probabilities, the binomial of their mean has the heaviest tails
+        # (Hoeffding, 1956), so its tail bounds that of a calibrated model.
+        right, mean = round(rate * n), min(max(rate + gaps[name].value, 0.0), 1.0)
+        tails = {"over": float(bdtr(right, n, mean)), "under": float(bdtrc(right - 1, n, mean)) if right else 1.0}
+        sides += [side for side, tail in tails.items() if tail < LEVEL / (2 * len(gaps))]
+    counted = [(sides.count(side), side) for side in ("over", "under")]
+    parts = [f"{_classes(number, len(gaps))} {side}confident" for number, side in counted if number]
+    sentence = when + (", ".join(parts) if parts else "no class is clearly over- or underconfident")
+    return sentence[0].upper() + sentence[1:]
+
+
+def _classes(number: int, of: int) -> str:
+    if number == of > 1:
+        return "every class is"
+    return f"{number} of {of} classes {'is' if number == 1 else 'are'}"
 
 
 def _class_rows(before: Gaps, after: Gaps, names: list[str]) -> list[tuple[str, ...]]:
-    rows = []
-    for name in names:
-        values = [points(g[name].value, sign=True) if name in g else "–" for g in (before, after)]
-        last = (after or before).get(name)
-        rows.append((name, *values, between(last.low, last.high, 1, 100) if last else ""))
-    return rows
+    return [(name, *_gap_texts(before.get(name)), *_gap_texts(after.get(name))) for name in names]
 
 
-def _class_canvas(before: Gaps, after: Gaps, shown: list[str]) -> Canvas:
+def gap_text(gap: Measurement) -> str:
+    """A gap in points with its interval, in words."""
+    ends = between(gap.low, gap.high, 1, 100)
+    return f"{points(gap.value, sign=True)} points{f' ({ends})' if ends else ''}, n = {count(gap.n)}"
+
+
+def _gap_texts(gap: Measurement | None) -> tuple[str, str]:
+    return (points(gap.value, sign=True), between(gap.low, gap.high, 1, 100)) if gap else ("–", "")
+
+
+def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool) -> Canvas:
     known = [m for g in (before, after) for name in shown if (m := g.get(name))]
     values = [100 * v for m in known for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 5)
@@ -80,18 +120,21 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str]) -> Canvas:
     scale = Scale(marks[0], marks[-1], left + 14, PHONE - 12)
     canvas.ticks_x(scale, marks, floor + 20, sign=True, grid=18)
     canvas.line(scale(0), 18, scale(0), floor, "ax")
-    if marks[0] < 0:
-        canvas.text(scale(0) - 6, 11, "underconfident", "f1 e")
-    canvas.text(scale(0) + 6, 11, "overconfident", "fw")
+    if calibration:
+        if marks[0] < 0:
+            canvas.text(scale(0) - 6, 11, "underconfident", "f1 e")
+        canvas.text(scale(0) + 6, 11, "overconfident", "fw")
     for place, name in enumerate(shown):
         y = 30 + 24 * place
         canvas.text(left, y + 4, shorten(name, 130), "l e")
-        for gaps, colour, fill in ((before, "g", "ho"), (after, "1", "f1")):
-            m = gaps.get(name)
-            if m and (fill == "f1" or not after):
-                canvas.whisker(scale, y, m, 100, colour)
-            if m:
-                canvas.dot(scale(100 * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
+        both = name in before and name in after
+        for gaps, colour, fill, shift in ((before, "g", "ho", -5), (after, "1", "f1", 5)):
+            if m := gaps.get(name):
+                line = y + shift if both else y
+                canvas.whisker(scale, line, m, 100, colour)
+                canvas.dot(scale(100 * m.value), line, f"{fill} k{colour}", 4.2, 1.8)
+                when = "" if not both else ", before" if gaps is before else ", after"
+                canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}")
     return canvas
 
 
@@ -116,6 +159,11 @@ class Bin:
     def banded(self) -> bool:
         """Whether the bin has a consistency band."""
         return math.isfinite(self.band_low) and math.isfinite(self.band_high)
+
+    @property
+    def text(self) -> str:
+        """The bin in words."""
+        return f"says {percent(self.confidence, 1)}, is right {percent(self.accuracy, 1)}, n = {count(self.count)}"
 
     @property
     def side(self) -> str:
@@ -181,6 +229,7 @@ def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
         if b.count >= FEWEST:
             canvas.line(x(b.confidence), y(b.confidence), x(b.confidence), y(b.accuracy), f"k{b.side}", 2)
             canvas.dot(x(b.confidence), y(b.accuracy), f"f{b.side}")
+            canvas.value(x(b.confidence), y(b.accuracy), b.text)
     canvas.line(34, y(0), 34 + side, y(0), "ax")
     canvas.text(43, 31, "Accuracy, %", "l")
     canvas.text(34 + side, side + 27, "Confidence, %", "l e")
@@ -195,7 +244,7 @@ def _band(canvas: Canvas, bins: list[Bin], x: Scale, y: Scale) -> None:
     boxes = [
         (x(b.low) + 0.5, y(b.band_high), max(x(b.high) - x(b.low) - 1, 1.2), max(y(b.band_low) - y(b.band_high), 1))
         for b in bins
-        if b.banded
+        if b.banded and b.count >= FEWEST
     ]
     canvas.bars(boxes, "fb")
 
@@ -204,6 +253,10 @@ def _count_strip(canvas: Canvas, bins: list[Bin], x: Scale, floor: float) -> Non
     most = max((b.count for b in bins), default=1)
     heights = [(b, 50 * b.count / most) for b in bins]
     canvas.bars([(x(b.low) + 0.5, floor - h, max(x(b.high) - x(b.low) - 1, 1.2), h) for b, h in heights], "fg")
+    for b, h in heights:
+        canvas.value(
+            x(0.5 * (b.low + b.high)), floor - h, f"{percent(b.low)} to {percent(b.high)}: n = {count(b.count)}"
+        )
     canvas.line(x.start, floor, x.end, floor, "ax")
     canvas.text(x.start, floor - 55, f"up to {count(most)} a bin")
 
@@ -226,6 +279,7 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
         canvas.polyline([(x(b.confidence), y(b.accuracy)) for b in bins], f"k{own}", 1.7)
         for b in bins:
             canvas.dot(x(b.confidence), y(b.accuracy), f"{'ho' if hollow else f'f{own}'} k{own}", 3.4, 1.6)
+            canvas.value(x(b.confidence), y(b.accuracy), f"{'as trained' if hollow else 'after'}: {b.text}")
         canvas.line(x(0.5), y(0.27) + 19 * place, x(0.5) + 19, y(0.27) + 19 * place, f"k{own}", 2)
         canvas.text(x(0.5) + 26, y(0.27) + 4 + 19 * place, "as trained" if stage == "raw" else "after", "l")
     canvas.text(40, 24, "Accuracy, %", "l")
@@ -235,8 +289,8 @@ def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -
 # The section: diagrams before and after, in bins of equal width or mass.
 
 KINDS = {"width": "Equal width", "mass": "Equal mass"}
-USUAL = 15  # bins to show first where there is a choice
-MOST_OTHERS = 4
+ERRORS = {"width": "ece", "mass": "ece_mass"}
+USUAL = 15  # bins to show first where there is a choice, and those that calibration errors are measured in
 
 
 @dataclass(frozen=True)
@@ -247,7 +301,7 @@ class ReliabilitySection:
     numbers: tuple[int, ...] = ()
     chosen: tuple[str, int] = ("", 0)
     figures: tuple[Figure, ...] = ()
-    facts: tuple[tuple[str, str, str], ...] = ()
+    facts: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = ()  # by variant, "width-15"
     others: tuple[Figure, ...] = ()
     classes: Figure | None = None
     empty: Empty | None = None
@@ -260,7 +314,7 @@ class ReliabilitySection:
 
 def reliability_section(view: EvaluationView) -> ReliabilitySection:
     """Diagrams of the model in focus, small ones of the others, and the gap by class."""
-    variants = {(kind, number): figures for kind in KINDS for number, figures in _variants(view, kind)}
+    variants = {(kind, number): curves for kind in KINDS for number, curves in _variants(view, kind)}
     if not variants:
         why = view.why_missing("reliability") or "The evaluation holds no reliability curves."
         empty = Empty("No reliability diagram", why, "confide evaluate predictions.parquet")
@@ -269,20 +323,20 @@ def reliability_section(view: EvaluationView) -> ReliabilitySection:
     kinds = tuple((kind, title) for kind, title in KINDS.items() if any(k == kind for k, _ in variants))
     usual = min(numbers, key=lambda number: (abs(number - USUAL), number))
     chosen = next(pair for pair in ((kinds[0][0], usual), *variants) if pair in variants)
-    others = [f for m in view.models if m != view.focus and (f := _other(view, m, chosen[0]))]
+    others = [f for m in view.drawn if m != view.focus and (f := _other(view, m, chosen[0]))]
     return ReliabilitySection(
         kinds,
         numbers,
         chosen,
-        tuple(figure for figures in variants.values() for figure in figures),
-        tuple(_facts(view)),
-        tuple(others[:MOST_OTHERS]),
+        tuple(_figure(view, c, *variant) for variant, curves in variants.items() for c in curves),
+        tuple((f"{kind}-{number}", tuple(_facts(view, kind, number, c))) for (kind, number), c in variants.items()),
+        tuple(others),
         class_figure(view),
     )
 
 
-def _variants(view: EvaluationView, kind: str) -> list[tuple[int, tuple[Figure, ...]]]:
-    """Figures of every number of bins given; before and after are matched by their order of size."""
+def _variants(view: EvaluationView, kind: str) -> list[tuple[int, tuple[Curve, ...]]]:
+    """Curves of every number of bins given; before and after are matched by their order of size."""
     by_stage = [
         sorted(view.curves(f"reliability_{kind}", model=view.focus, stage=stage, group=None), key=_size)
         for stage in (view.before, view.after)
@@ -294,7 +348,7 @@ def _variants(view: EvaluationView, kind: str) -> list[tuple[int, tuple[Figure, 
     for curves in zip(*[f for f in by_stage if f], strict=False):
         size = max(_size(c) for c in curves)
         number = min(sizes or {size}, key=lambda x: abs(x - size))
-        result.append((number, tuple(_figure(view, c, kind, number) for c in curves)))
+        result.append((number, curves))
     return result
 
 
@@ -306,9 +360,8 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     bins = bins_of(curve)
     note = view.stage_note(view.focus, curve.stage)
     stage = f"{view.when(curve.stage)}, {note}" if note else view.when(curve.stage)
-    error = view.find("ece" if kind == "width" else "ece_mass", stage=curve.stage)
-    size = f"; calibration error {points(error.value)} points" if error else f"; {finding(bins)}"
-    alt = f"Reliability diagram {stage}: accuracy against confidence in {number} equal-{kind} bins{size}."
+    size = f"calibration error {points(_error_of(bins))} points"
+    alt = f"Reliability diagram {stage}: accuracy against confidence in {number} bins of equal {kind}; {size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
     # The verdict's own test, so that titles and verdict never disagree.
     tested = view.calibration_error(curve.stage)
@@ -323,31 +376,34 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     )
 
 
-def _facts(view: EvaluationView) -> list[tuple[str, str, str]]:
-    """(label, value, its meaning) beside the diagrams."""
-    facts = []
-    errors = [info for info in view.evaluation.columns("headline") if info.kind == "calibration"]
-    measured = {
-        info.word: [m for s in (view.before, view.after) if s and (m := view.find(info.word, stage=s))]
-        for info in errors
-    }
-    for info in reversed(errors):
-        if both := measured[info.word]:
-            change = " → ".join(shown(info, m.value) for m in both)
-            facts.append((info.title, f"{change} {info.unit}", info.meaning))
-    error = view.calibration_error(view.final)
-    if error and error.chance is not None:
-        bound = f", up to {points(error.chance_high)}" if error.chance_high is not None else ""
-        facts.append(("ECE by chance", f"{points(error.chance)} pts{bound}", CHANCE))
-    for info in errors:
-        tests = [m.p_value for m in measured[info.word] if m.p_value is not None]
-        if tests:
-            name = info.title.removeprefix("ECE, ")
-            facts.append((f"p, calibrated, {name}", " → ".join(p_value(p) for p in tests), P_CALIBRATED))
+def _facts(view: EvaluationView, kind: str, number: int, curves: Sequence[Curve]) -> list[tuple[str, str, str]]:
+    """(label, value, its meaning) beside the diagrams of these bins: their error, its chance level and its test."""
+    info = view.info(ERRORS[kind])
+    bins = f"{number} bins of equal {kind}"
+    # The error is measured, with its test, in the usual number of bins; in others it is read off the bins drawn.
+    measured = [m for c in curves if (m := view.find(info.word, stage=c.stage))] if number == USUAL else []
+    values = [m.value for m in measured] or [_error_of(bins_of(c)) for c in curves]
+    facts = [(f"ECE, {bins}", f"{' → '.join(shown(info, v) for v in values)} {info.unit}", info.meaning)]
+    chances = [
+        f"{points(m.chance)}{f', up to {points(m.chance_high)}' if m.chance_high is not None else ''}"
+        for m in measured
+        if m.chance is not None
+    ]
+    if chances:
+        facts.append(("The same by chance", f"{' → '.join(dict.fromkeys(chances))} pts", CHANCE))
+    tests = [p_value(m.p_value) for m in measured if m.p_value is not None]
+    if tests:
+        facts.append((f"p, calibrated, {bins}", " → ".join(tests), P_CALIBRATED))
+    if not measured and number != USUAL:
+        facts.append(("Chance level and test", f"in {USUAL} bins", "They were measured in the usual number of bins."))
     note = view.stage_note(view.focus, view.final)
     if note and view.after:
         facts.append((f"Fitted {view.stage_phrase(view.final)}", note, ""))
     return facts
+
+
+def _error_of(bins: list[Bin]) -> float:
+    return sum(b.count * abs(b.confidence - b.accuracy) for b in bins) / sum(b.count for b in bins)
 
 
 def _other(view: EvaluationView, model: str, kind: str) -> Figure | None:

@@ -5,7 +5,7 @@ data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,17 +13,24 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, points, score_name, shorten, unit_word, value_texts
+from confide.report.words import (
+    code,
+    count,
+    fixed,
+    percent,
+    points,
+    score_name,
+    shorten,
+    unit_word,
+    value_texts,
+    value_words,
+)
 from confide.results import BOX, Curve, Measurement
 
 # Out-of-distribution data.
 
 SCORE_COLOURS = ("1", "5", "g", "4", "3")  # of scores and trust predictors of one model, best first
-MOST_SERIES = len(SCORE_COLOURS)  # also models in one drawing
-
-
-def _models_note(view: EvaluationView) -> str:
-    return f"The first {MOST_SERIES} of {len(view.models)} models." if len(view.models) > MOST_SERIES else ""
+MOST_SERIES = len(SCORE_COLOURS)
 
 
 def group_name(curve: Curve) -> str:
@@ -64,6 +71,10 @@ def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
     up, down = (list(zip(spans, shares[k], strict=True)) for k in ("known", "unknown"))
     canvas.bars([(left, middle - v * unit, width, v * unit) for (left, width), v in up], "fg")
     canvas.bars([(left, middle, width, v * unit) for (left, width), v in down], "f2")
+    for name, key, way, rows in ((above, "known", -1, up), (below, "unknown", 1, down)):
+        for ((left, width), share), number, a, b in zip(rows, curve.columns[key], low, high, strict=True):
+            words = f"{name.rsplit(',', 1)[0]}, {fixed(a, 2)} to {fixed(b, 2)}: {count(number)}"
+            canvas.value(left + width / 2, middle + way * share * unit, words)
     canvas.line(10, middle, PHONE - 10, middle, "ax")
     canvas.text(10, 24, above, "b")
     canvas.text(10, 204, below, "b")
@@ -108,8 +119,13 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for place, (curve, area) in enumerate(pairs):
         colour = SCORE_COLOURS[place]
-        points = zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True)
+        points = list(zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True))
         canvas.polyline([(x(a), y(b)) for a, b in points], f"k{colour}", 2.6 if place == 0 else 1.8)
+        for a, b in points[:: max(1, len(points) // 25)]:
+            score = score_name(curve.score or "confidence")
+            canvas.value(
+                x(a), y(b), f"{score}: {percent(b, 1)} of the known kept, {percent(a, 1)} of the others let in"
+            )
         canvas.line(222, 34 + 32 * place, 236, 34 + 32 * place, f"k{colour}", 2.4)
         name = shorten(score_name(curve.score or "confidence"), 98)
         canvas.text(241, 38 + 32 * place, name, "b" if place == 0 else "l")
@@ -123,7 +139,7 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
 def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
     """AUROC of every score and model, a figure for each OOD set; the other measures are in its table."""
     rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
-    shown = [m for m in rows if m.model in view.models[:MOST_SERIES]]
+    shown = [m for m in rows if m.model in view.drawn]
     groups = dict.fromkeys(m.group for m in rows)
     return tuple(_ood_area_figure(view, str(group), [m for m in shown if m.group == group]) for group in groups)
 
@@ -151,7 +167,7 @@ def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measur
         _ood_area_canvas(view, measurements, marks, PHONE).render(alt),
         table(("Model", "Score", *header), rows),
         wide=_ood_area_canvas(view, measurements, marks, THIRD).render(alt),
-        note=_models_note(view),
+        note=view.left_out_note,
         level=4,
     )
 
@@ -177,6 +193,8 @@ def _ood_area_canvas(view: EvaluationView, measurements: list[Measurement], mark
             colour = view.colour(m.model)
             canvas.whisker(x, y, m, 100, colour)
             canvas.dot(x.clip(100 * m.value), y, f"f{colour}", 4)
+            words = f"{m.model}, {score_name(str(m.score))}: {value_words(view.info(m.metric), m)}"
+            canvas.value(x.clip(100 * m.value), y, words)
         y += 18
     return canvas
 
@@ -257,7 +275,7 @@ def _box_stages(view: EvaluationView) -> tuple[str, ...]:
 
 
 def _box_series(view: EvaluationView, kind: BoxPlot, stages: Iterable[str]) -> list[BoxSeries]:
-    curves = [c for m in view.models[:MOST_SERIES] if (c := view.curve(kind.curve, m, dict.fromkeys(stages)))]
+    curves = [c for m in view.drawn if (c := view.curve(kind.curve, m, dict.fromkeys(stages)))]
     return [BoxSeries(c.model, view.colour(c.model), c) for c in curves]
 
 
@@ -267,7 +285,7 @@ def _trust_series(view: EvaluationView) -> list[BoxSeries]:
     if len({c.score for c in curves}) > 1:
         own = [c for c in curves if c.model == view.focus][:MOST_SERIES]
         return [BoxSeries(score_name(str(c.score)), colour, c) for c, colour in zip(own, SCORE_COLOURS, strict=False)]
-    return [BoxSeries(c.model, view.colour(c.model), c) for c in curves if c.model in view.models[:MOST_SERIES]]
+    return [BoxSeries(c.model, view.colour(c.model), c) for c in curves if c.model in view.drawn]
 
 
 def _box_marks(kind: BoxPlot, series: Sequence[BoxSeries]) -> list[float]:
@@ -299,7 +317,7 @@ def _box_figure(
         _box_canvas(kind, series, marks, names, PHONE, 270).render(alt),
         table((named, kind.step.capitalize(), *TITLES), rows),
         wide=_box_canvas(kind, series, marks, names, *kind.size).render(alt) if kind.size[0] != PHONE else None,
-        note=_models_note(view),
+        note=view.left_out_note,
     )
 
 
@@ -364,6 +382,9 @@ def _box_canvas(
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
             canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
+            texts = [fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX]
+            words = f"{one.name}, {_step_text(kind, step)}: median {texts[2]}, from {texts[0]} to {texts[4]}"
+            canvas.value(middle, median, words)
         if names > 1:
             canvas.bars([(38, 17 * place, 10, 10)], f"f{one.colour}")
             canvas.text(54, 9 + 17 * place, shorten(one.name, width - 60), "l")
@@ -402,11 +423,12 @@ class ShiftSection:
 
 def shift_section(view: EvaluationView) -> ShiftSection:
     """Corruptions and out-of-distribution data, or what is missing."""
-    maps = [found for model in view.models[:MOST_SERIES] if (found := _heat_map(view, model))]
-    own = [figure for model, figure in maps if model == view.focus]
+    cells = {model: found for model in view.drawn if (found := _cells(view, model))}
+    maps = [_heat_map(view, model, *found, _row_order(view, cells)) for model, found in cells.items()]
+    own = [figure for model, figure in zip(cells, maps, strict=True) if model == view.focus]
     # The heat map stands beside the first boxes, which show the same gap.
     corruptions = tuple(f for f in (first_boxes(view), *own) if f)
-    others = tuple(figure for model, figure in maps if model != view.focus)
+    others = tuple(figure for model, figure in zip(cells, maps, strict=True) if model != view.focus)
     unknown, areas = tuple(f for f in (ood_histogram(view), ood_roc(view)) if f), ood_areas(view)
     if not (corruptions or unknown or areas):
         why = view.why_missing("shift") or "The model was not tested on corrupted or out-of-distribution data."
@@ -428,19 +450,32 @@ def shift_section(view: EvaluationView) -> ShiftSection:
     return ShiftSection(corruptions, calibration, others, difficulty, unknown, areas, tuple(missing))
 
 
-def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
-    """(model, figure) of the gap in every cell; where it was not measured, of the calibration error as trained."""
+def _cells(view: EvaluationView, model: str) -> tuple[str, list[Curve]] | None:
+    """The gap in every cell of a model, a curve a corruption; where it was not measured, the error as trained."""
     every = [c for c in view.curves("shift_cells", model=model) if c.group]
     gap = any("gap" in c.columns for c in every)
     what, stage = ("gap", view.final) if gap else ("ece", view.before)
     curves = [c for c in every if what in c.columns]
     curves = [c for c in curves if c.stage == stage] or curves
-    if not curves:
-        return None
-    curves = sorted(curves, key=lambda c: -c.columns[what][-1])
+    return (what, curves) if curves else None
+
+
+def _row_order(view: EvaluationView, cells: Mapping[str, tuple[str, list[Curve]]]) -> list[str]:
+    """One order of corruptions for all heat maps: the worst of the model in focus first."""
+    order: dict[str, None] = {}
+    for model in (view.focus, *cells):
+        what, curves = cells.get(model, ("", []))
+        order |= dict.fromkeys(str(c.group) for c in sorted(curves, key=lambda c: -c.columns[what][-1]))
+    return list(order)
+
+
+def _heat_map(view: EvaluationView, model: str, what: str, curves: list[Curve], order: list[str]) -> Figure:
+    gap = what == "gap"
+    curves = sorted(curves, key=lambda c: order.index(str(c.group)))
     shown = curves[:MOST_CORRUPTIONS]
-    (worst, most), (mildest, least) = ((group_name(c), c.columns[what][-1]) for c in (shown[0], shown[-1]))
-    more = f"; the {len(shown)} worst of {len(curves)}" if len(curves) > len(shown) else ""
+    by_size = sorted(curves, key=lambda c: c.columns[what][-1])
+    (worst, most), (mildest, least) = ((group_name(c), c.columns[what][-1]) for c in (by_size[-1], by_size[0]))
+    more = f"; {len(shown)} of {len(curves)}, the rest in the table" if len(curves) > len(shown) else ""
     name, measure = ("Gap", "confidence minus accuracy") if gap else ("ECE", "the calibration error")
     rows = [
         (group_name(c), severity_text(s), points(g, sign=gap))
@@ -452,7 +487,7 @@ def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
         f"points, {mildest} {points(least, sign=gap)}."
     )
     claim = f"{worst.capitalize()} hurts most, {mildest} least" if len(shown) > 1 else f"{name} by severity"
-    figure = Figure(
+    return Figure(
         "corruptions" if model == view.focus else f"corruptions-{model}",
         claim if model == view.focus else code(model),
         Markup("{} of {} by corruption and severity, {}, points{}").format(
@@ -461,14 +496,12 @@ def _heat_map(view: EvaluationView, model: str) -> tuple[str, Figure] | None:
         _heat_map_canvas(shown, what, PHONE).render(alt),
         table(("Corruption", "Severity", f"{name}, points"), rows),
         wide=None if model == view.focus else _heat_map_canvas(shown, what, THIRD).render(alt),
-        note="Colours change at {}, {} and {} points.".format(*(f"{'±' if gap else ''}{step:g}" for step in STEPS)),
     )
-    return model, figure
 
 
 def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
     severities = [s for s in dict.fromkeys(s for c in shown for s in c.columns["severity"]) if s > 0]
-    canvas = Canvas(width, 18 + 21 * len(shown) + 30)
+    canvas = Canvas(width, 18 + 21 * len(shown) + 42)
     x = Scale(0, len(severities), 104, width)
     for k, severity in enumerate(severities):
         canvas.text(x(k + 0.5), 11, severity_text(severity), "m")
@@ -480,6 +513,8 @@ def _heat_map_canvas(shown: list[Curve], what: str, width: int) -> Canvas:
                 k, step = severities.index(severity), _colour_step(100 * value)
                 canvas.bars([(x(k), top, x(k + 1) - x(k) - 1, 20)], f"d{step}")
                 canvas.text(x(k + 0.5), top + 14, fixed(100 * value, 0, sign=what == "gap"), f"m nh t{step}")
+                words = f"{group_name(curve)}, severity {severity:g}: {points(value, sign=what == 'gap')} points"
+                canvas.value(x(k + 0.5), top + 10, words)
     _ramp(canvas, 18 + 21 * len(shown) + 14, what)
     return canvas
 
@@ -490,8 +525,12 @@ def _colour_step(value: float) -> int:
 
 
 def _ramp(canvas: Canvas, y: float, what: str) -> None:
+    """The colours, with the points at which they change."""
     steps = range(7) if what == "gap" else range(3, 7)
-    canvas.text(104, y + 9, "under" if what == "gap" else "low")
+    limits = [-v for v in reversed(STEPS)] + list(STEPS) if what == "gap" else list(STEPS)
+    each = (canvas.width - 104) / len(steps)
     for place, step in enumerate(steps):
-        canvas.bars([(142 + 18 * place, y, 17, 10)], f"d{step}")
-    canvas.text(142 + 18 * len(steps) + 5, y + 9, "over" if what == "gap" else "high")
+        canvas.bars([(104 + each * place, y, each - 1, 10)], f"d{step}")
+    for place, limit in enumerate(limits):
+        canvas.text(104 + each * (place + 1), y + 24, fixed(limit, 0, sign=what == "gap"), "m")
+    canvas.text(96, y + 9, "points", "l e")

@@ -81,20 +81,22 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
         name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
-        _lines(view, lines, marks, PHONE).render(alt),
+        _lines(view, lines, marks, digits, PHONE).render(alt),
         table(("Model", "Epoch", title), rows),
-        wide=_lines(view, lines, marks, THIRD).render(alt),
+        wide=_lines(view, lines, marks, digits, THIRD).render(alt),
         level=4,
     )
 
 
-def _lines(view: EvaluationView, lines: Lines, marks: list[float], width: int) -> Canvas:
+def _lines(view: EvaluationView, lines: Lines, marks: list[float], digits: int, width: int) -> Canvas:
     epochs = [e for _, points in lines for e, _ in points]
     canvas = Canvas(width, 210)
     x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)
     canvas.grid_y(y, marks, 34, width - 8)
     for model, points in lines:
         canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
+        for epoch, value in points[:: max(1, len(points) // 40)]:
+            canvas.value(x(epoch), y(value), f"{model}, epoch {epoch:g}: {fixed(value, digits)}")
         if len(points) == 1:
             canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
     _epochs(canvas, x, 190)
@@ -128,17 +130,18 @@ def _gammas(curve: Curve) -> Figure:
     return Figure(
         f"gammas-{curve.model}",
         title,
-        Markup("γ per confidence bin of {}, {} bins, updated once an epoch from validation; three bins named").format(
-            code(curve.model), len(bins)
-        ),
+        Markup(
+            "γ of {} in {} bins of equal mass by validation confidence, cut anew every epoch; three are named"
+        ).format(code(curve.model), len(bins)),
         _gamma_canvas(curve, bins, named, PHONE).render(alt),
-        table(("Epoch", *(_range(k, len(bins)) for k in range(len(bins)))), rows),
+        table(("Epoch", *(_bin_name(k, len(bins)) for k in range(len(bins)))), rows),
         wide=_gamma_canvas(curve, bins, named, 640).render(alt),
     )
 
 
-def _range(place: int, number: int) -> str:
-    return f"{100 * place / number:.0f}–{100 * (place + 1) / number:.0f}\u202f%"
+def _bin_name(place: int, number: int) -> str:
+    """Bins of equal mass have no fixed ends: they are named by their rank of confidence."""
+    return {0: "least sure", number // 2: "middle", number - 1: "surest"}.get(place, f"bin {place + 1}")
 
 
 def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) -> Canvas:
@@ -156,6 +159,10 @@ def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) ->
         strong = name in named
         points = [(x(e), y(v)) for e, v in zip(epochs, curve.columns[name], strict=True)]
         canvas.polyline(points, "k1" if strong else "kg thin", 2.4 if strong else 1.2)
+        for (left, top), epoch, value in list(zip(points, epochs, curve.columns[name], strict=True))[
+            :: max(1, len(points) // 20)
+        ]:
+            canvas.value(left, top, f"{_bin_name(bins.index(name), len(bins))}, epoch {epoch:g}: γ = {fixed(value, 2)}")
     _name_bins(canvas, curve, bins, named, y, width)
     _epochs(canvas, x, 272)
     canvas.text(30, 8, "γ of each confidence bin", "l")
@@ -171,4 +178,4 @@ def _name_bins(canvas: Canvas, curve: Curve, bins: list[str], named: set[str], y
     before = -20.0
     for end, name in ends:
         before = max(end + 4, before + 14)
-        canvas.text(width - 68, before, _range(bins.index(name), len(bins)), "f1")
+        canvas.text(width - 68, before, _bin_name(bins.index(name), len(bins)), "f1")

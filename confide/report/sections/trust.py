@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip
+from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip, value_words
 from confide.results import OWN_CONFIDENCE, ComparedRow, Curve, MetricInfo
 
 # Histograms of right and wrong, and what a cut leaves.
@@ -42,6 +42,8 @@ def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
     rows = [(span, count(r), count(w)) for span, r, w in zip(spans, right, wrong, strict=True)]
     stage = view.when(curve.stage)
     title = f"{percent(sure)} of the errors are made with a confidence above {percent(0.9)}"
+    if round(100 * sure) == 0:
+        title = "Confidence of right and of wrong predictions"
     alt = f"Histograms of confidence: {percent(sure)} of the wrong predictions are made above {percent(0.9)}."
     return Figure(
         "right-and-wrong",
@@ -70,6 +72,11 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         canvas.grid_y(scale, marks, 34, PHONE - 12)
         spans = zip(curve.columns["low"], curve.columns["high"], shares[name], strict=True)
         canvas.bars([(x(a) + 0.5, scale(v), max(x(b) - x(a) - 1, 1), floor - scale(v)) for a, b, v in spans], colour)
+        for a, b, v, number in zip(
+            *(curve.columns[k] for k in ("low", "high")), shares[name], curve.columns[name], strict=True
+        ):
+            words = f"{name}, {percent(a)} to {percent(b)}: {count(number)}, {fixed(v, 1)} % of them"
+            canvas.value(x(0.5 * (a + b)), scale(v), words)
         canvas.line(34, floor, PHONE - 12, floor, "ax")
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
         canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
@@ -96,7 +103,7 @@ def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figu
 
 
 def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, OutcomeCounts]:
-    k = view.halving_row(ranking, view.final)
+    k = view.halving_row(ranking.columns["coverage"], view.final)
     coverage, risk, threshold = (ranking.columns[name][k] for name in ("coverage", "risk", "threshold"))
     low, high, right, wrong = (histogram.columns[name] for name in COLUMNS)
     accepted = coverage * (sum(right) + sum(wrong))
@@ -133,6 +140,11 @@ def _divided_canvas(
         width = max(x(b) - x(a) - 1, 0.8)
         canvas.bars([(x(a) + 0.5, middle - r / totals[0] * unit, width, r / totals[0] * unit)], "fg" + pale)
         canvas.bars([(x(a) + 0.5, middle, width, w / totals[1] * unit)], "fw" + pale)
+        for name, number, y in (
+            ("right", r, middle - r / totals[0] * unit),
+            ("wrong", w, middle + w / totals[1] * unit),
+        ):
+            canvas.value(x(0.5 * (a + b)), y, f"{name}, {fixed(a, 3)} to {fixed(b, 3)}: {count(number)}")
     canvas.line(4, middle, PHONE - 4, middle, "ax")
     place = x.clip(cut)
     canvas.line(place, 14, place, 178, "ax")
@@ -216,8 +228,9 @@ def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[
     for values, colour in ((tpr, "1"), (tnr, "w")):
         points = [(x(k), y(100 * v)) for k, v in enumerate(values)]
         canvas.polyline(points, f"k{colour}")
-        for place in points:
+        for alpha, value, place in zip(alphas, values, points, strict=True):
             canvas.dot(*place, f"f{colour}", 3)
+            canvas.value(*place, f"{'TPR' if values is tpr else 'TNR'} at {alpha:g}: {percent(value, 1)}")
     # Below the line that falls at its start, below the one that rises at its middle: there is room.
     middle = len(tnr) // 2
     canvas.text(x(0) + 4, y(100 * tpr[0]) + 34, "TPR: right ones trusted", "f1")
@@ -372,6 +385,9 @@ def _panels(
                 colour = "1" if score == best else "g"
                 canvas.whisker(scale, y, m, info.scale, colour)
                 canvas.dot(scale(info.scale * m.value), y, f"f{colour}", 4.5)
+                canvas.value(
+                    scale(info.scale * m.value), y, f"{score_name(score)}, {info.title}: {value_words(info, m)}"
+                )
     for row, score in enumerate(order):
         canvas.text(0, 24 + step * (row + 0.5), shorten(score_name(score), left - 8), "b" if score == best else "l")
     return canvas

@@ -1,0 +1,187 @@
+"""Speed and memory of prediction sets, beside MAPIE on the same probabilities and draws.
+
+    python -m benchmarks.speed.sets                 # fit on 10,000, apply to 50,000, 1000 classes
+    python -m benchmarks.speed.sets --peers         # MAPIE too (importable from anywhere); are the sets the same?
+    python -m benchmarks.speed.sets --rows 1000000 --classes 100 --fit 100000
+
+CPU seconds of one thread, the median of three runs; memory is the peak above the logits, in multiples of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import confide
+from confide.sets import base
+
+WORDS: dict[str, dict[str, Any]] = {
+    "lac": {},
+    "top_k": {},
+    "aps": {},
+    "raps": {"penalty": 0.01, "k_reg": 2},
+    "saps": {"weight": 0.1},
+}
+PEER_SEED = 7
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--fit", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peers", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    val, test = drawn(args.fit, args.classes, 0), drawn(args.rows, args.classes, 1)
+    size = test.logits.numel() * test.logits.element_size()
+    whole = median(lambda: confide.evaluate(drawn_again(test), intervals=False), args.repeats)
+    print(
+        f"fit on {args.fit:,} x {args.classes}, apply to {args.rows:,} x {args.classes}; one evaluation {whole:.2f} s"
+    )
+    for word, options in WORDS.items():
+        for by in (None, "class"):
+            seconds = median(lambda w=word, o=options, b=by: work(w, val, test, b, o), args.repeats)  # type: ignore[misc]
+            memory = above(lambda w=word, o=options, b=by: work(w, val, test, b, o)) / size  # type: ignore[misc]
+            print(
+                f"{word:6} by {by or 'nothing':8} {seconds:6.2f} s = {seconds / whole:5.2f} evaluations, "
+                f"+{memory:.2f} x the logits",
+                flush=True,
+            )
+    if args.peers:
+        against_mapie(val, test)
+
+
+def work(word: str, val: confide.Predictions, test: confide.Predictions, by: str | None, options: Any) -> torch.Tensor:
+    return confide.sets.fit(word, val, by=by, allow_empty=True, **options)(test)
+
+
+def drawn(n: int, classes: int, seed: int) -> confide.Predictions:
+    """Labels drawn from the softmax of the logits, so that the model is calibrated; unsure, as with many classes."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(n, classes, generator=generator)
+    uniform = torch.rand(n, classes, generator=generator).clamp_min_(1e-12)
+    return confide.Predictions(logits, (logits - (-uniform.log()).log()).argmax(dim=1))
+
+
+def drawn_again(predictions: confide.Predictions) -> confide.Predictions:
+    """The same without the facts that an evaluation keeps with the record."""
+    return confide.Predictions(predictions.logits, predictions.labels)
+
+
+def median(work: Callable[[], Any], repeats: int) -> float:
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds)
+
+
+def above(work: Callable[[], Any]) -> float:
+    """Bytes of resident memory at the peak of the work, above those before."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    before, most, done = resident(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.002):
+            most = max(most, resident())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    return max(0, most - before)
+
+
+def against_mapie(val: confide.Predictions, test: confide.Predictions) -> None:
+    """MAPIE's split conformal sets from the same probabilities; its draws are given to ours, so that sets compare."""
+    import mapie
+    from mapie.classification import SplitConformalClassifier
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+        """A fitted model whose inputs are its probabilities."""
+
+        def __init__(self, number: int = 2) -> None:
+            self.number = number
+
+        def fit(self, X: Any, y: Any) -> Any:
+            self.classes_ = np.arange(self.number)
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            return X
+
+        def predict(self, X: Any) -> Any:
+            return X.argmax(axis=1)
+
+    probs = [p.probabilities().double().numpy() for p in (val, test)]
+    labels = val.labels.numpy()
+    ours_val = confide.Predictions.from_probs(probs[0], val.labels)
+    ours_test = confide.Predictions.from_probs(probs[1], test.labels)
+    model = Given(val.num_classes).fit(None, None)
+    draws: dict[int, Any] = {}
+
+    def peer_draws(predictions: confide.Predictions, seed: int) -> Any:
+        n = len(predictions)
+        if n not in draws:
+            # MAPIE subtracts u p from the sum up to the class, we add u p to the sum in front of it.
+            draws[n] = 1 - np.random.RandomState(PEER_SEED).uniform(size=n)
+        return draws[n]
+
+    base.sample_draws = peer_draws
+    print(f"MAPIE {mapie.__version__}, float64 probabilities for both")
+    for word in ("lac", "top_k", "aps"):
+
+        def theirs(word: str = word) -> Any:
+            made = SplitConformalClassifier(
+                model, confidence_level=0.9, conformity_score=word, prefit=True, random_state=PEER_SEED
+            )
+            made.conformalize(probs[0], labels)
+            last = {"include_last_label": "randomized"} if word == "aps" else {}
+            return made.predict_set(probs[1], conformity_score_params=last)[1][:, :, 0]
+
+        def ours(word: str = word, shift: float = 0.0) -> Any:
+            fitted = confide.sets.fit(word, ours_val, 0.9, allow_empty=True)
+            (group,) = fitted.groups
+            moved = replace(group, threshold=(group.threshold or 0.0) + shift)
+            return replace(fitted, groups=(moved,))(ours_test).numpy()
+
+        start = time.process_time()
+        peer = theirs()
+        seconds = time.process_time() - start
+        own = median(ours, 3)
+        sets = ours()
+        differ = sets != peer
+        # MAPIE takes what lies within 1e-8 of its threshold, or of the last class's probability, for equal.
+        rounding = (ours(shift=-1e-7) <= peer) & (peer <= ours(shift=1e-7))
+        for either in (sets, peer):
+            rounding |= np.abs(probs[1] - np.where(either, probs[1], np.inf).min(axis=1, keepdims=True)) <= 2e-8
+        others = int((differ & ~rounding).any(axis=1).sum())
+        print(
+            f"{word:6} MAPIE {seconds:7.2f} s, ours {own:5.2f} s: {seconds / own:5.1f} times; sets that differ "
+            f"{differ.any(axis=1).sum()} of {len(sets):,}, by more than rounding {others}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

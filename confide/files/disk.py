@@ -1,0 +1,188 @@
+"""All changes to the disk: files that are whole or not there, folders, removal, and locks.
+
+A file is written under a temporary name beside its target, flushed and renamed over it, and then its folder is flushed:
+after a crash of the program or of the machine the old file is there or the new one, never half of either. What a killed
+writer leaves has a name that nothing else has. Tests make each of these functions fail in turn (`tests/faults`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from confide.checks import InputError
+
+TEMPORARY = (".confide-", ".part")
+"""Beginning and end of the names of temporary files."""
+
+# The single changes. `atomic` and everything else that writes goes through them.
+
+
+def new_file(folder: Path) -> tuple[int, Path]:
+    """A temporary file in a folder: its open handle and its path."""
+    handle, name = tempfile.mkstemp(dir=folder, prefix=TEMPORARY[0], suffix=TEMPORARY[1])
+    return handle, Path(name)
+
+
+def new_private_file(path: Path, content: bytes) -> None:
+    """Write a file that only this user may read; one that is there already is an error."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
+def flush(handle: int, path: Path) -> None:
+    """Wait until the content of a file, open as `handle`, is on the disk."""
+    os.fsync(handle)
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if sys.platform == "win32":
+        return  # a folder cannot be opened there, and renames are written through
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def rename(temporary: Path, target: Path) -> None:
+    """Give a file its name, over what had it before."""
+    os.replace(temporary, target)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder that is empty; what is not there is none the worse for it."""
+    with suppress(FileNotFoundError):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        flush_folder(folder.parent)
+
+
+# Files that are whole or not there.
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`."""
+    target = Path(path)
+    make_folder(target.parent)
+    handle, temporary = new_file(target.parent)
+    try:
+        # The lock tells `remove_leftovers` of another process that the writer is alive.
+        if sys.platform != "win32":  # where it would keep the writer out too
+            _try_lock(handle)
+        yield temporary
+        flush(handle, temporary)
+        # mkstemp makes private files; a result has the rights any new file of this user has.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        if sys.platform == "win32":
+            os.close(handle)  # an open file cannot be renamed there
+        rename(temporary, target)
+        flush_folder(target.parent)
+    except BaseException:
+        remove(temporary)
+        raise
+    finally:
+        with suppress(OSError):
+            os.close(handle)
+
+
+def remove_leftovers(folders: Iterable[Path]) -> None:
+    """Remove temporary files of killed writers from these folders; other files and those below are not touched."""
+    first, last = TEMPORARY
+    for folder in folders:
+        for path in folder.glob(f"{first}*{last}"):
+            try:
+                handle = os.open(path, os.O_RDWR)
+            except OSError:
+                continue
+            try:
+                alone = _try_lock(handle)
+            finally:
+                os.close(handle)
+            if alone:
+                remove(path)
+
+
+# Locks, which the system gives back when a process ends, however it ends.
+
+_locked_by: dict[Path, int] = {}
+"""Folders locked in this process, with the thread that did."""
+
+
+def lock_file(path: Path, folder: Path) -> IO[str]:
+    """An exclusive lock that the system gives back when the process ends, however it ends.
+
+    Args:
+        path: of the lock file.
+        folder: what is locked, for the message.
+
+    Returns:
+        The open file; closing it gives the lock back.
+
+    Raises:
+        InputError: where another process holds it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide.store import lock_file
+        >>> lock_file(Path("run.lock"), Path("run")).close()
+    """
+    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115  the lock lives as long as the handle
+    if not _try_lock(handle.fileno()):
+        handle.close()
+        raise InputError(
+            f"folder {folder} must be written by one process at a time, but another holds it; "
+            "wait for it or choose another folder"
+        )
+    return handle
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder, made where it is missing, against other processes; what holds it may call what holds it too."""
+    make_folder(folder)
+    place = folder.resolve()
+    if _locked_by.get(place) == threading.get_ident():
+        yield
+        return
+    with lock_file(folder / ".lock", folder):
+        _locked_by[place] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del _locked_by[place]
+
+
+def _try_lock(handle: int) -> bool:
+    """Whether the file is now locked by this process, or lies where files cannot be locked."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True

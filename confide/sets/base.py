@@ -1,0 +1,404 @@
+"""What prediction sets are: the registry of scores, the exact quantile, and the frozen `PredictionSets` of a fit.
+
+A method gives every class of a sample a score, low for likely classes. A class is in the set if its score is at most
+the threshold; the threshold is the k-th smallest score of the labels of n calibration samples, k = ceil((n + 1)
+coverage). Rows are scored in blocks that stay in cache, and each row by itself: a sample gets the same set whichever
+samples stand beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from confide import random
+from confide.calibrators.groups import Grouping
+from confide.checks import InputError, as_tensor
+from confide.files import formats
+from confide.files.fitted import FittedState, save_fitted
+from confide.predictions import Predictions, class_values, probability_blocks
+from confide.registry import Method, OptionSpec, Registry
+from confide.types import Floats
+
+PURPOSE = "a prediction set"
+"""Who needs all probabilities, in the words of a message."""
+
+
+# The registry, and what a method is given.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetSpec(OptionSpec):
+    """What is said of a score: whether it needs the classes `ordered` by falling probability, and for each option
+    that is `tuned` where it is None the values to try.
+    """
+
+    ordered: bool = True
+    tuned: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+SETS = Registry("prediction sets", SetSpec)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRows:
+    """A block of samples: `probs` `n c`, in falling order where the method needs it, and one draw `u` a sample."""
+
+    probs: Floats
+    draws: Floats
+    """n 1, uniform in [0, 1)."""
+
+    @cached_property
+    def before(self) -> Floats:
+        """The summed probability of all classes in front."""
+        sums: Floats = torch.from_numpy(self.probs).cumsum(dim=1).numpy()
+        sums[:, 1:] = sums[:, :-1]
+        sums[:, 0] = 0.0
+        return sums
+
+    @property
+    def rank(self) -> Floats:
+        """1, 2, ..., c."""
+        return np.arange(1.0, self.probs.shape[1] + 1)
+
+    def u(self, randomized: bool) -> Floats | float:
+        """The draw of every sample, or 1: the whole of a class counts."""
+        return self.draws if randomized else 1.0
+
+
+# The exact quantile.
+
+
+def quantile_rank(n: int, coverage: float) -> int:
+    """k = ceil((n + 1) coverage), of the decimal that was written: 0.55 of 100 is 55, though floats say 56.
+
+    Args:
+        n: calibration samples.
+        coverage: the promise.
+
+    Returns:
+        The rank from 1 on; above n no threshold can keep the promise.
+
+    Example:
+        >>> import math
+        >>> confide.sets.quantile_rank(99, 0.55), math.ceil(100 * 0.55)
+        (55, 56)
+    """
+    return math.ceil((n + 1) * Fraction(str(float(coverage))))
+
+
+def threshold_of(scores: Floats, coverage: float) -> float | None:
+    """The k-th smallest score; None, for all classes, where k is above n."""
+    k = quantile_rank(len(scores), coverage)
+    return None if k > len(scores) else float(np.partition(scores, k - 1)[k - 1])
+
+
+# Scores of rows, in blocks.
+
+
+@dataclass(frozen=True, eq=False)
+class SetScore:
+    """A method with its options: the scores of predictions."""
+
+    method: Method[SetSpec]
+    options: Mapping[str, Any]
+    seed: int = 0
+
+    def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
+        """The score of every sample's label."""
+        classes = labels.cpu().numpy()
+        scores = np.empty(len(predictions))
+        for rows, probs, draws in _blocks(predictions, self.seed):
+            own = classes[rows][:, None]
+            if not self.method.spec.ordered:
+                scores[rows] = self._scores(np.take_along_axis(probs, own, axis=1), draws)[:, 0]
+                continue
+            place = _rank_of(probs, own)
+            few = _likely(probs)
+            near = few.count > place[few.rows, 0]
+            far = np.ones(len(probs), dtype=bool)
+            far[few.rows[near]] = False
+            block = np.empty(len(probs))
+            for order in (few.take(near), _whole(probs, np.flatnonzero(far))):
+                ranked = self._scores(order.probs, draws[order.rows])
+                block[order.rows] = np.take_along_axis(ranked, place[order.rows], axis=1)[:, 0]
+            scores[rows] = block
+        return scores
+
+    def admitted(self, predictions: Predictions, limits: Floats, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """(rows, which classes have a score within the limit) by blocks; limits are `n 1`, or `1 c` by class.
+
+        Args:
+            top: whether the likeliest class is always admitted.
+        """
+        by_class = limits.shape[0] == 1 and limits.shape[1] > 1
+        for rows, probs, draws in _blocks(predictions, self.seed):
+            own = limits if len(limits) == 1 else limits[rows]
+            if not self.method.spec.ordered:
+                inside = self._scores(probs, draws) <= own
+            elif by_class:
+                inside = self._by_class(probs, draws, own[0])
+            else:
+                inside = self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)))
+            if top:
+                inside[np.arange(len(inside)), probs.argmax(axis=1)] = True
+            yield rows, inside
+
+    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
+        """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
+        size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
+
+        def look(order: Order) -> NDArray[np.bool_]:
+            """Note where the sets end; whether they end before the order does."""
+            inside = self._scores(order.probs, draws[order.rows]) <= limits[order.rows]
+            inside &= np.arange(inside.shape[1]) < order.count[:, None]
+            size[order.rows] = count = np.count_nonzero(inside, axis=1)
+            last[order.rows] = np.take_along_axis(order.probs, np.maximum(count - 1, 0)[:, None], axis=1)
+            return np.asarray(count < order.count)
+
+        few, unseen = _likely(probs), np.ones(len(probs), dtype=bool)
+        unseen[few.rows[look(few)]] = False
+        look(_whole(probs, np.flatnonzero(unseen)))
+        inside: NDArray[np.bool_] = probs >= last
+        inside[size == 0] = False
+        # Of equals the lower class comes first.
+        for row in np.flatnonzero(np.count_nonzero(inside, axis=1) != size):
+            inside[row] = False
+            inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
+        return inside
+
+    def _by_class(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
+        """Every class against a limit of its own; those behind the first that passes the largest limit are out."""
+        inside = np.zeros(probs.shape, dtype=bool)
+        inside[:, np.isinf(limits)] = True
+        largest = limits[np.isfinite(limits)].max(initial=-np.inf)
+
+        def look(order: Order) -> NDArray[np.bool_]:
+            """Note which classes are in; whether scores pass the largest limit before the order ends."""
+            assert order.classes is not None
+            scores = self._scores(order.probs, draws[order.rows])
+            row, rank = np.nonzero(
+                (scores <= limits[order.classes]) & (np.arange(scores.shape[1]) < order.count[:, None])
+            )
+            inside[order.rows[row], order.classes[row, rank]] = True
+            last = np.take_along_axis(scores, np.maximum(order.count - 1, 0)[:, None], axis=1)[:, 0]
+            return np.asarray((last > largest) & (order.count > 0))
+
+        few, unseen = _likely(probs, classes=True), np.ones(len(probs), dtype=bool)
+        unseen[few.rows[look(few)]] = False
+        look(_whole(probs, np.flatnonzero(unseen), classes=True))
+        return inside
+
+    def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
+        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
+        return scores
+
+
+def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
+    """(rows, their probabilities, a draw each) by blocks of rows."""
+    draws = sample_draws(predictions, seed)
+    for rows, probs in probability_blocks(predictions, PURPOSE):
+        yield rows, probs, draws[rows, None]
+
+
+def sample_draws(predictions: Predictions, seed: int) -> Floats:
+    """A uniform number a sample, keyed by seed, id and the outputs: a second call draws the same again.
+
+    The outputs belong to the key so that samples of other data that are numbered alike draw anew.
+    """
+    keys = random.sample_keys(predictions.ids)
+    values = class_values(predictions, PURPOSE)
+    for column in (values[:, 0], values[:, -1]):
+        keys = random.bits(seed, keys ^ column.double().cpu().numpy().view(np.uint64), "prediction sets")
+    return random.uniform(seed, keys, "prediction sets")
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Rows of a block with their `count` largest probabilities, the largest first, and zeros behind."""
+
+    rows: NDArray[np.int64]
+    probs: NDArray[np.floating]
+    count: NDArray[np.int64]
+    classes: NDArray[np.int64] | None = None
+    """Whose the probabilities are, where that was asked for: places sort in three times the time of values."""
+
+    def take(self, which: NDArray[np.bool_]) -> Order:
+        """These rows alone; without the classes."""
+        return Order(self.rows[which], self.probs[which], self.count[which])
+
+
+def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> Order:
+    """All classes of these rows."""
+    count = np.full(len(rows), probs.shape[1])
+    if classes:
+        places = np.argsort(-probs[rows], axis=1, kind="stable")
+        return Order(rows, np.take_along_axis(probs[rows], places, axis=1), count, places)
+    values = np.sort(-probs[rows], axis=1)
+    return Order(rows, np.negative(values, out=values), count)
+
+
+def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> Order:
+    """The classes above the average probability, of rows that have few of them: most sets end among these."""
+    num_classes = probs.shape[1]
+    likely = probs > probs.dtype.type(1 / num_classes)
+    count = np.count_nonzero(likely, axis=1)
+    rows = np.flatnonzero(count <= max(num_classes // 8, 2))
+    count = count[rows]
+    cells = np.flatnonzero(likely[rows])
+    row = np.repeat(np.arange(len(rows)), count)
+    place = np.arange(len(cells)) - np.repeat(np.cumsum(count) - count, count)
+    values = np.zeros((len(rows), int(count.max(initial=1))), dtype=probs.dtype)
+    values[row, place] = -probs[rows].reshape(-1)[cells]
+    if not classes:
+        values.sort(axis=1)
+        return Order(rows, np.negative(values, out=values), count)
+    names = np.zeros(values.shape, dtype=np.int64)
+    names[row, place] = cells % num_classes
+    # Stable: of equals the lower class stays first.
+    places = np.argsort(values, axis=1, kind="stable")
+    ordered = -np.take_along_axis(values, places, axis=1)
+    return Order(rows, ordered, count, np.take_along_axis(names, places, axis=1))
+
+
+def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of a class in the falling order, from 0 on; of equals the lower class comes first."""
+    own = np.take_along_axis(probs, classes, axis=1)
+    ahead = (probs > own) | ((probs == own) & (np.arange(probs.shape[1]) < classes))
+    return np.asarray(np.count_nonzero(ahead, axis=1))[:, None]
+
+
+# What a fit returns.
+
+
+@dataclass(frozen=True)
+class SetGroup:
+    """Samples or classes that share a threshold, None where they are too few for one: then every class is admitted."""
+
+    name: str
+    n: int
+    threshold: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionSets:
+    """Fitted prediction sets: `sets(predictions)` tells for every sample which classes are in its set.
+
+    `groups` hold a threshold each: one for all, one a class or cluster of classes (`class_groups` then says which is
+    whose), or one a value or band of the column `by`. `notes` are what a person should know.
+    """
+
+    word: str
+    coverage: float
+    num_classes: int
+    n: int
+    groups: tuple[SetGroup, ...]
+    by: str | None = None
+    class_groups: tuple[int, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    allow_empty: bool = False
+    seed: int = 0
+    weighted: Mapping[str, Tensor] = field(default_factory=dict)
+    """Sorted `scores` and summed `weights` of the calibration samples, where these were weighted."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def promises(self) -> bool:
+        """Whether there is a threshold at all; without one every set holds all classes."""
+        return any(group.threshold is not None for group in self.groups)
+
+    @property
+    def score(self) -> SetScore:
+        """The method with its options."""
+        return SetScore(SETS.get(self.word), self.options, self.seed)
+
+    def __call__(self, predictions: Predictions, weights: Any = None) -> Tensor:
+        inside = torch.empty(len(predictions), self.num_classes, dtype=torch.bool)
+        for rows, block in self.blocks(predictions, weights):
+            inside[rows] = torch.from_numpy(block)
+        return inside.to(class_values(predictions, PURPOSE).device)
+
+    def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """(rows, their sets) by blocks, where all sets together would not fit into memory."""
+        class_values(predictions, PURPOSE)
+        if predictions.num_classes != self.num_classes:
+            raise InputError(
+                f"prediction sets '{self.word}' were fitted for {self.num_classes} classes, got predictions of "
+                f"{predictions.num_classes}; fit them for this model"
+            )
+        return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty)
+
+    def limits(self, predictions: Predictions, weights: Any = None) -> Floats:
+        """The threshold of every sample, `n 1`, or of every class, `1 c`; infinite where all classes are admitted."""
+        if bool(self.weighted) != (weights is not None):
+            lacking = "need" if self.weighted else "take no"
+            raise InputError(
+                f"these prediction sets were fitted with{'' if self.weighted else 'out'} weights and {lacking} "
+                "weights= of the samples they are applied to"
+            )
+        own = np.array([np.inf if group.threshold is None else group.threshold for group in self.groups])
+        if weights is not None:
+            return self._weighted_limits(checked_weights(weights, len(predictions)))[:, None]
+        if self.class_groups is not None:
+            return own[list(self.class_groups)][None]
+        if self.by is None:
+            return own[None]
+        places = self.places(predictions)
+        # A group that the fit has not seen is promised nothing but all classes.
+        return np.append(own, np.inf)[places][:, None]
+
+    def places(self, predictions: Predictions) -> NDArray[np.int64]:
+        """The group of every sample, -1 where the fit has not seen it."""
+        names = Grouping(str(self.by), self.edges).names(predictions)
+        known = {group.name: place for place, group in enumerate(self.groups)}
+        values, back = np.unique(names, return_inverse=True)
+        return np.array([known.get(str(value), -1) for value in values], dtype=np.int64)[back]
+
+    def _weighted_limits(self, weights: Floats) -> Floats:
+        """The smallest score with summed weights of at least coverage (all weights + the sample's own)."""
+        scores, sums = (self.weighted[name].numpy() for name in ("scores", "weights"))
+        place = np.searchsorted(sums, self.coverage * (sums[-1] + weights))
+        limits: Floats = np.append(scores, np.inf)[place]
+        return limits
+
+    def save(self, path: str | Path) -> None:
+        """Write as .json or .safetensors, atomically."""
+        save_fitted(path, formats.SETS, self.state())
+
+    def state(self) -> FittedState:
+        """Everything as plain data and tensors, for a file."""
+        names = ("word", "coverage", "num_classes", "n", "by", "allow_empty", "seed")
+        record = {name: getattr(self, name) for name in names}
+        record |= {"groups": [vars(group) for group in self.groups], "options": dict(self.options)}
+        record |= {name: None if (v := getattr(self, name)) is None else list(v) for name in ("class_groups", "edges")}
+        return FittedState({**record, "notes": list(self.notes)}, self.weighted)
+
+
+def sets_from_state(state: FittedState) -> PredictionSets:
+    """The prediction sets of a saved state."""
+    record = dict(state.record)
+    SETS.get(record["word"])
+    groups = tuple(SetGroup(**group) for group in record.pop("groups"))
+    listed = {name: None if (v := record.pop(name)) is None else tuple(v) for name in ("class_groups", "edges")}
+    return PredictionSets(
+        **record | listed | {"groups": groups, "notes": tuple(record["notes"])}, weighted=state.tensors
+    )
+
+
+def checked_weights(weights: Any, n: int) -> Floats:
+    """n finite numbers of 0 or more."""
+    values: Floats = as_tensor(weights, "weights").double().cpu().numpy()
+    if values.shape != (n,) or not np.isfinite(values).all() or (values < 0).any():
+        raise InputError(f"weights must be {n} finite numbers of 0 or more, got shape {values.shape}; give one each")
+    return values
