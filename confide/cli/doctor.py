@@ -29,7 +29,9 @@ EXTRAS = {
     "explore": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
     "fiftyone": (("fiftyone",), "export of tagged samples to FiftyOne"),
     "lightning": (("lightning",), "the callback for Lightning"),
-    "sklearn": (("scikit-learn",), "calibrators as scikit-learn transformers"),
+    "sklearn": (("scikit-learn",), "classifiers that are calibrated, that abstain, for scikit-learn"),
+    "frames": (("pandas",), "results as data frames"),
+    "torchmetrics": (("torchmetrics",), "every metric as one of torchmetrics"),
     "bench": (("torchmetrics", "netcal"), "peers to compare speed with"),
 }
 CORE = ("torch", "numpy", "scipy", "pyarrow", "safetensors", "pyyaml", "pillow", "jinja2")
