@@ -27,10 +27,8 @@ BRINGS = {
     "track": "training logs in TensorBoard and MLflow",
     "explore": "the explorer",
     "fiftyone": "export of tagged samples to FiftyOne",
-    "lightning": "callbacks for Lightning",
+    "lightning": "callbacks for Lightning, every metric as one of torchmetrics",
     "sklearn": "classifiers that are calibrated or abstain, for scikit-learn",
-    "frames": "results as data frames",
-    "torchmetrics": "every metric as one of torchmetrics",
     "bench": "peers to compare quality and speed with",
 }
 """What each extra is for; what it installs is read from the package's own metadata."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, MissingExtra, check_choice
+from confide.checks import InputError, check_choice
 
 LIBRARIES = ("pandas", "polars")
 
@@ -46,8 +46,6 @@ def as_frame(columns: Mapping[str, Any], library: str | None = None) -> Any:
         present = [name for name in LIBRARIES if name in sys.modules] or [name for name in LIBRARIES if find_spec(name)]
         library = present[0] if present else LIBRARIES[0]
     check_choice(library, LIBRARIES, "library")
-    try:
-        made = import_module(library).DataFrame(dict(columns))
-    except ImportError as error:
-        raise MissingExtra(library, "frames", "a data frame") from error
-    return made
+    if find_spec(library) is None:
+        raise InputError(f"a data frame needs the package '{library}'; install it with: pip install {library}")
+    return import_module(library).DataFrame(dict(columns))
