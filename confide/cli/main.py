@@ -19,6 +19,7 @@ VERBS = {
     "compare": "paired tests between predictions on the same samples",
     "operating-point": "a confidence threshold with a guaranteed risk",
     "sets": "prediction sets that hold the true class as often as promised",
+    "monitor": "watch predictions in the field: estimates without labels, drift, alarms",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
     "harden": "a hard benchmark from scores, and errors by difficulty",
