@@ -137,7 +137,7 @@ class CellRegression:
 
 
 @dataclass(frozen=True)
-class Reference:
+class WatchReference:
     """A summary of labelled predictions: all that estimates and alarms need of them."""
 
     n: int
@@ -157,7 +157,7 @@ class Reference:
     class_names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, predictions: Predictions, cells: Sequence[Predictions] = ()) -> Reference:
+    def of(cls, predictions: Predictions, cells: Sequence[Predictions] = ()) -> WatchReference:
         """The summary of labelled predictions.
 
         Args:
@@ -190,7 +190,7 @@ class Reference:
         )
         return reference.with_cells(cells) if cells else reference
 
-    def with_cells(self, cells: Sequence[Predictions]) -> Reference:
+    def with_cells(self, cells: Sequence[Predictions]) -> WatchReference:
         """With the regression of accuracy on batch statistics, from labelled cells of shifted samples."""
         batches = [Batch.of(cell) for cell in cells]
         rows = np.array([self.statistics(batch) for batch in batches])
@@ -316,7 +316,7 @@ def _class_drift(classes: Sequence[int], counts: tuple[int, ...]) -> Drift:
     return Drift("classes", distance, float(gammaincc(freedom / 2, statistic / 2)) if freedom else 1.0)
 
 
-def reference_from(record: Mapping[str, Any]) -> Reference:
+def reference_from(record: Mapping[str, Any]) -> WatchReference:
     """The reference of a file."""
     by_difficulty, by_cells = record["by_difficulty"], record["by_cells"]
     if by_difficulty:
@@ -327,6 +327,6 @@ def reference_from(record: Mapping[str, Any]) -> Reference:
         by_cells = CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])})
     lists = {name: tuple(record[name]) for name in ("class_counts", "bands", "tolerance", "class_names")}
     quantiles = {name: tuple(values) for name, values in record["quantiles"].items()}
-    return Reference(
+    return WatchReference(
         **{**record, **lists, "quantiles": quantiles, "by_difficulty": by_difficulty, "by_cells": by_cells}
     )

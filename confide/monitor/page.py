@@ -166,7 +166,7 @@ def _evidence(monitor: Monitor) -> Figure | None:
         table(("Promise", "Labels", "Wealth"), rows),
         wide=_evidence_canvas(lines, needed, WIDE).render(f"Evidence against the promises. {alt}."),
         note=f"While a promise holds, its wealth reaches {needed:g} with a probability of at most "
-        f"{percent(state.delta)}, however long one watches. {SAMPLING}",
+        f"{percent(state.delta)}, however long one watches.",
     )
 
 
@@ -176,10 +176,12 @@ def _thinned(history: Sequence[tuple[int, float]], most: int = 200) -> list[tupl
 
 def _evidence_canvas(lines: Sequence[tuple[str, str, Wealth]], needed: float, width: int) -> Canvas:
     most = max(wealth.seen for _, _, wealth in lines)
-    top = max(needed, *(min(wealth.highest, 1e9) for _, _, wealth in lines))
+    # Long after an alarm more evidence tells nothing more.
+    top = max(needed, *(min(wealth.highest, 1e3 * needed) for _, _, wealth in lines))
     canvas = Canvas(width, 240)
-    x, y = Scale(0, most, 44, width - 8), Scale(-2, math.ceil(math.log10(top)), 196, 18)
-    for power in range(-2, math.ceil(math.log10(top)) + 1, max(1, (math.ceil(math.log10(top)) + 2) // 6)):
+    highest = math.ceil(math.log10(top))
+    x, y = Scale(0, most, 44, width - 8), Scale(-2, highest, 196, 14 + 17 * len(lines))
+    for power in range(-2, highest + 1, 1 if highest < 3 else 2):
         canvas.line(44, y(power), width - 8, y(power), "g")
         canvas.text(38, y(power) + 4, f"{10.0**power:g}", "e")
     canvas.line(44, y(math.log10(needed)), width - 8, y(math.log10(needed)), "ref")
@@ -190,8 +192,8 @@ def _evidence_canvas(lines: Sequence[tuple[str, str, Wealth]], needed: float, wi
         for seen, value in steps[:: max(1, len(steps) // 25)]:
             words = f"{name}, {count(seen)} labels: wealth {value:.3g}"
             canvas.value(x(seen), y.clip(math.log10(max(value, 1e-9))), words)
-        canvas.line(width - 130, 28 + 17 * place, width - 112, 28 + 17 * place, f"k{colour}", 2.2)
-        canvas.text(width - 106, 32 + 17 * place, name, "l")
+        canvas.line(44, 6 + 17 * place, 62, 6 + 17 * place, f"k{colour}", 2.2)
+        canvas.text(68, 10 + 17 * place, name, "l")
     marks = [m for m in ticks(0, most, 4) if m <= most]
     canvas.ticks_x(x, marks, 214)
     canvas.line(44, 196, width - 8, 196, "ax")

@@ -20,7 +20,7 @@ from confide.evaluation import apply_operating_point
 from confide.files import formats
 from confide.files.disk import appending
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
-from confide.monitor.estimates import Batch, Drift, Estimate, Reference, reference_from
+from confide.monitor.estimates import Batch, Drift, Estimate, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import OperatingPoint
@@ -108,7 +108,7 @@ class _Sample:
 class _State:
     """Everything that follows from the lines of a file, in their order."""
 
-    reference: Reference
+    reference: WatchReference
     risk: float | None
     delta: float
     most_weight: float
@@ -241,7 +241,7 @@ class Monitor:
         if reference is not None:
             header = {  # the same as when it is read again: no tuples, no NaN
                 "format": formats.WATCH.tag,
-                "reference": formats.plain(asdict(Reference.of(reference, cells))),
+                "reference": formats.plain(asdict(WatchReference.of(reference, cells))),
                 "risk": risk,
                 "delta": float(delta),
                 "most_weight": float(most_weight),
@@ -424,7 +424,7 @@ class Monitor:
     # Reading.
 
     @property
-    def reference(self) -> Reference:
+    def reference(self) -> WatchReference:
         """The summary of the reference."""
         return self.state.reference
 
