@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from confide import (
         calibrators,
         data,
+        decisions,
         difficulty,
         evaluation,
         explorer,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_OUTPUTS = ("calibrators", "metrics", "sets", "trust")
+_OUTPUTS = ("calibrators", "decisions", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = (
     "data",

@@ -21,7 +21,7 @@ from confide.types import Floating
 SMALLEST_PROBABILITY = 1e-12
 
 
-LABEL_FACTS = ("correct", "p_true", "nll", "brier")
+LABEL_FACTS = ("correct", "p_true", "nll", "brier", "confidence_nll", "confidence_brier")
 """Facts that compare an output with its label."""
 
 
@@ -53,6 +53,19 @@ class Facts:
     def correct(self) -> Tensor:
         """Whether the predicted class is the label."""
         return self.need("correct")
+
+    @property
+    def confidence_nll(self) -> Tensor | None:
+        """-log of the probability that the confidence gave to what came: right, or wrong."""
+        if self.right is None:
+            return None
+        doubt = 1 - self.confidence if self.doubt is None else self.doubt
+        return -torch.where(self.right, self.confidence, doubt).clamp_min(SMALLEST_PROBABILITY).log()
+
+    @property
+    def confidence_brier(self) -> Tensor | None:
+        """Squared distance between the confidence and being right."""
+        return None if self.right is None else (self.confidence - self.right.to(self.confidence.dtype)).square()
 
     def need(self, name: str) -> Tensor:
         """The vector of that name, or an error that says what is lacking."""

@@ -269,10 +269,10 @@ def histogram(
     check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
         confidence, lead = all_tops(logits)
-        maps = [_bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
+        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
     else:
         maps = [
-            _bin_map(column, labels.numpy() == k, bins, binning, empty)
+            bin_map(column, labels.numpy() == k, bins, binning, empty)
             for first, probs in class_columns(logits)
             for k, column in enumerate(probs.T, start=first)
         ]
@@ -281,7 +281,8 @@ def histogram(
     return FittedValues({"edges": edges[at], "levels": levels[at]})
 
 
-def _bin_map(scores: Floats, hits: Floats, bins: int, binning: str, empty: str) -> tuple[Floats, Floats]:
+def bin_map(scores: Floats, hits: Floats, bins: int, binning: str, empty: str) -> tuple[Floats, Floats]:
+    """Edges of the bins, and the share of hits in each."""
     edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
     count = len(edges) - 1
     which = bin_of(scores, edges)
@@ -338,19 +339,24 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.81]
     """
-    check_range(knots, "knots", 3)
-    if len(labels) < 2:
-        raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(labels)}; pass those on 'val'")
     confidence, lead = all_tops(logits)
+    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots)
+    return FittedValues({"nodes": padded([nodes])[0], "levels": padded([levels])[0]})
+
+
+def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
+    """Nodes and levels of the spline map of a confidence."""
+    check_range(knots, "knots", 3)
+    if len(correct) < 2:
+        raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
-    scores, correct = confidence[order], (lead == labels.numpy())[order]
+    scores, correct = confidence[order], correct[order]
     percentile = np.linspace(0.0, 1.0, len(scores))
     curve = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
     levels = scores + curve(percentile, 1)
     # Equal confidences are one node with their mean: the map is a function of the confidence.
     nodes, which = np.unique(scores, return_inverse=True)
-    means = np.bincount(which, levels) / np.bincount(which)
-    return FittedValues({"nodes": padded([nodes])[0], "levels": padded([means])[0]})
+    return nodes, np.bincount(which, levels) / np.bincount(which)
 
 
 def fitted_spline(at: Floats, heights: Floats, knots: int) -> CubicSpline:
@@ -411,12 +417,12 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     maps = []
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):
-            maps.append(_beta_map(column, (labels.numpy() == k).astype(np.float64), form))
+            maps.append(beta_map(column, (labels.numpy() == k).astype(np.float64), form))
     a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
     return FittedValues({"a": a, "b": b, "intercept": intercept})
 
 
-def _beta_map(probs: Floats, hits: Floats, form: str) -> tuple[float, float, float]:
+def beta_map(probs: Floats, hits: Floats, form: str) -> tuple[float, float, float]:
     """(a, b, intercept) of one class; a class that never or always occurs keeps its probabilities."""
     if not 0 < hits.sum() < len(hits):
         return 1.0, 1.0, 0.0

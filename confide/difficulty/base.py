@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_ids, check_labels, label_hint
+from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
@@ -140,7 +140,14 @@ class FittedDifficulty:
                 f"labels must lie in [0, {self.num_classes}), got {rows.labels[bad]} at sample {bad} of "
                 f"{len(rows.labels)}; fit on data with samples of that class"
             )
-        values = self.model.values_of(rows.values, rows.labels)
+        with np.errstate(all="ignore"):  # what overflows is told below
+            values = self.model.values_of(rows.values, rows.labels)
+        if not np.isfinite(values).all():
+            bad = int((~np.isfinite(values)).nonzero()[0][0])
+            raise InputError(
+                f"features must be small enough for distances between them, got an overflow at sample {bad} of "
+                f"{len(values)}; rescale them"
+            )
         known = rows.labels if isinstance(rows.labels, np.ndarray) else rows.true_labels
         return Scores(rows.ids, values, self.method, dict(self.options), known, {}, self.model.notes)
 
@@ -205,10 +212,6 @@ def _labels(labels: Any, n: int) -> ClassIndices | str | None:
             raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
         return labels
     checked: ClassIndices = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
-    if n and int(checked.min()) < 0:
-        bad = int((checked < 0).nonzero()[0][0])
-        hint = label_hint(int(checked.min()), int(checked.max()))
-        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; {hint}")
     return checked
 
 

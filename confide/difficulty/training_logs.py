@@ -359,8 +359,7 @@ class Recorder:
             raise InputError(f"{self.kind} must be n x c with at least two classes, got shape {tuple(values.shape)}")
         values = values.to(torch.float64) if values.dtype == torch.float64 else values.to(torch.float32)
         if self.kind == "probs":
-            check_probs(values)
-            return np.asarray(values.numpy())
+            return np.asarray(check_probs(values).numpy())
         check_finite(values, "logits")
         return np.asarray(torch.softmax(values, dim=1).numpy())
 

@@ -177,7 +177,8 @@ def comparable_requests(
 ) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    for word in dict.fromkeys(metric_words(metrics)):
+    only_confidence = any(record.outputs.only_confidence for record in records)
+    for word in dict.fromkeys(metric_words(metrics, only_confidence=only_confidence)):
         method, options = parse_metric(word)
         if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):

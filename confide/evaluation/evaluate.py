@@ -467,7 +467,7 @@ def metric_requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words = metric_words(metrics)
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     requests, missing = [], {}
     for word in dict.fromkeys(words):
@@ -484,11 +484,18 @@ def metric_requests(
     return requests, missing
 
 
-def metric_words(metrics: str | Sequence[str]) -> Sequence[str]:
-    """Words of a set of metrics."""
+def metric_words(metrics: str | Sequence[str], *, only_confidence: bool = False) -> Sequence[str]:
+    """Words of a set of metrics; the core of confidences alone has the proper scores of these."""
     if not isinstance(metrics, str):
         return metrics
-    return table_words(metrics) if metrics in ("core", "all") else (metrics,)
+    more = table_words("confidence") if only_confidence and metrics == "core" else ()
+    return (*table_words(metrics), *more) if metrics in ("core", "all") else (metrics,)
+
+
+def available_words(metrics: str, predictions: Predictions) -> list[str]:
+    """Words of a set of metrics that these predictions allow."""
+    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
+    return [word for word in words if not why_unavailable(parse_metric(word)[0], predictions)]
 
 
 def auto_groups(predictions: Predictions, difficulty: Floats | None) -> list[SampleGroups]:

@@ -31,6 +31,13 @@ def new_file(folder: Path) -> tuple[int, Path]:
     return handle, Path(name)
 
 
+def new_private_file(path: Path, content: bytes) -> None:
+    """Write a file that only this user may read; one that is there already is an error."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
 def flush(handle: int, path: Path) -> None:
     """Wait until the content of a file, open as `handle`, is on the disk."""
     os.fsync(handle)

@@ -80,9 +80,10 @@ class Format:
 
 
 CALIBRATOR = Format(
-    "calibrator", 2, "a calibrator", "fit it again", reads=(1,), endings=(".json", ".safetensors"), inline=True
+    "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
+DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
@@ -213,6 +214,7 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
     """Write contiguous CPU tensors that share no memory, with notes in the header."""
     try:
         save_file(tensors, str(path), metadata=notes)
+        _sort_notes(path)
     except SafetensorError as error:
         # The library hides the system's error in one of its own; only its number is left, in words.
         number = re.search(r"os error (\d+)", str(error))
@@ -220,6 +222,18 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def _sort_notes(path: Path) -> None:
+    """Put the notes in the header in order: the library writes them in another one every time."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def tensor_metadata(path: str | Path) -> dict[str, str]:
@@ -276,17 +290,20 @@ def checksum(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+TABLE_ENDINGS = (".parquet", ".npz", ".csv", ".jsonl")
+
+
 def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
-    """Columns and metadata of an npz, parquet or csv file; a vector per row becomes an n x c column."""
+    """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
-    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
+    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv, ".jsonl": _read_jsonl}
     suffixes = [s for s in path.suffixes if s != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in readers:
         mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; {mend}")
+        raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; {mend}")
     try:
         return readers[suffix](path)
     except InputError:
@@ -298,7 +315,7 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
 def write_table(
     path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write columns as npz, parquet or csv by the suffix of the path, atomically."""
+    """Write columns as npz, parquet, csv or jsonl by the suffix of the path, atomically."""
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
@@ -312,8 +329,11 @@ def write_table(
             pq.write_table(table, temporary, compression="zstd")
     elif path.suffix == ".csv":
         _write_csv(path, columns)
+    elif path.suffix == ".jsonl":
+        rows = zip(*(plain(values) for values in columns.values()), strict=True)
+        write_text(path, "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     else:
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
+        raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; choose one")
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
@@ -411,6 +431,31 @@ def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
     delimiter = next((mark for mark in ",;\t" if mark.encode() in header), ",")  # spreadsheets also write ; and tabs
     table = arrow_csv.read_csv(path, parse_options=arrow_csv.ParseOptions(delimiter=delimiter))
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
+
+
+def _read_jsonl(path: Path) -> tuple[Table, dict[str, str]]:
+    """A JSON object a line; lists of numbers of one length become n x c, other nested values stay JSON text."""
+    from pyarrow import json as arrow_json
+
+    table = arrow_json.read_json(path, arrow_json.ReadOptions(block_size=max(1 << 20, path.stat().st_size)))
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_nested(column.type) and not _holds_vectors(column):
+            columns[name] = np.array([json.dumps(value) for value in column.to_pylist()], dtype=np.str_)
+        else:
+            columns[name] = arrow_to_numpy(column)
+    return columns, {}
+
+
+def _holds_vectors(column: pa.ChunkedArray) -> bool:
+    """Whether every row is a list of numbers, all of one length."""
+    if not pa.types.is_list(column.type) or column.null_count:
+        return False
+    import pyarrow.compute as pc  # loaded for lists alone: most tables have none
+
+    kind, lengths = column.type.value_type, pc.list_value_length(column)
+    return (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(lengths.unique()) == 1
 
 
 def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -142,11 +143,55 @@ def create(
 # The module: a loss in someone's training loop.
 
 
+BATCHES_WITHOUT_UPDATE = 5_000
+
+
+class UpdateWatch:
+    """Notices where a loss that learns from validation predictions is not given any: an epoch ended, or predictions
+    without gradients were looked at, or very many batches went by, and `update` was not called.
+    """
+
+    def __init__(self) -> None:
+        self.batches, self.validated, self.warned = 0, False, False
+
+    def updated(self) -> None:
+        """`update` is being called."""
+        self.batches, self.validated = 0, False
+
+    def seen(self, word: str, training: bool) -> None:
+        """A batch of training, or one without gradients, which is one of validation."""
+        if not training:
+            self.validated = self.batches > 0
+            return
+        self.batches += 1
+        if self.validated:
+            self.warn(word, "a validation pass went by")
+        elif self.batches > BATCHES_WITHOUT_UPDATE:
+            self.warn(word, f"{BATCHES_WITHOUT_UPDATE:,} batches went by")
+
+    def epoch_ended(self, word: str) -> None:
+        """The loop says that an epoch ended."""
+        if self.batches:
+            self.warn(word, "an epoch went by")
+        self.batches = 0
+
+    def warn(self, word: str, what: str) -> None:
+        """Say it, once."""
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"loss '{word}' learns from validation predictions, but {what} without update(val_logits, val_labels), "
+                "so it stays as it was; call update after every epoch",
+                stacklevel=4,
+            )
+
+
 class LossModule(nn.Module, ABC):
     """A loss in someone's training loop; subclasses say what one value per sample is.
 
     One that adapts to validation predictions has `update(val_logits, val_labels, *, needs)`, which the loop calls after
-    every `update_every` batches or, at 0, after every epoch; one with a history overrides `end_epoch`.
+    every `update_every` batches or, at 0, after every epoch; it warns once where an epoch goes by without. One with a
+    history overrides `end_epoch`.
     """
 
     word: str = ""
@@ -160,6 +205,18 @@ class LossModule(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("class_weights", None)
+        self._watch = UpdateWatch()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if (update := cls.__dict__.get("update")) is not None:
+
+            @functools.wraps(update)
+            def watched(self: LossModule, *predictions: Any, **needs: Any) -> None:
+                self._watch.updated()
+                update(self, *predictions, **needs)
+
+            cls.update = watched
 
     @abstractmethod
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
@@ -171,6 +228,8 @@ class LossModule(nn.Module, ABC):
     def batch(self, logits: Logits, labels: Labels, **needs: Any) -> BatchLoss:
         """The batch before its reduction."""
         method = LOSSES.get(self.word)
+        if self.update is not None and not torch.compiler.is_compiling():
+            self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
         needs = {**self.bound_needs(), **needs}
         check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
         return evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
@@ -189,6 +248,8 @@ class LossModule(nn.Module, ABC):
 
     def end_epoch(self) -> None:
         """What the loss does when a pass over the training set ends; most do nothing."""
+        if self.update is not None:
+            self._watch.epoch_ended(self.word)
 
     def log(self) -> dict[str, float]:
         """What a training log should keep of the loss after every epoch; most have nothing to tell."""

@@ -134,7 +134,8 @@ def metric(
         digits: decimals that are shown. Default: 1 of scaled values, else 3.
         tables: table -> place of the metric's column in it. Tables: `core` (measured unless told otherwise), `models`
             and `headline` (the report's first table and its plots), `summary` (terminal and paired tests of a run),
-            `calibrated` (before and after a calibrator), `trust`, `scores`, `decisions` (trust predictors), `shift`,
+            `calibrated` (before and after a calibrator), `confidence` (in core and calibrated, where only confidence
+            and correctness are known), `trust`, `scores`, `decisions` (trust predictors), `shift`,
             `groups`, `ood`.
         variants: further names of its values, such as `ece_mass`.
         corners: option values at their limits; conformance tests run them all.

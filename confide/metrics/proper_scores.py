@@ -1,4 +1,6 @@
-"""Means over samples: accuracy, the proper scores NLL and Brier, and confidence minus accuracy."""
+"""Means over samples: accuracy, the proper scores NLL and Brier of classes and of the confidence alone, and
+confidence minus accuracy.
+"""
 
 from __future__ import annotations
 
@@ -101,3 +103,48 @@ def confidence_gap(view: View) -> float:
         0.1
     """
     return view.mean("sureness") - view.mean("correct")
+
+
+@metric(
+    "confidence_nll",
+    paper="Good, 1952, doi:10.1111/j.2517-6161.1952.tb00104.x",
+    title="NLL of the confidence",
+    short="Conf. NLL",
+    meaning="Average surprise at whether the answer was right, if the confidence is taken as its probability.",
+    kind="mean",
+    better="lower",
+    range=(0.0, float("inf")),
+    unit="nats",
+    tables={"confidence": 1},
+)
+def confidence_nll(view: View) -> float:
+    """Log loss of the confidence c, mean of -log c where right and -log(1 - c) where wrong; needs no classes.
+
+    Example:
+        >>> predictions = confide.Predictions.from_pairs([1, 1, 0], [0.9, 0.6, 0.8])
+        >>> round(float(confide.metrics.confidence_nll(predictions)), 3)
+        0.742
+    """
+    return view.mean("confidence_nll")
+
+
+@metric(
+    "confidence_brier",
+    paper="Brier, 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
+    title="Brier of the confidence",
+    short="Conf. Brier",
+    meaning="Squared distance between the confidence and whether the answer was right. A proper score from 0 to 1.",
+    kind="mean",
+    better="lower",
+    range=(0.0, 1.0),
+    tables={"confidence": 2},
+)
+def confidence_brier(view: View) -> float:
+    """Brier score of the confidence c, mean of (c - 1[right])^2; needs no classes.
+
+    Example:
+        >>> predictions = confide.Predictions.from_pairs([1, 1, 0], [0.9, 0.6, 0.8])
+        >>> round(float(confide.metrics.confidence_brier(predictions)), 3)
+        0.27
+    """
+    return view.mean("confidence_brier")

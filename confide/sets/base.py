@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide import random
-from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.calibrators.groups import Grouping
-from confide.checks import InputError, as_tensor, check_finite
+from confide.checks import InputError, as_tensor
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
-from confide.predictions import Predictions, ProbabilityOutputs
+from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
 from confide.types import Floats
+
+PURPOSE = "a prediction set"
+"""Who needs all probabilities, in the words of a message."""
+
 
 # The registry, and what a method is given.
 
@@ -203,31 +206,9 @@ class SetScore:
 
 def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
     """(rows, their probabilities, a draw each) by blocks of rows."""
-    values, draws = class_values(predictions), sample_draws(predictions, seed)
-    step = rows_in(CACHED_FLOAT64, predictions.num_classes)
-    for start in range(0, len(predictions), step):
-        rows = slice(start, min(start + step, len(predictions)))
-        # Block by block: the softmax of all rows at once would double the memory.
-        block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
-        probs = (block if _are_probs(predictions) else torch.softmax(block, dim=1)).cpu().numpy()
-        if np.isnan(probs[:, 0]).any():
-            check_finite(values, "logits")
+    draws = sample_draws(predictions, seed)
+    for rows, probs in probability_blocks(predictions, PURPOSE):
         yield rows, probs, draws[rows, None]
-
-
-def class_values(predictions: Predictions) -> Tensor:
-    """The probabilities or logits of every class, as they came."""
-    outputs = predictions.outputs
-    return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits("a prediction set")
-
-
-def class_words(predictions: Predictions) -> list[str]:
-    """What the classes are called: their names, or their numbers."""
-    return list(predictions.class_names or map(str, range(predictions.num_classes)))
-
-
-def _are_probs(predictions: Predictions) -> bool:
-    return isinstance(predictions.outputs, ProbabilityOutputs)
 
 
 def sample_draws(predictions: Predictions, seed: int) -> Floats:
@@ -236,7 +217,7 @@ def sample_draws(predictions: Predictions, seed: int) -> Floats:
     The outputs belong to the key so that samples of other data that are numbered alike draw anew.
     """
     keys = random.sample_keys(predictions.ids)
-    values = class_values(predictions)
+    values = class_values(predictions, PURPOSE)
     for column in (values[:, 0], values[:, -1]):
         keys = random.bits(seed, keys ^ column.double().cpu().numpy().view(np.uint64), "prediction sets")
     return random.uniform(seed, keys, "prediction sets")
@@ -346,11 +327,11 @@ class PredictionSets:
         inside = torch.empty(len(predictions), self.num_classes, dtype=torch.bool)
         for rows, block in self.blocks(predictions, weights):
             inside[rows] = torch.from_numpy(block)
-        return inside.to(class_values(predictions).device)
+        return inside.to(class_values(predictions, PURPOSE).device)
 
     def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(rows, their sets) by blocks, where all sets together would not fit into memory."""
-        class_values(predictions)
+        class_values(predictions, PURPOSE)
         if predictions.num_classes != self.num_classes:
             raise InputError(
                 f"prediction sets '{self.word}' were fitted for {self.num_classes} classes, got predictions of "

@@ -36,7 +36,9 @@ class Trained:
     """A trained model, its preparation of inputs, and its log.
 
     `log` has a column per quantity and a row per epoch, and no clock in it: the same run gives the same log.
-    `timings` has the seconds of training and validation per epoch, of this process alone.
+    `timings` has the seconds of training and validation per epoch, of this process alone; `process_notes` says how this
+    process came to the end, such as from which checkpoint. Neither is in model.safetensors, whose bytes are those of an
+    unbroken run.
     """
 
     model: Classifier
@@ -49,6 +51,7 @@ class Trained:
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
+    process_notes: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:

@@ -231,7 +231,9 @@ def test_unknown_options_are_refused():
 def test_probabilities_are_never_guessed():
     probs = torch.softmax(simulated().logits, dim=1)
     labels = simulated().labels
-    as_logits, as_probs = Predictions(probs, labels), Predictions.from_probs(probs, labels)
+    with pytest.warns(UserWarning, match="as probabilities do"):
+        as_logits = Predictions(probs, labels)
+    as_probs = Predictions.from_probs(probs, labels)
     assert float(metrics.nll(as_logits)) != pytest.approx(float(metrics.nll(as_probs)))
     with pytest.raises(InputError, match="needs real logits"):
         metrics.auroc(as_probs, score="max_logit")
