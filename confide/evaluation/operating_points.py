@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
-from confide.metrics.resampling import wilson_interval
+from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
