@@ -27,6 +27,16 @@ class MissingExtra(ImportError):
         super().__init__(f"{purpose} needs the package '{package}'; install it with: pip install 'confide[{extra}]'")
 
 
+def printable(text: str) -> str:
+    """Text on one line for a terminal: what could steer it, such as an escape in someone's name, becomes U+FFFD."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+
+
+def number_of_digits(text: str) -> int | None:
+    """The number that up to eleven plain digits are; None for any other text, such as ² or 5,000 digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an unknown-word message: the nearest known word, or all of them."""
     words = sorted(known)
@@ -39,14 +49,27 @@ def as_tensor(values: Any, name: str) -> Tensor:
     import torch
 
     if isinstance(values, torch.Tensor):
+        if values.is_complex():
+            raise InputError(f"{name} must be real numbers, got {values.dtype}; take the part that is meant")
         return values.detach()
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    array = np.asarray(values)
-    if array.dtype == object:
-        array = _numbers_of(array)
-    if array.dtype == object or array.dtype.kind in "USmM":
+    try:
+        array = np.asarray(values)
+        array = _numbers_of(array) if array.dtype == object else array
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be an array of numbers, but: {error}; convert them first") from None
+    if array.dtype.kind == "c":
+        raise InputError(f"{name} must be real numbers, got {array.dtype}; take the part that is meant")
+    if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numbers, got {array.dtype} values; convert them first")
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        # Few operations of torch take these.
+        if array.dtype.itemsize == 8 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+            raise InputError(f"{name} must be at most {np.iinfo(np.int64).max}, got {int(array.max())}; convert them")
+        array = array.astype(np.int64)
+    if array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
@@ -78,6 +101,8 @@ def tensor_with_graph(values: Any, name: str) -> Tensor:
 
     if isinstance(values, torch.Tensor):
         return values
+    if isinstance(values, np.ndarray):
+        return as_tensor(values, name)
     try:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
@@ -109,8 +134,12 @@ def check_finite(values: Tensor, name: str) -> None:
     )
 
 
+MOST_CLASSES = 10_000_000
+"""Where nothing else tells how many classes there are: tables by class would not fit into memory."""
+
+
 def check_labels(labels: Tensor, n: int, num_classes: int | None, name: str = "labels") -> Tensor:
-    """Labels must be n class indices in [0, num_classes)."""
+    """Labels must be n class indices in [0, num_classes); where the classes are not known, in [0, 10 million)."""
     if labels.ndim != 1 or len(labels) != n:
         raise InputError(f"{name} must be {n} class indices, got shape {tuple(labels.shape)}; give one per sample")
     if labels.is_floating_point():
@@ -119,13 +148,14 @@ def check_labels(labels: Tensor, n: int, num_classes: int | None, name: str = "l
             raise InputError(f"{name} must be whole class indices, got fractions; give integers")
         labels = whole
     labels = labels.long()
-    if n and num_classes is not None:
+    if n:
         low, high = int(labels.min()), int(labels.max())
-        if low < 0 or high >= num_classes:
-            bad = int(((labels < 0) | (labels >= num_classes)).nonzero()[0])
+        most = MOST_CLASSES if num_classes is None else num_classes
+        if low < 0 or high >= most:
+            bad = int(((labels < 0) | (labels >= most)).nonzero()[0])
             raise InputError(
-                f"{name} must lie in [0, {num_classes}), got {int(labels[bad])} at sample {bad} of {n}; "
-                f"{label_hint(low, high)}"
+                f"{name} must lie in [0, {most}), got {int(labels[bad])} at sample {bad} of {n}; "
+                f"{label_hint(low, high) if low < 0 or num_classes is not None else 'number the classes from 0'}"
             )
     return labels
 
@@ -139,11 +169,15 @@ def label_hint(low: int, high: int) -> str:
     return "give one logit per class, and labels that are their positions, from 0"
 
 
-def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> None:
-    """Probabilities must be finite, in [0, 1], with rows that sum to one."""
+def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> Tensor:
+    """Probabilities must be finite, in [0, 1], with rows that sum to one, all within a tolerance.
+
+    Returns:
+        The same; rows with a value outside [0, 1] are brought inside and normalised, others stay to the last digit.
+    """
     check_finite(probs, name)
     if not len(probs):
-        return
+        return probs
     if bool((probs < -tolerance).any()) or bool((probs > 1 + tolerance).any()):
         bad = int(((probs < -tolerance) | (probs > 1 + tolerance)).any(dim=1).nonzero()[0])
         raise InputError(f"{name} must lie in [0, 1], got {probs[bad].tolist()[:4]} at sample {bad}; are these logits?")
@@ -155,6 +189,11 @@ def check_probs(probs: Tensor, name: str = "probs", tolerance: float = 1e-3) -> 
             f"{name} must sum to 1 in every row, got {float(sums[row]):.4g} at sample {row} of {len(probs)}; "
             "normalise them, or pass logits as logits"
         )
+    outside = ((probs < 0) | (probs > 1)).any(dim=1)
+    if not bool(outside.any()):
+        return probs
+    inside = probs.clamp_min(0)
+    return (inside / inside.sum(dim=1, keepdim=True)).where(outside[:, None], probs)
 
 
 def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[Any]]:
@@ -180,7 +219,7 @@ def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
 
 
 def check_range(
-    value: float,
+    value: Any,
     name: str,
     low: float = -np.inf,
     high: float = np.inf,
@@ -189,7 +228,10 @@ def check_range(
     high_open: bool = False,
 ) -> None:
     """A number must lie in an interval; NaN never does."""
-    inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    try:
+        inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
+    except TypeError:
+        raise InputError(f"{name} must be a number, got {value!r}") from None
     if not inside:
         left, right = "(" if low_open or low == -np.inf else "[", ")" if high_open or high == np.inf else "]"
         raise InputError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}")
@@ -206,9 +248,37 @@ def check_number(value: Any, name: str, default: Any, low: float, high: float) -
     check_range(value, name, low, high)
     if not isinstance(default, int):
         return value
-    if value != int(value):
+    if isinstance(value, float) and not value.is_integer():
         raise InputError(f"{name} must be a whole number, got {value!r}")
     return int(value)
+
+
+SEEDS = 2**53
+"""Seeds lie between minus this and this: numbers that every file format and library holds."""
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """A seed must be a whole number that every library takes."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or abs(int(value)) > SEEDS:
+        raise InputError(f"{name} must be a whole number from -2**53 to 2**53, got {repr(value)[:60]}")
+    return int(value)
+
+
+LONGEST_NAME = 80
+"""Bytes of a name: files join two or three of them."""
+
+
+def check_name(value: Any, name: str) -> str:
+    """A word that files are named after: it must not lead out of its folder, nor be one that no folder takes."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be a word, got {value!r}")
+    odd = [letter for letter in value if letter in "/\\" or not letter.isprintable()]
+    if odd or value.startswith(".") or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise InputError(
+            f"{name} must be a word that a file can be named after: at most {LONGEST_NAME} bytes, no slash and no dot "
+            f"first, got {value[:60]!r}; choose another"
+        )
+    return value
 
 
 def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from confide import calibrators, difficulty, features, losses, trust
-from confide.checks import InputError, OptionError, check_number, check_range, did_you_mean
-from confide.files.formats import read_yaml
+from confide.checks import InputError, OptionError, check_name, check_number, check_range, check_seed, did_you_mean
+from confide.files.formats import read_yaml_file
+from confide.metrics.base import parse_metric
 from confide.registry import MethodSpec, Registry
 
 __all__ = ["Config", "MethodChoice", "change_fields", "from_dict", "load_config"]
@@ -70,15 +71,26 @@ class Config:
             _check_names(getattr(self, name), name)
         if not self.losses:
             raise InputError("config field 'losses' must name at least one loss, got none")
+        for name in ("calibrators", "trust"):
+            _check_pairs(self.losses, getattr(self, name), name)
         for name in ("data_options", "training"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {getattr(self, name)!r}")
-        for name in ("metrics", "risks"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+            value = getattr(self, name)
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                raise InputError(f"config field '{name}' must hold 'key: value' pairs, got {value!r}")
+        for name, words in OWN_FIELDS.items():
+            if taken := [word for word in words if word in getattr(self, name)]:
+                raise InputError(
+                    f"config field '{name}' must not name '{taken[0]}': the config's own seed, promise and losses count"
+                )
+        for name in ("data", "title"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"config field '{name}' must be a text, got {getattr(self, name)!r}; put it in quotes")
+        object.__setattr__(self, "metrics", _metrics(self.metrics))
+        object.__setattr__(self, "risks", _risks(self.risks))
+        check_number(self.promise, "config field 'promise'", 0.0, 0, 1)
         check_range(self.promise, "config field 'promise'", 0, 1, high_open=True)
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise InputError(f"config field 'seed' must be a whole number, got {self.seed!r}")
+        object.__setattr__(self, "gallery", check_number(self.gallery, "config field 'gallery'", 6, 0, MOST_SHOWN))
+        object.__setattr__(self, "seed", check_seed(self.seed, "config field 'seed'"))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionary, as the manifest keeps it; `from_dict` reads it back."""
@@ -94,6 +106,34 @@ def _families() -> dict[str, Registry[MethodSpec]]:
         "calibrators": calibrators.CALIBRATORS,
         "trust": trust.TRUST,
     }
+
+
+OWN_FIELDS = {"data_options": ("seed", "threshold_share"), "training": ("seed", "loss", "loss_options")}
+"""Inner fields that a config sets itself."""
+MOST_SHOWN = 1000
+"""Samples of a class in the gallery."""
+
+
+def _metrics(value: Any) -> str | tuple[str, ...]:
+    """`core`, `all`, or words of metrics, each of them known."""
+    words = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise InputError(f"config field 'metrics' must be core, all or words of metrics, got {value!r}")
+    if words in (("core",), ("all",)):
+        return str(words[0])
+    for word in words:
+        parse_metric(word)
+    return words
+
+
+def _risks(value: Any) -> tuple[float, ...]:
+    """Error rates that thresholds are chosen for."""
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f"config field 'risks' must be a list of error rates such as [0.05, 0.02], got {value!r}")
+    for risk in value:
+        check_number(risk, "config field 'risks'", 0.0, 0, 1)
+        check_range(risk, "config field 'risks'", 0, 1, low_open=True, high_open=True)
+    return tuple(value)
 
 
 def _default(name: str) -> Any:
@@ -174,7 +214,7 @@ def _read_yaml(source: str | Path) -> dict[str, Any]:
         if Path(source).suffix or len(Path(source).parts) > 1:
             raise InputError(f"{source} must be a YAML file, but it does not exist; docs/training.md shows a whole one")
         raise InputError(f"config must be a YAML file or a recipe, got '{source}'; {did_you_mean(str(source), known)}")
-    data = read_yaml(path.read_text(encoding="utf-8"), str(path))
+    data = read_yaml_file(path)
     if not isinstance(data, dict):
         raise InputError(f"{path} must hold 'key: value' lines, got {type(data).__name__}")
     return data
@@ -200,7 +240,7 @@ def from_dict(data: Mapping[str, Any]) -> Config:
     known = {f.name for f in fields(Config)}
     for key in data:
         if key not in known:
-            raise OptionError(f"config has no field '{key}'; {did_you_mean(key, known)}")
+            raise OptionError(f"config has no field {key!r}; {did_you_mean(str(key), known)}")
     return Config(**data)
 
 
@@ -211,15 +251,17 @@ def _method_choice(value: Any, family: str, registry: Registry[MethodSpec]) -> M
         choice = MethodChoice(value)
     elif isinstance(value, Mapping) and isinstance(value.get("word"), str):
         options = {k: v for k, v in value.items() if k not in ("word", "name")}
-        choice = MethodChoice(value["word"], options, str(value.get("name", "")))
+        choice = MethodChoice(value["word"], options, value.get("name", ""))
     else:
         raise InputError(f"config field '{family}' must be a word or 'word: ...' with options, got {value!r}")
+    if not all(isinstance(key, str) for key in choice.options):
+        raise InputError(f"options in config field '{family}' must have words as names, got {dict(choice.options)!r}")
     if family == "features" and choice.word in ("cached", "auto"):
         return choice  # no extractor of this name: what the data carries, or what suits it
     # Words such as timm:<name> are registered by their prefix.
     prefix, colon, _ = choice.word.partition(":")
     grouped = {k: v for k, v in choice.options.items() if family == "calibrators" and k in calibrators.GROUPED}
-    registry.get(prefix + colon).check_options({k: v for k, v in choice.options.items() if k not in grouped})
+    registry.get(prefix + colon).check_values({k: v for k, v in choice.options.items() if k not in grouped})
     if grouped:
         _check_grouped(choice.word, **grouped)
     return choice
@@ -237,5 +279,14 @@ def _check_grouped(word: str, by: Any = None, bands: Any = None, shrinkage: Any 
 def _check_names(choices: tuple[MethodChoice, ...], family: str) -> None:
     names = [c.name for c in choices]
     for name in names:
+        check_name(name, f"name in config field '{family}'")
         if names.count(name) > 1:
             raise InputError(f"config field '{family}' has '{name}' twice; give each its own 'name'")
+
+
+def _check_pairs(losses: tuple[MethodChoice, ...], others: tuple[MethodChoice, ...], family: str) -> None:
+    """Files are named after a loss and a method of the family: `a-b` with `c` must not meet `a` with `b-c`."""
+    pairs = [f"{loss.name}-{other.name}" for loss in losses for other in others]
+    for pair in pairs:
+        if pairs.count(pair) > 1:
+            raise InputError(f"two of the config's losses and {family} would share the name '{pair}'; rename one")

@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
+from confide.types import Floating
 
 SMALLEST_PROBABILITY = 1e-12
-BLOCK_ELEMENTS = 1 << 18
 
-Block = NDArray[np.floating]
 
-LABEL_FACTS = ("correct", "p_true", "nll", "brier")
+LABEL_FACTS = ("correct", "p_true", "nll", "brier", "confidence_nll", "confidence_brier")
 """Facts that compare an output with its label."""
 
 
@@ -53,6 +53,19 @@ class Facts:
     def correct(self) -> Tensor:
         """Whether the predicted class is the label."""
         return self.need("correct")
+
+    @property
+    def confidence_nll(self) -> Tensor | None:
+        """-log of the probability that the confidence gave to what came: right, or wrong."""
+        if self.right is None:
+            return None
+        doubt = 1 - self.confidence if self.doubt is None else self.doubt
+        return -torch.where(self.right, self.confidence, doubt).clamp_min(SMALLEST_PROBABILITY).log()
+
+    @property
+    def confidence_brier(self) -> Tensor | None:
+        """Squared distance between the confidence and being right."""
+        return None if self.right is None else (self.confidence - self.right.to(self.confidence.dtype)).square()
 
     def need(self, name: str) -> Tensor:
         """The vector of that name, or an error that says what is lacking."""
@@ -95,14 +108,20 @@ def _rows_or_none(values: Tensor | None, rows: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True, eq=False)
 class ClassTable:
-    """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c."""
+    """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c.
+
+    `squares` are sums of p_c^2, in the first bin of what they add up to over classes shared out by confidence; `truth`
+    are sums of p_c where the label was c.
+    """
 
     count: NDArray[np.float64]
     confidence: NDArray[np.float64]
     hits: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    truth: NDArray[np.float64]
 
     def __add__(self, other: ClassTable) -> ClassTable:
-        return ClassTable(self.count + other.count, self.confidence + other.confidence, self.hits + other.hits)
+        return ClassTable(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class ClassCounter:
@@ -116,12 +135,14 @@ class ClassCounter:
         self.first_edge = float(width_edges(bins)[1])
         self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
         self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
+        self.squares, self.truth = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
+        self.all_squares = 0.0
         self._columns: list[NDArray[np.int64]] = []
-        self._probs: list[Block] = []
+        self._probs: list[Floating] = []
         self._held = 0
 
     def add(
-        self, weights: Block, scale: Block, top: Block, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
+        self, weights: Floating, scale: Floating, top: Floating, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
     ) -> None:
         """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
         self.rows += len(scale)
@@ -138,17 +159,20 @@ class ClassCounter:
         row = cells // self.num_classes
         self._keep(cells - row * self.num_classes, weights.reshape(-1)[cells] / scale[row])
 
-    def _keep(self, columns: NDArray[np.int64], probs: Block) -> None:
+    def _keep(self, columns: NDArray[np.int64], probs: Floating) -> None:
         self._columns.append(columns)
         self._probs.append(probs)
         self._held += len(probs)
         if self._held > 1 << 19:
             self._flush()
 
-    def add_truth(self, p_true: Block, labels: NDArray[np.int64]) -> None:
-        """The probabilities of the labels, for how often each class came true in each of its bins."""
+    def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
+        """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
         self.hits += np.bincount(cell, minlength=len(self.hits))
+        self.truth += np.bincount(cell, p_true, minlength=len(self.hits))
+        # Brier is sum p^2 - 2 p_true + 1.
+        self.all_squares += float(brier.sum(dtype=np.float64) + 2 * p_true.sum(dtype=np.float64)) - len(brier)
 
     def _flush(self) -> None:
         if not self._probs:
@@ -157,6 +181,7 @@ class ClassCounter:
         cell = np.concatenate(self._columns) * self.bins + width_bin_of(probs, self.bins, self.closed)
         self.count += np.bincount(cell, minlength=len(self.count))
         self.confidence += np.bincount(cell, probs, minlength=len(self.count))
+        self.squares += np.bincount(cell, np.square(probs), minlength=len(self.count))
         self._columns, self._probs, self._held = [], [], 0
 
     def table(self) -> ClassTable:
@@ -166,7 +191,10 @@ class ClassCounter:
         count, confidence = self.count.reshape(shape).copy(), self.confidence.reshape(shape).copy()
         count[:, 0] = self.rows - count[:, 1:].sum(axis=1)
         confidence[:, 0] = self.columns - confidence[:, 1:].sum(axis=1)
-        return ClassTable(count, confidence, self.hits.reshape(shape).copy())
+        squares = self.squares.reshape(shape).copy()
+        below = max(self.all_squares - float(squares[:, 1:].sum()), 0.0)
+        squares[:, 0] = below * confidence[:, 0] / max(float(confidence[:, 0].sum()), 1e-300)
+        return ClassTable(count, confidence, self.hits.reshape(shape).copy(), squares, self.truth.reshape(shape).copy())
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
@@ -189,7 +217,7 @@ def facts_of(
     names = _FACT_NAMES if truth is not None else [name for name in _FACT_NAMES if name not in LABEL_FACTS]
     out = {name: np.empty(n, dtype=values.dtype) for name in names}
     prediction = np.empty(n, dtype=np.int64)
-    rows = max(1, min(n, BLOCK_ELEMENTS // num_classes))
+    rows = min(max(n, 1), rows_in(CACHED_FLOAT64, num_classes))
     shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
     mask = np.empty((rows, num_classes), dtype=bool)
     fill = _fill_from_probs if from_probs else _fill_from_logits
@@ -205,7 +233,7 @@ def facts_of(
             if counter is not None:
                 counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
     if counter is not None and truth is not None:
-        counter.add_truth(out["p_true"], truth)
+        counter.add_truth(out["p_true"], truth, out["brier"])
     _check_finite_facts(out["entropy"] if truth is None else out["entropy"] + out["nll"], values, from_probs)
     tensors: dict[str, Tensor | None] = {name: torch.from_numpy(vector).to(wide.device) for name, vector in out.items()}
     if from_probs:
@@ -216,13 +244,13 @@ def facts_of(
 
 
 def _fill_from_logits(
-    block: Block,
+    block: Floating,
     labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
-    out: dict[str, Block],
-    shifted: Block,
-    weights: Block,
-) -> Block:
+    out: dict[str, Floating],
+    shifted: Floating,
+    weights: Floating,
+) -> Floating:
     """Facts of one block; `weights` becomes exp(z - max), and its row sums are returned."""
     first = np.arange(0, block.size, block.shape[1])
     top_at = first + prediction
@@ -233,7 +261,7 @@ def _fill_from_logits(
     # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
     flat[top_at] = 0
     others = weights @ np.ones(weights.shape[1], weights.dtype)
-    scale: Block = 1 + others
+    scale: Floating = 1 + others
     spread = row_dot(weights, shifted)
     if not np.isfinite(spread).all():
         # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
@@ -257,13 +285,13 @@ def _fill_from_logits(
 
 
 def _fill_from_probs(
-    block: Block,
+    block: Floating,
     labels: NDArray[np.int64] | None,
     prediction: NDArray[np.int64],
-    out: dict[str, Block],
-    shifted: Block,
-    weights: Block,
-) -> Block:
+    out: dict[str, Floating],
+    shifted: Floating,
+    weights: Floating,
+) -> Floating:
     row = np.arange(len(block))
     np.maximum(block, SMALLEST_PROBABILITY, out=shifted)
     torch.log(torch.from_numpy(shifted), out=torch.from_numpy(shifted))
@@ -285,19 +313,19 @@ def _fill_from_probs(
     return np.ones(len(block), dtype=block.dtype)
 
 
-def row_max(values: Block) -> Block:
+def row_max(values: Floating) -> Floating:
     """Largest of each row; numpy is slow at it for short rows."""
     return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
 
 
-def row_dot(left: Block, right: Block) -> Block:
+def row_dot(left: Floating, right: Floating) -> Floating:
     """Sum over each row of the products."""
     if hasattr(np, "vecdot"):
         return np.asarray(np.vecdot(left, right))
     return np.asarray(np.einsum("nc,nc->n", left, right))
 
 
-def _check_finite_facts(checked: Block, values: Block, from_probs: bool) -> None:
+def _check_finite_facts(checked: Floating, values: Floating, from_probs: bool) -> None:
     bad = np.flatnonzero(~np.isfinite(checked))
     if len(bad):
         what = "probs" if from_probs else "logits"

@@ -57,7 +57,7 @@ RAW = "raw"
 """The stage of a model as it was trained."""
 THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
-GROUPS, LABEL_GROUPS, PREDICTED_CLASS = "groups", "label_groups", "predicted_class"
+PREDICTED_CLASS = "predicted_class"
 """Scores over several splits: to the likeliest class or to the label's, by which a loss groups; by which calibrators
 go."""
 
@@ -201,7 +201,7 @@ def score_groups(kind: str, fitted: difficulty.FittedDifficulty, rows: Mapping[s
         >>> len(pipeline.score_groups("groups", pipeline.fit_difficulty("prototype", rows["train"]), rows))
         2000
     """
-    labels = None if kind == LABEL_GROUPS else "predicted"
+    labels = None if kind == training.LABEL_GROUPS else "predicted"
     return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])
 
 
@@ -405,10 +405,12 @@ def _scores_beside(path: Path, extract_by: Callable[..., Features] | None) -> Sc
 
 @dataclass(frozen=True)
 class CalibrationEffect:
-    """What a chosen calibrator did to the predictions it was applied to; nothing where none was chosen."""
+    """What a chosen calibrator did to the predictions it was applied to: no `after` where none was chosen, and nothing
+    to judge by where they have no labels.
+    """
 
     predictions: Predictions
-    before: Evaluation
+    before: Evaluation | None
     after: Evaluation | None
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
@@ -428,7 +430,7 @@ def calibration_effect(
     Args:
         choice: of `calibrators.choose`.
         fitted_on: the predictions that it was chosen and fitted on.
-        applied_to: other predictions, to calibrate and to judge on.
+        applied_to: other predictions, to calibrate and, where they have labels, to judge on.
         seed: of the resampling.
         features: of the applied samples, where the calibrator looks at them.
         opinions: predictions of other models on them, likewise.
@@ -447,21 +449,28 @@ def calibration_effect(
         >>> effect.after.value("nll") < effect.before.value("nll")
         True
     """
-    words = table_words("calibrated")
     warnings = [*choice.warnings, *_shared_samples(fitted_on, applied_to)]
+    calibrated = choice(applied_to, features, opinions)
+    if applied_to.facts.right is None:
+        return CalibrationEffect(calibrated, None, None, (), tuple(warnings))
+    words, score = table_words("calibrated"), choice.score
+    if applied_to.outputs.only_confidence:
+        words = (*(word for word in words if word not in ("nll", "brier")), *table_words("confidence"))
+        score = f"confidence_{score}"
     before = evaluation.evaluate(applied_to, words, seed=seed)
     if choice.word == NONE:
         return CalibrationEffect(applied_to, before, None, (), tuple(warnings))
-    calibrated = choice(applied_to, features, opinions)
     comparisons = evaluation.compare(applied_to, calibrated, names=(RAW, choice.word), metrics=words, seed=seed)
-    test = next(c for c in comparisons if c.metric == choice.score)
+    test = next(c for c in comparisons if c.metric == score)
     if test.better != "b":
         outcome = "makes it worse" if test.better == "a" else "does not help for certain"
         warnings.append(
-            f"on the applied predictions '{choice.word}' {outcome}: {choice.score} {test.difference:+.4g} "
+            f"on the applied predictions '{choice.word}' {outcome}: {score} {test.difference:+.4g} "
             f"(95 % {test.low:+.4g} to {test.high:+.4g}, p = {test.p_value:.2g})"
         )
-    changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
+    changed = 0
+    if not applied_to.outputs.only_confidence:
+        changed = int((calibrated.facts.prediction != applied_to.facts.prediction).sum())
     if changed:
         gain = float(calibrated.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
         warnings.append(
@@ -771,6 +780,8 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
     with held(job.out):
+        if is_lead_process():
+            disk.remove_leftovers(RunPaths(job.out).folders())
         if job.recipe is None:
             return TrainingOutcome.of(job, train_networks(job, dataset, scores))
         return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
@@ -816,7 +827,7 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
 def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
     """What the loss reads: `scores`, or made by the recipe; what the calibrator goes by is made before training too."""
     paths = RunPaths(job.out)
-    kind = group_file(job.settings) if scores is None else ""
+    kind = training.group_scores_kind(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
     choice = _recipe_features(job, recipe)
@@ -843,13 +854,6 @@ def _recipe_features(job: TrainingJob, recipe: Config) -> MethodChoice:
 def _recipe_rows(choice: MethodChoice, dataset: Dataset) -> dict[str, Features]:
     """Features of train and val."""
     return {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
-
-
-def group_file(settings: training.Settings) -> str:
-    """Name of the scores by which the loss of these settings groups samples; empty where it does not."""
-    if not training.group_scores_kind(settings):
-        return ""
-    return LABEL_GROUPS if settings.label_bands else GROUPS
 
 
 def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -15,10 +16,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_logits, check_probs
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.checks import (
+    InputError,
+    as_tensor,
+    check_finite,
+    check_ids,
+    check_labels,
+    check_logits,
+    check_probs,
+    did_you_mean,
+)
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.files import formats
-from confide.files.columns import CORRECT_COLUMN, ColumnRoles, are_words, class_indices_of, class_names_of, column_roles
+from confide.files.columns import (
+    CANONICAL_COLUMNS,
+    CORRECT_COLUMNS,
+    ROLE_COLUMNS,
+    SCORE_COLUMNS,
+    ColumnRoles,
+    are_words,
+    class_indices_of,
+    class_names_of,
+    classes_of_columns,
+    column_roles,
+)
+from confide.files.frames import as_frame, column_array, frame_columns
 from confide.records import Features, Ids, default_ids, rows_of
 from confide.types import Labels, Logits, PerSample, Probs
 
@@ -32,6 +55,8 @@ class Outputs(ABC):
     """What it holds, in the words of a message."""
     all_classes: ClassVar[bool] = False
     """Whether every class probability is in memory: calibrators, sets and whole-distribution metrics need that."""
+    only_confidence: ClassVar[bool] = False
+    """Whether the confidence is all that a calibrator can move; `with_confidence` then gives the moved outputs."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -62,9 +87,13 @@ class Outputs(ABC):
         """All probabilities `n c`, at least float32."""
         return torch.softmax(_wide(self.need_logits(purpose)), dim=1)
 
+    def with_confidence(self, confidence: PerSample) -> Outputs:
+        """The same outputs with other confidences, where these are all that is known of the probabilities."""
+        raise InputError(f"a map of confidences needs predictions that hold no more than those, got {self.words}")
+
     @abstractmethod
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        """As they stand in a file; text files hold probabilities, a column a class."""
+        """As they stand in a file; text files have a column a class."""
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -99,10 +128,19 @@ class LogitOutputs(Outputs):
         return self.logits
 
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        if text:
-            return {"p": torch.softmax(self.logits.double(), dim=1).cpu().numpy()}
         wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
-        return {"logits": wide.cpu().numpy()}
+        return {"logit" if text else "logits": wide.cpu().numpy()}
+
+
+def binary_outputs(logits: Any) -> LogitOutputs:
+    """Logits [0, z] of two classes from n sigmoid logits z."""
+    values = as_tensor(logits, "logits")
+    values = values if values.is_floating_point() else values.to(torch.float32)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
+    return LogitOutputs(torch.stack([torch.zeros_like(values), values], dim=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +152,10 @@ class LogProbOutputs(LogitOutputs):
     @property
     def real_logits(self) -> bool:
         return False
+
+    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
+        # A text file cannot say that these are no real logits.
+        return {"p": self.need_probs("saving").cpu().numpy()} if text else super().columns(text=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +205,13 @@ class Top1Outputs(Outputs):
     prediction: Labels
     confidence: PerSample
     words: ClassVar[str] = "top-1 confidences"
+    only_confidence: ClassVar[bool] = True
 
     def __len__(self) -> int:
         return len(self.confidence)
+
+    def with_confidence(self, confidence: PerSample) -> Top1Outputs:
+        return Top1Outputs(self.prediction, _check_confidence(confidence))
 
     def take(self, rows: Tensor) -> Top1Outputs:
         return Top1Outputs(self.prediction[rows], self.confidence[rows])
@@ -182,36 +228,48 @@ class Top1Outputs(Outputs):
 
 @dataclass(frozen=True, eq=False)
 class PairOutputs(Outputs):
-    """A confidence and whether the answer was right; no class at all, so no labels either."""
+    """A confidence and, where known, whether the answer was right; no class at all, so no labels either."""
 
-    correct: PerSample
+    correct: PerSample | None
     confidence: PerSample
     words: ClassVar[str] = "confidence and correctness"
+    only_confidence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        correct, confidence = as_tensor(self.correct, "correct"), as_tensor(self.confidence, "confidence")
-        if correct.ndim != 1 or correct.shape != confidence.shape:
+        confidence = as_tensor(self.confidence, "confidence")
+        if confidence.ndim != 1:
+            raise InputError(f"confidence must be n values, got shape {tuple(confidence.shape)}; give one per sample")
+        object.__setattr__(self, "confidence", _check_confidence(confidence))
+        if self.correct is None:
+            return
+        correct = as_tensor(self.correct, "correct")
+        if correct.shape != confidence.shape:
             raise InputError(
                 f"correct and confidence must be n values each, got {tuple(correct.shape)}, {tuple(confidence.shape)}"
             )
         if not bool(((correct == 0) | (correct == 1)).all()):
             bad = int(((correct != 0) & (correct != 1)).nonzero()[0])
-            raise InputError(f"correct must be 0 or 1, got {correct[bad].item()} at sample {bad} of {len(correct)}")
+            raise InputError(
+                f"correct must be 0 or 1, got {correct[bad].item()} at sample {bad} of {len(correct)}; "
+                "a judgement in between must be cut into right and wrong first"
+            )
         object.__setattr__(self, "correct", correct.bool())
-        object.__setattr__(self, "confidence", _check_confidence(confidence))
 
     def __len__(self) -> int:
         return len(self.confidence)
 
+    def with_confidence(self, confidence: PerSample) -> PairOutputs:
+        return PairOutputs(self.correct, confidence)
+
     def take(self, rows: Tensor) -> PairOutputs:
-        return PairOutputs(self.correct[rows], self.confidence[rows])
+        return PairOutputs(None if self.correct is None else self.correct[rows], self.confidence[rows])
 
     def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
         return Facts(self.confidence, right=self.correct)
 
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        correct = self.correct.cpu().numpy().astype(np.int64)
-        return {CORRECT_COLUMN: correct, "confidence": self.confidence.cpu().numpy()}
+        judged = {} if self.correct is None else {CORRECT_COLUMNS[0]: self.correct.cpu().numpy().astype(np.int64)}
+        return {**judged, "confidence": self.confidence.cpu().numpy()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,10 +374,13 @@ class Predictions:
         if (logits is None) == (outputs is None):
             raise InputError("predictions need logits, or one of the named constructors such as Predictions.from_probs")
         known = LogitOutputs(logits) if outputs is None else outputs
+        if outputs is None and (doubt := probability_doubt(known)):
+            warnings.warn(f"{doubt}; if they are, use Predictions.from_probs", stacklevel=2)
         n = len(known)
         if labels is not None:
             if isinstance(known, PairOutputs):
                 raise InputError("pairs of confidence and correctness take no labels; leave them out")
+            labels = _class_indices(labels, class_names)
             labels = check_labels(as_tensor(labels, "labels"), n, known.num_classes)
         arrays = {name: np.asarray(values) for name, values in (columns or {}).items()}
         for name, values in arrays.items():
@@ -368,8 +429,7 @@ class Predictions:
             values = values[:, 0]
         if values.ndim == 1:
             values = torch.stack([1 - values, values], dim=1)
-        check_probs(values)
-        check_logits(values)
+        values = check_probs(check_logits(values, "probs"))
         return cls(None, labels, ids, split, outputs=ProbabilityOutputs(values), **record)
 
     @classmethod
@@ -415,13 +475,10 @@ class Predictions:
             >>> confide.Predictions.from_binary_logits([0.0, 2.0], [0, 1]).logits.tolist()
             [[0.0, 0.0], [0.0, 2.0]]
         """
-        values = as_tensor(logits, "logits")
-        values = values if values.is_floating_point() else values.to(torch.float32)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
-        return cls(torch.stack([torch.zeros_like(values), values], dim=1), labels, ids, split, **record)
+        outputs = binary_outputs(logits)
+        if doubt := probability_doubt(outputs):
+            warnings.warn(f"{doubt}; if they are, use Predictions.from_probs", stacklevel=2)
+        return cls(None, labels, ids, split, outputs=outputs, **record)
 
     @classmethod
     def from_facts(
@@ -461,8 +518,8 @@ class Predictions:
         """Predictions of which only label, predicted class and confidence are known: a record with facts only.
 
         Args:
-            labels: n class indices, or None.
-            prediction: n predicted classes.
+            labels: n class indices or words, or None.
+            prediction: n predicted classes, likewise.
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
@@ -476,15 +533,89 @@ class Predictions:
             >>> float(confide.metrics.accuracy(predictions))
             0.5
         """
-        predicted, values = as_tensor(prediction, "prediction"), as_tensor(confidence, "confidence")
-        truth = None if labels is None else as_tensor(labels, "labels")
+        names = record.get("class_names")
+        words = [column_array(v) for v in (labels, prediction) if v is not None and not isinstance(v, Tensor)]
+        if names is None and len(words) == 1 + (labels is not None) and all(map(are_words, words)):
+            names = record["class_names"] = tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
+        predicted = as_tensor(_class_indices(prediction, names), "prediction")
+        values = as_tensor(confidence, "confidence")
+        truth = None if labels is None else as_tensor(_class_indices(labels, names), "labels")
         lengths = [len(vector) for vector in (truth, predicted, values) if vector is not None]
         if len(set(lengths)) > 1:
             raise InputError(
                 f"labels, prediction and confidence must have one length, got {', '.join(map(str, lengths))}"
             )
-        outputs = Top1Outputs(predicted.to(torch.int64), _check_confidence(values))
+        predicted = check_labels(predicted, len(values), None, "prediction")
+        outputs = Top1Outputs(predicted, _check_confidence(values))
         return cls(None, truth, ids, split, outputs=outputs, **record)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        label: str = "label",
+        probs: Sequence[str] | None = None,
+        *,
+        logits: Sequence[str] | None = None,
+        prediction: str | None = None,
+        confidence: str | None = None,
+        correct: str | None = None,
+        id: str | None = None,
+        split: str | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> Predictions:
+        """Predictions from a data frame of pandas or polars, or a dictionary of columns; labels may be words.
+
+        Columns that are not named here are understood by their names, as those of a file; others are kept as `columns`.
+
+        Args:
+            frame: a row per sample.
+            label: the column of the true classes; without it the samples have no labels.
+            probs: columns of probabilities, one per class in the order of the classes, or one of class 1.
+            logits: columns of logits, likewise.
+            prediction: the column of the predicted classes, with `confidence`.
+            confidence: the column of the confidence.
+            correct: the column that says whether an answer was right, with `confidence`.
+            id: the column of the ids.
+            split: `train`, `val` or `test`.
+            class_names: of the classes; by default the names of the columns of probabilities or logits.
+
+        Returns:
+            The record.
+
+        Raises:
+            InputError: a column is not there, or two may hold the same thing.
+
+        Example:
+            >>> frame = {"cat": [0.9, 0.2], "dog": [0.1, 0.8], "label": ["cat", "cat"], "site": ["A", "B"]}
+            >>> predictions = confide.Predictions.from_frame(frame, probs=["cat", "dog"])
+            >>> predictions.facts.correct.tolist(), list(predictions.columns)
+            ([True, False], ['site'])
+        """
+        columns = frame_columns(frame)
+        outputs = {"probs": probs, "logits": logits}
+        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
+        if label != "label" or label in columns:
+            one_each["label"] = label
+        given = {role: [name] for role, name in one_each.items() if name is not None}
+        given |= {kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names}
+        for name in (name for names in given.values() for name in names):
+            if name not in columns:
+                raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
+        table, metadata = {}, {}
+        for role, names in given.items():
+            several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
+            table[CANONICAL_COLUMNS[role]] = several
+            if role in outputs and len(names) > 1:
+                metadata["class_names"] = json.dumps(class_names or classes_of_columns(names))
+        if class_names is not None:
+            metadata["class_names"] = json.dumps(list(class_names))
+        rest = {name: v for name, v in columns.items() if name not in {n for names in given.values() for n in names}}
+        # A role that was named hides other columns that might have it.
+        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in given)}
+        table |= {name: values for name, values in rest.items() if name not in hidden}
+        predictions = predictions_from_columns(table, metadata, split, "the data frame")
+        return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
 
     @classmethod
     def from_pairs(
@@ -500,7 +631,7 @@ class Predictions:
         """Pairs (confidence, correct) and nothing else: answers of any system that says how sure it is.
 
         Args:
-            correct: 0 or 1, whether the answer was right.
+            correct: 0 or 1, whether the answer was right; None where that is not known.
             confidence: in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
@@ -508,15 +639,15 @@ class Predictions:
             columns: further values of every sample, by name.
 
         Returns:
-            A record without classes: accuracy, ECE, rankings and operating points work, class-wise ones do not.
+            A record without classes: accuracy, ECE, rankings, operating points and calibrators of a confidence
+            (temperature, Platt, beta, isotonic, histogram, spline) work, class-wise things do not.
 
         Example:
             >>> predictions = confide.Predictions.from_pairs([1, 1, 0, 1], [0.9, 0.8, 0.3, 0.6])
             >>> float(confide.metrics.auroc(predictions))
             1.0
         """
-        outputs = PairOutputs(as_tensor(correct, "correct"), as_tensor(confidence, "confidence"))
-        return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns)
+        return cls(None, None, ids, split, outputs=PairOutputs(correct, confidence), trust=trust, columns=columns)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -525,7 +656,8 @@ class Predictions:
         """One line for a console."""
         split = f" on '{self.split}'" if self.split else ""
         classes = f", {self.num_classes} classes" if self.num_classes else ""
-        unlabelled = "" if self._labels is not None or isinstance(self.outputs, PairOutputs) else ", no labels"
+        judged = isinstance(self.outputs, PairOutputs) and self.outputs.correct is not None
+        unlabelled = "" if self._labels is not None or judged else ", no labels"
         return f"<Predictions{split}: {len(self):,} samples{classes}, {self.outputs.words}{unlabelled}>"
 
     @property
@@ -636,7 +768,11 @@ class Predictions:
             [0]
         """
         if self._labels is None:
-            raise InputError(f"{purpose} needs labels, but these predictions have none; give them with the outputs")
+            hint = f"; their other columns are {', '.join(list(self.columns)[:8])}" if self.columns else ""
+            raise InputError(
+                f"{purpose} needs labels, but these predictions have none{hint}; give them with the outputs, "
+                "in a file as the column 'label'"
+            )
         return self._labels
 
     def probabilities(self) -> Probs:
@@ -771,7 +907,7 @@ class Predictions:
         """Write as .parquet (`id, label, logits`), .npz or .csv; metadata keeps split and origin.
 
         Args:
-            path: its ending chooses the format; csv holds a probability per class.
+            path: its ending chooses the format; csv has a column for every class, of what the record holds.
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.parquet")
@@ -792,19 +928,53 @@ class Predictions:
             metadata["class_names"] = json.dumps(self.class_names)
         formats.write_table(path, columns, metadata)
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """A data frame with a row per sample: id, label, predicted class, confidence, correctness, columns.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame; classes by name where these are known.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).to_frame().columns  # doctest: +SKIP
+            Index(['id', 'label', 'prediction', 'confidence', 'correct'], dtype='object')
+        """
+        facts, names = self.facts, None if self.class_names is None else np.array(self.class_names)
+
+        def named(classes: Tensor) -> NDArray[Any]:
+            return classes.cpu().numpy() if names is None else names[classes.cpu().numpy()]
+
+        rows: dict[str, NDArray[Any]] = {"id": self.ids}
+        if self._labels is not None:
+            rows["label"] = named(self._labels)
+        if facts.predicted is not None:
+            rows["prediction"] = named(facts.predicted)
+        rows["confidence"] = facts.sureness()
+        if facts.right is not None:
+            rows["correct"] = facts.right.cpu().numpy()
+        if self.trust is not None:
+            rows["trust"] = self.trust.cpu().numpy()
+        return as_frame(
+            {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
+        )
+
     @classmethod
     def load(cls, path: str | Path, split: str | None = None) -> Predictions:
-        """Read .parquet, .npz or .csv with `logits` or `probs` and labels, or a top-1 table.
+        """Read .parquet, .npz, .csv or .jsonl: `logits` or `probs`, a top-1 table, or `correct` and `confidence`.
 
         Args:
             path: of the file.
             split: overrides the split the file names.
 
         Returns:
-            The record; columns that have no role of their own are kept as `columns`.
+            The record, without labels where the file has none; columns that have no role of their own are kept as
+            `columns`.
 
         Raises:
-            InputError: where labels or outputs are missing; it lists the names that are understood.
+            InputError: where outputs are missing (it lists the names that are understood), or two columns may hold
+                the same thing (it names both).
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.npz")
@@ -815,32 +985,76 @@ class Predictions:
         return predictions_from_columns(columns, metadata, split, str(path))
 
 
+def class_values(predictions: Predictions, purpose: str) -> Tensor:
+    """The probabilities or logits of every class, as they came; an error where not every class is known."""
+    outputs = predictions.outputs
+    return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits(purpose)
+
+
+def class_words(predictions: Predictions) -> list[str]:
+    """What the classes are called: their names, or their numbers."""
+    return list(predictions.class_names or map(str, range(predictions.num_classes)))
+
+
+def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
+    values = class_values(predictions, purpose)
+    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    step = rows_in(CACHED_FLOAT64, values.shape[1])
+    for start in range(0, len(values), step):
+        rows = slice(start, min(start + step, len(values)))
+        block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
+        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        if np.isnan(probs[:, 0]).any():
+            check_finite(values, "logits")
+        yield rows, probs
+
+
+def _class_indices(labels: Any, class_names: Sequence[str] | None) -> Any:
+    """Labels that are words as class indices; others as they are."""
+    if isinstance(labels, Tensor):
+        return labels
+    array = column_array(labels)
+    names = None if class_names is None else tuple(class_names)
+    return class_indices_of(array, names, "the predictions") if len(array) and are_words(array) else labels
+
+
+FIRST_ROWS = 100
+
+
+def probability_doubt(outputs: Outputs, where: str = "") -> str:
+    """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
+    if not isinstance(outputs, LogitOutputs) or not outputs.real_logits or not len(outputs):
+        return ""
+    logits, place = outputs.logits, f" in {where}" if where else ""
+    single = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    if single and len(logits) > 1 and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all()):
+        return f"all single logits{place} lie in [0, 1], as probabilities do"
+    # Real logits are told by their first rows; only doubtful ones are read to their end.
+    for rows in (logits[:FIRST_ROWS], logits):
+        if not bool((rows >= 0).all() & ((rows.sum(1, dtype=torch.float64) - 1).abs() <= 1e-3).all()):
+            return ""
+    if bool(((logits == 0) | (logits == 1)).all()):
+        return ""  # one class each, as made by hand: no model gives such probabilities
+    return f"every row of the logits{place} sums to 1, as probabilities do"
+
+
 def predictions_from_columns(
     columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
-    """Predictions from named columns; `files.columns` knows the names."""
-    header = ", ".join(list(columns)[:8]) or "none"
+    """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
     roles = column_roles(columns, where)
-    if (pairs := _pairs_from_columns(columns, roles, metadata, split)) is not None:
-        return pairs
-    if roles.label is None and metadata.get("labels") != "none":
-        raise InputError(f"{where} must have a column 'label', got {header}; add it, or rename the one that holds it")
     if not roles.are_predictions:
-        raise InputError(
-            f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
-            f"or 'pred_label' and 'confidence', got {header}; rename the columns"
-        )
+        roles = _with_score_as_confidence(columns, roles, where)
     labels = columns[roles.label] if roles.label else None
     prediction = columns[roles.prediction] if roles.prediction else None
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
-    words = [values for values in (labels, prediction) if values is not None and are_words(values)]
-    if outputs is None and len(words) == 2:
-        names = names or tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
-        prediction = class_indices_of(words[1], names, where)
-    labels = class_indices_of(labels, names, where) if labels is not None and are_words(labels) else labels
-    n = len(next(values for values in (labels, outputs, prediction) if values is not None))
+    if outputs is not None and labels is not None and are_words(labels):
+        labels = class_indices_of(labels, names, where)
+    confidence = columns[roles.confidence] if roles.confidence else None
+    n = len(next(values for values in (labels, outputs, prediction, confidence) if values is not None))
     others = {name: columns[name] for name in roles.others if name in columns}
     common: dict[str, Any] = {
         "ids": columns[roles.id] if roles.id else None,
@@ -849,33 +1063,63 @@ def predictions_from_columns(
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
     }
+    if roles.are_pairs:
+        correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
+        pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))
+        return Predictions(outputs=pairs, **common)
     if roles.outputs is None or outputs is None:
-        return Predictions.from_top1(labels, prediction, columns[str(roles.confidence)], **common)
-    if roles.outputs.kind == "probs":
-        return Predictions.from_probs(outputs, labels, **common)
-    if outputs.ndim == 1 or outputs.shape[1:] == (1,):
-        return Predictions.from_binary_logits(outputs, labels, **common)
-    clipped = metadata.get("from_probabilities") == "True"
-    return (Predictions.from_log_probs if clipped else Predictions)(outputs, labels, **common)
+        predictions = Predictions.from_top1(labels, prediction, confidence, **common)
+    elif roles.outputs.kind == "probs":
+        predictions = Predictions.from_probs(outputs, labels, **common)
+    elif outputs.ndim == 1 or outputs.shape[1:] == (1,):
+        predictions = Predictions(None, labels, outputs=binary_outputs(outputs), **common)
+    else:
+        clipped = metadata.get("from_probabilities") == "True"
+        known = (LogProbOutputs if clipped else LogitOutputs)(as_tensor(outputs, "logits"))
+        predictions = Predictions(None, labels, outputs=known, **common)
+    _check_judgement(predictions, where)
+    if doubt := probability_doubt(predictions.outputs, where):
+        warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
+    return predictions
 
 
-def _pairs_from_columns(
-    columns: dict[str, NDArray[Any]], roles: ColumnRoles, metadata: Mapping[str, str], split: str | None
-) -> Predictions | None:
-    """A table of confidence and correctness that names no class."""
-    correct, confidence = columns.get(CORRECT_COLUMN), columns.get(str(roles.confidence))
-    if roles.label is not None or roles.outputs is not None or roles.prediction is not None:
-        return None
-    if correct is None or confidence is None:
-        return None
-    others = {name: columns[name] for name in roles.others if name in columns and name != CORRECT_COLUMN}
-    return Predictions(
-        outputs=PairOutputs(as_tensor(correct, "correct"), as_tensor(confidence, "confidence")),
-        ids=columns[roles.id] if roles.id else None,
-        split=split or metadata.get("split"),
-        trust=columns[roles.trust] if roles.trust else None,
-        columns={name: values for name, values in others.items() if values.shape[:1] == confidence.shape[:1]},
-    )
+def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:
+    """Roles of a table whose confidence is called `score` or `p`: unique in meaning beside three classes or more."""
+    scores = [name for name in roles.others if name in SCORE_COLUMNS]
+    if roles.prediction is None or not scores:
+        header = ", ".join(list(columns)[:8]) or "none"
+        raise InputError(
+            f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
+            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns"
+        )
+    if len(scores) > 1:
+        raise InputError(
+            f"{where} must have one column that holds the confidence, got '{scores[0]}' and '{scores[1]}'; "
+            "call that one 'confidence'"
+        )
+    named = [np.unique(columns[name]) for name in (roles.label, roles.prediction) if name is not None]
+    if len(np.unique(np.concatenate(named).astype(np.str_))) <= 2:
+        raise InputError(
+            f"column '{scores[0]}' of {where} may be the confidence in '{roles.prediction}' or the probability of "
+            f"class 1; call it 'confidence', or 'prob' without the column '{roles.prediction}'"
+        )
+    others = tuple(name for name in roles.others if name != scores[0])
+    return replace(roles, confidence=scores[0], others=others)
+
+
+def _check_judgement(predictions: Predictions, where: str) -> None:
+    """A column `correct` beside labels and predicted classes must say what these say."""
+    name = next((name for name in CORRECT_COLUMNS if name in predictions.columns), None)
+    right = predictions.facts.right if name is not None else None
+    if name is None or right is None or predictions.columns[name].dtype.kind not in "biuf":
+        return
+    differs = np.flatnonzero(predictions.columns[name].astype(np.float64) != right.cpu().numpy())
+    if len(differs):
+        raise InputError(
+            f"column '{name}' of {where} must agree with its labels and predicted classes, but differs at "
+            f"{len(differs)} of {len(right)} samples, first at sample {differs[0]}; drop '{name}', or the columns of "
+            "classes where the judgement is what counts"
+        )
 
 
 def feature_rows(predictions: Predictions, features: Any, name: str = "features") -> Tensor:

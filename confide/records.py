@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from confide.checks import InputError, check_ids
 from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
+from confide.files.frames import as_frame
 from confide.files.shards import open_shards
 
+T = TypeVar("T")
 Ids = NDArray[Any]
 """n integers or strings, unique within a split."""
 
@@ -250,11 +252,16 @@ class Features:
 
 def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
     """Options of an extractor from a file's metadata; what another program keeps under that name is none of ours."""
+    return _noted(about, "options", dict)
+
+
+def _noted(about: Mapping[str, str], name: str, kind: type[T]) -> T:
+    """What a file's metadata keeps under a name; what another program keeps there is none of ours."""
     try:
-        options = json.loads(about.get("options", "{}"))
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    return options if isinstance(options, dict) else {}
+        value = formats.parse_json(about[name], name) if name in about else None
+    except InputError:
+        value = None
+    return value if isinstance(value, kind) else kind()
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,6 +340,23 @@ class Scores:
             notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         )
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """The scores as a data frame: id, label where known, score, and the other columns.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame, a row per sample.
+
+        Example:
+            >>> scores = confide.difficulty.score("md", [[0.0], [1.0], [3.0]], [0, 0, 0])
+            >>> scores.to_frame().sort_values("score").tail(1)["id"]  # doctest: +SKIP
+        """
+        labels = {} if self.labels is None else {"label": self.labels}
+        own = {"id": self.ids, **labels, "score": self.values}
+        return as_frame({**own, **{name: values for name, values in self.columns.items() if name not in own}}, library)
+
     def save(self, path: str | Path) -> None:
         """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata.
 
@@ -376,10 +400,10 @@ class Scores:
             ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
             values=values,
             method=about.get("method", "difficulty"),
-            options=json.loads(about.get("options", "{}")),
+            options=_noted(about, "options", dict),
             labels=None if labels is None else labels.astype(np.int64),
             columns=columns,
-            notes=tuple(json.loads(about.get("notes", "[]"))),
+            notes=tuple(map(str, _noted(about, "notes", list))),
         )
 
 

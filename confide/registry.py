@@ -48,6 +48,16 @@ class OptionSpec(MethodSpec):
 
 
 S = TypeVar("S", bound=MethodSpec, covariant=True)
+KINDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": "true or false", "None": "nothing"}
+"""Words of an annotation that a plain value can be held against, and what they ask for."""
+
+
+def _is_kind(value: Any, word: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return (word == "bool") if value is not None else (word == "None")
+    if word == "int":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return isinstance(value, (int, float)) if word == "float" else word == "str" and isinstance(value, str)
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,20 @@ class Method(Generic[S]):
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse option names that this method does not have."""
         check_options(self.word, self.family, options, (*self.options, *self.needs))
+
+    def check_values(self, options: Mapping[str, Any]) -> None:
+        """Refuse names, and values that the signature or the limits do not allow: known before any work."""
+        if isinstance(self.spec, OptionSpec):
+            self.checked(options)  # type: ignore[misc]
+        self.check_options(options)
+        parameters = inspect.signature(self.function).parameters
+        for name, value in options.items():
+            if name not in parameters:
+                continue  # another spelling
+            words = [word.strip() for word in str(parameters[name].annotation).split("|")]
+            if all(word in KINDS for word in words) and not any(_is_kind(value, word) for word in words):
+                known = " or ".join(KINDS[word] for word in words)
+                raise InputError(f"{name} of {self.family} '{self.word}' must be {known}, got {value!r}")
 
 
 class Registry(Generic[S]):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.files.frames import as_frame
 
 LEVEL = 0.05
 """Below this p a test is believed; intervals hold 1 - LEVEL."""
@@ -492,6 +493,56 @@ class SetResult:
 
 
 @dataclass(frozen=True)
+class BreakEvenPoint:
+    """Asking a person about this share of the samples pays while it costs less than `price` a sample.
+
+    `expected` and `measured` are the mean cost of the decisions that remain, without the price of asking.
+    """
+
+    share: float
+    price: float
+    expected: float
+    measured: float = math.nan
+
+
+@dataclass(frozen=True)
+class DecisionResult:
+    """What decisions by cost do: how often each is taken, what they cost by the probabilities and by the labels.
+
+    `saved` is what the likeliest class would have cost more, sample by sample; `threshold` is the probability of class
+    1 above which class 1 is decided, where there are two classes and nobody is asked.
+    """
+
+    n: int
+    shares: Mapping[str, float]
+    """Action -> share of the samples, "ask" among them where somebody may be asked."""
+    expected: Measurement
+    measured: Measurement | None = None
+    saved: Measurement | None = None
+    asked: int = 0
+    threshold: float | None = None
+    break_even: tuple[BreakEvenPoint, ...] = ()
+    warnings: tuple[str, ...] = ()
+    model: str = "model"
+    stage: str = "raw"
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it stands in evaluation.json."""
+        costs = {name: getattr(self, name) for name in ("expected", "measured", "saved")}
+        points = [asdict(point) for point in self.break_even]
+        return {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> DecisionResult:
+        """The result of a row of evaluation.json."""
+        known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
+        known |= {k: None if row[k] is None else _measurement(row[k]) for k in ("expected", "measured", "saved")}
+        points = [{k: _number(v) for k, v in point.items()} for point in row["break_even"]]
+        known["break_even"] = tuple(BreakEvenPoint(**point) for point in points)
+        return cls(**{**known, "warnings": tuple(row["warnings"])})
+
+
+@dataclass(frozen=True)
 class Sample:
     """A sample to show in a gallery. `picture` is a data URI, or None; `text` for text data."""
 
@@ -637,6 +688,8 @@ class Evaluation:
     """What the difficulty score that `about` names means; filled in likewise."""
     sets: tuple[SetResult, ...] = ()
     """Prediction sets, and what was seen of them."""
+    decisions: tuple[DecisionResult, ...] = ()
+    """Decisions by cost, and what they cost."""
 
     def __post_init__(self) -> None:
         about: object = self.about
@@ -785,6 +838,36 @@ class Evaluation:
             broken.append(expected.broken_by(rows[0], surely))
         return [one for one in broken if one is not None]
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """The measurements as a data frame, a row each.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame: model, stage, split, group, metric, score, value, low, high, chance, p_value, n.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> confide.evaluate(p, "accuracy", intervals=False).to_frame()["value"][0]  # doctest: +SKIP
+            0.5
+        """
+        names = (
+            "model",
+            "stage",
+            "split",
+            "group",
+            "metric",
+            "score",
+            "value",
+            "low",
+            "high",
+            "chance",
+            "p_value",
+            "n",
+        )
+        return as_frame({name: [getattr(m, name) for m in self.measurements] for name in names}, library)
+
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.
 
@@ -818,6 +901,7 @@ class Evaluation:
             "samples": [asdict(s) for s in self.samples],
             "operating_points": [p.as_row() for p in self.operating_points],
             "sets": [asdict(result) for result in self.sets],
+            "decisions": [result.as_row() for result in self.decisions],
             "about": self.about.to_dict(),
             "warnings": list(self.warnings),
             "metrics": {word: asdict(info) for word, info in self.metrics.items()},
@@ -880,6 +964,7 @@ class Evaluation:
             about=About.from_dict(data["about"]),
             warnings=tuple(data["warnings"]),
             sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
+            decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
             metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
             stage_titles=data.get("stage_titles", {}),
             difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
@@ -977,6 +1062,7 @@ def join(
         about=known,
         warnings=tuple(dict.fromkeys((*(w for evaluation in evaluations for w in evaluation.warnings), *warnings))),
         sets=tuple(result for evaluation in evaluations for result in evaluation.sets),
+        decisions=tuple(result for evaluation in evaluations for result in evaluation.decisions),
         metrics={word: info for evaluation in evaluations for word, info in evaluation.metrics.items()},
         stage_titles={word: title for evaluation in evaluations for word, title in evaluation.stage_titles.items()},
         difficulty=next((evaluation.difficulty for evaluation in evaluations if evaluation.difficulty), None),

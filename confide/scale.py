@@ -9,12 +9,13 @@ import json
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -173,7 +174,16 @@ def _threads_of_children(threads: int) -> Iterator[None]:
         del os.environ["OMP_NUM_THREADS"]
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, however it ends; files are written whole or not at all."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 def _work_in_process(job: Job[Any, Any], sender: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     Progress.quiet = True
     try:
         sender.send(("done", job()))

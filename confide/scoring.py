@@ -21,6 +21,7 @@ from confide.difficulty.label_errors import VERDICTS, Verdicts
 from confide.difficulty.weights import Agreement
 from confide.evaluation.gallery import gallery, picture
 from confide.features.extraction import MOST_PIXELS, POOLED, split_word
+from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
@@ -482,15 +483,12 @@ def is_features(path: Path) -> bool:
         return (path / "plan.json").exists() and any(path.glob("rows-*.npy"))
     if not path.is_file():
         return False
+    if path.suffix not in (".npz", ".parquet"):
+        return False
+    names = set(formats.column_names(path))
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return any(name in archive.files for name in ("features", "embeddings")) and "inputs" not in archive.files
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        names = pq.read_schema(path).names
-        return "features" in names and not {"image", "text"} & set(names)
-    return False
+        return bool(names & {"features", "embeddings"}) and "inputs" not in names
+    return "features" in names and not names & {"image", "text"}
 
 
 # Samples scored by a difficulty that was fitted before.

@@ -18,5 +18,14 @@ Scalar: TypeAlias = Tensor
 """A tensor without dimensions."""
 FeatureRows: TypeAlias = Tensor
 """n d, floating."""
-Float64: TypeAlias = NDArray[np.float64]
-"""An array in double precision, of any shape."""
+
+Floats: TypeAlias = NDArray[np.float64]
+"""Numbers in double precision, of any shape."""
+Floating: TypeAlias = NDArray[np.floating]
+"""Numbers in the precision they came in."""
+Flags: TypeAlias = NDArray[np.bool_]
+"""n, true or false."""
+Indices: TypeAlias = NDArray[np.intp]
+"""Row numbers, bins, ranks: what other arrays are indexed by."""
+ClassIndices: TypeAlias = NDArray[np.int64]
+"""n, labels or predicted classes as an array."""

@@ -1,5 +1,7 @@
 """The record of predictions: what each kind of outputs tells, and what it says where something is missing."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 import confide
 from confide import Predictions, metrics
 from confide.checks import InputError
+from confide.files import formats
 from confide.predictions import LogitOutputs
 
 LOGITS = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.2, 0.1, 0.0]])
@@ -128,3 +131,72 @@ def test_a_streamed_record_refuses_to_be_saved(tmp_path):
 def test_labels_outside_the_classes_are_asked_about_not_dropped(labels, hint):
     with pytest.raises(InputError, match=hint):
         Predictions(LOGITS, labels)
+
+
+def test_probabilities_within_the_tolerance_do_not_stay_out_of_range():
+    predictions = Predictions.from_probs([[1.0005, 0.0, -0.0004], [0.6003, 0.4, 0.0]], [0, 0])
+    assert float(predictions.facts.confidence[0]) == 1.0
+    assert float(predictions.facts.nll.min()) >= 0
+    assert predictions.outputs.probs[1].tolist() == [0.6003, 0.4, 0.0]  # in range: to the last digit
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
+def test_ties_of_float32_logits_survive_a_file(tmp_path, suffix):
+    draw = np.random.default_rng(0)
+    logits = (9 * draw.normal(size=(500, 4))).astype(np.float32)
+    predictions = Predictions(logits, draw.integers(0, 4, 500))
+    predictions.save(tmp_path / f"test{suffix}")
+    again = Predictions.load(tmp_path / f"test{suffix}")
+    assert torch.equal(again.logits, predictions.logits)
+    assert torch.equal(again.facts.confidence, predictions.facts.confidence)
+
+
+@pytest.mark.parametrize(
+    ("logits", "message"),
+    [
+        (np.ones((3, 2), dtype=complex), "must be real numbers"),
+        (torch.ones(3, 2, dtype=torch.complex64), "must be real numbers"),
+        (np.zeros(3, dtype=[("a", "f4"), ("b", "f4")]), "must be numbers"),
+        ([[1, 2], [3], [4]], "must be an array of numbers"),
+        ([[10**400, 1]] * 3, "must be an array of numbers"),
+    ],
+    ids=["complex", "complex tensor", "record", "ragged", "huge"],
+)
+def test_arrays_that_are_no_real_numbers_are_one_line(logits, message):
+    with pytest.raises(InputError, match=message):
+        Predictions(logits, [0, 1, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, ">f4", ">f8", np.uint16, np.uint64])
+def test_arrays_of_unusual_numbers_are_read(dtype):
+    values = np.array([[2, 0], [0, 1], [3, 0]])
+    assert Predictions(values.astype(dtype), [0, 1, 0]).logits.tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("label", [-1, 10**12])
+def test_a_top_1_label_that_is_no_class_is_one_line(label):
+    with pytest.raises(InputError, match=r"labels must lie in \[0, 10000000\), got"):
+        Predictions.from_top1([label, 0], [0, 0], [0.5, 0.5])
+    with pytest.raises(InputError, match="prediction must lie in"):
+        Predictions.from_top1([0, 0], [label, 0], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("names", ['{"0": "cat"}', "[[1]]", "5", "[" * 3000, "null"])
+def test_class_names_of_another_type_in_a_file_are_none_of_ours(tmp_path, names):
+    formats.write_table(
+        tmp_path / "a.parquet", {"label": np.array([0]), "logits": np.eye(1, 2)}, {"class_names": names}
+    )
+    assert Predictions.load(tmp_path / "a.parquet").class_names is None
+
+
+def test_probabilities_given_as_logits_are_doubted_wherever_they_enter():
+    probs = torch.softmax(LOGITS, dim=1)
+    with pytest.warns(UserWarning, match="every row of the logits sums to 1, .* use Predictions.from_probs"):
+        Predictions(probs, [0, 1, 2])
+    with pytest.warns(UserWarning, match="all single logits lie in"):
+        Predictions.from_binary_logits([0.2, 0.9], [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Predictions(LOGITS, [0, 1, 2]).with_logits(probs)
+        Predictions.from_probs(probs, [0, 1, 2])
+        Predictions.from_binary_logits([-0.2, 0.9], [0, 1])

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.calibrators.evidence import Evidence, evidence_for
 from confide.checks import InputError
 from confide.files import formats
@@ -75,9 +76,6 @@ def stage_titles(stages: Iterable[str]) -> dict[str, str]:
 
 
 # What a fit returns: a frozen calibrator, and its torch.nn.Module.
-
-BLOCK_ELEMENTS = 1 << 18
-"""Elements of one block of rows: 2 MB of float64, of which a transform may make a dozen."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class Calibrator:
         check_classes(self.word, self.num_classes, logits.shape[1])
         values = {name: value.to(logits.device) for name, value in self.values.items()}
         transform = CALIBRATORS.get(self.word).spec.transform
-        rows = max(1, BLOCK_ELEMENTS // logits.shape[1])
+        rows = rows_in(CACHED_FLOAT64, logits.shape[1])
         for start in range(0, len(logits), rows):
             part = slice(start, start + rows)
             block = logits[part]
@@ -210,7 +208,7 @@ class CalibratorModule(nn.Module):
 
 def row_blocks(logits: Logits) -> Iterator[Logits]:
     """Rows in blocks, in float64."""
-    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+    for block in torch.split(logits, rows_in(CACHED_FLOAT64, logits.shape[1])):
         yield block.double()
 
 

@@ -22,9 +22,7 @@ from confide.predictions import Predictions, feature_rows
 from confide.records import Features
 from confide.trust import Trust
 from confide.trust.distances import NeighbourDistance, TrustScore
-from confide.types import Logits
-
-Labels = NDArray[np.int64]
+from confide.types import ClassIndices, Logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,7 @@ class Reference:
     word: str
     num_classes: int
     rows: NDArray[Any] | None = None
-    labels: Labels | None = None
+    labels: ClassIndices | None = None
     fitted: FittedDifficulty | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -62,7 +60,7 @@ class Reference:
         return self.rows
 
     @property
-    def labelled_rows(self) -> tuple[NDArray[Any], Labels]:
+    def labelled_rows(self) -> tuple[NDArray[Any], ClassIndices]:
         """The same with their labels."""
         rows = self.training_rows
         if self.labels is None or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.num_classes:

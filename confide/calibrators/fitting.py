@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from confide.calibrators.base import BLOCK_ELEMENTS, CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.calibrators.base import CALIBRATORS, Calibrator, CalibratorSpec, predicted_classes
+from confide.calibrators.confidence import (
+    MAPS,
+    ConfidenceCalibrator,
+    TwoClassMap,
+    confidence_words,
+    fit_map,
+    two_classes,
+)
 from confide.calibrators.evidence import Evidence, log_posterior, reference_of
 from confide.calibrators.groups import (
     GROUPED,
@@ -33,6 +42,7 @@ from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
 from confide.registry import Method
 from confide.results import LEVEL
+from confide.types import Floats
 
 
 def names() -> tuple[str, ...]:
@@ -64,7 +74,8 @@ def fit(
 
     Args:
         word: the method, such as `temperature`; `names()` lists them.
-        predictions: of a split that was not trained on, with logits.
+        predictions: of a split that was not trained on: with logits or probabilities, or confidence and correctness
+            alone, of which the confidence is calibrated.
         features: of the same samples, a `Features` record or `n d` rows, for a method that looks at them.
         fitted: training samples in the space of these features: a fitted difficulty (`rmd`), `Features` of the training
             split, or a trust predictor that holds them (`trust_score`, `knn`).
@@ -96,6 +107,10 @@ def fit(
     """
     method = CALIBRATORS.get(word)
     check_options(word, method.family, options, method.options)
+    if shrinkage is not None:
+        check_range(shrinkage, "shrinkage", 0.0)
+    if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
+        return _fit_confidence(word, predictions, options, by, bands, shrinkage)
     if by is not None:
         checked_inputs(word, predictions)
     groups = grouping(predictions, by, bands)
@@ -106,9 +121,25 @@ def fit(
         raise InputError(
             f"calibrator '{word}' looks at {method.spec.wants} and cannot be fitted by group; leave out by"
         )
-    if shrinkage is not None:
-        check_range(shrinkage, "shrinkage", 0.0)
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
+
+
+def _fit_confidence(
+    word: str,
+    predictions: Predictions,
+    options: Mapping[str, Any],
+    by: str | None,
+    bands: int | None,
+    shrinkage: float | None,
+) -> ConfidenceCalibrator:
+    """The fit on confidence and correctness alone."""
+    predictions.need_not_test(f"calibrator '{word}'")
+    predictions.facts.need("correct")
+    pairs = two_classes(predictions)
+    groups = grouping(pairs, by, bands)
+    if groups is None:
+        return ConfidenceCalibrator.of(fit_map(word, pairs, options))
+    return ConfidenceCalibrator.of(fit_groups(lambda part: fit_map(word, part, options), pairs, groups, shrinkage))
 
 
 def fit_one(
@@ -197,7 +228,9 @@ def load(path: str | Path) -> Calibrator:
 
 def _restored(state: FittedState) -> Calibrator:
     # A safetensors file of version 1 has the whole record under one name.
-    return calibrator_from_state(FittedState(state.record.get("calibrator", state.record), state.tensors))
+    record = state.record.get("calibrator", state.record)
+    calibrator = calibrator_from_state(FittedState(record, state.tensors))
+    return ConfidenceCalibrator.of(calibrator) if record.get("of") else calibrator
 
 
 def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]:
@@ -220,7 +253,7 @@ def checked_inputs(word: str, predictions: Predictions) -> tuple[Tensor, Tensor]
 
 def check_all_finite(logits: Tensor) -> None:
     """Refuse NaN and infinity, by row blocks; a sum is finite if all are, and cheaper than looking at each."""
-    for block in torch.split(logits, max(1, BLOCK_ELEMENTS // logits.shape[1])):
+    for block in torch.split(logits, rows_in(CACHED_FLOAT64, logits.shape[1])):
         if not bool(torch.isfinite(block.sum())):
             check_finite(logits, "logits")
 
@@ -262,7 +295,7 @@ def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> in
 
 def all_correct(predictions: Predictions) -> bool:
     """Whether every prediction is right; stops at the first block with an error."""
-    rows = max(1, BLOCK_ELEMENTS // (4 * predictions.num_classes))
+    rows = rows_in(CACHED_FLOAT64, 4 * predictions.num_classes)
     blocks = zip(predictions.logits.split(rows), predictions.labels.split(rows), strict=True)
     return all(bool((predicted_classes(logits) == labels).all()) for logits, labels in blocks)
 
@@ -296,7 +329,6 @@ DEFAULT_CANDIDATES = ("temperature", "ensemble_temperature", "vector", "dirichle
 """Tried unless words are given: not those that need n well above c^2 (matrix) or refuse to answer (Meta-Cal)."""
 NONE = "none"
 """The candidate that calibrates nothing."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -344,7 +376,7 @@ class Choice:
 
 def choose(
     predictions: Predictions,
-    words: Sequence[str] = DEFAULT_CANDIDATES,
+    words: Sequence[str] | None = None,
     *,
     score: str = "nll",
     folds: int = 5,
@@ -361,8 +393,9 @@ def choose(
 
     Args:
         predictions: held-out ones, as for `fit`; every candidate is fitted on the other folds and scored on its own.
-        words: the candidates; by default the methods that do well at most sizes.
-        score: `nll` or `brier`, both proper.
+        words: the candidates; by default the methods that do well at most sizes, or, for confidence and correctness
+            alone, those that map a confidence.
+        score: `nll` or `brier`, both proper; of the confidence where no more is known.
         folds: parts of the cross-validation, balanced within labels.
         seed: of the parts.
         by: column for calibration by group.
@@ -394,10 +427,14 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
+    only_confidence = predictions.outputs.only_confidence
+    if words is None:
+        words = confidence_words() if only_confidence else DEFAULT_CANDIDATES
     for word in words:
         CALIBRATORS.get(word)
     predictions.need_not_test("a calibrator")
-    predictions.need_logits("a calibrator")
+    if not only_confidence:
+        predictions.need_logits("a calibrator")
     grouping(predictions, by, bands)
     if len(predictions) < 2 * folds:
         raise InputError(
@@ -433,6 +470,9 @@ def choose(
 def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
     """The calibrator that changes nothing: a temperature of 1."""
     values = {"temperature": torch.tensor(1.0, dtype=torch.float64)}
+    if predictions.outputs.only_confidence:
+        values["smallest"] = torch.tensor(SMALLEST_PROBABILITY, dtype=torch.float64)
+        return ConfidenceCalibrator.of(TwoClassMap("temperature", values, 2, len(predictions), {}, notes))
     return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
 
 
@@ -440,7 +480,7 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
 class HeldOutScores:
     """Held-out scores, correctness and order of classes of every sample."""
 
-    scores: Vector
+    scores: Floats
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
     order: NDArray[np.int64]
@@ -448,6 +488,11 @@ class HeldOutScores:
     @classmethod
     def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
         facts = predictions.facts
+        if predictions.outputs.only_confidence:
+            # No class can change, nor an order of classes.
+            none = np.zeros(len(predictions), dtype=np.int64)
+            scores = facts.need(f"confidence_{score}").double().cpu().numpy()
+            return cls(scores, facts.correct.cpu().numpy(), none, none)
         order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
         return cls(
             facts.need(score).double().cpu().numpy(),
@@ -538,7 +583,10 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
         warnings.append(
             f"'{best.word}' changes the order of classes behind the first in {best.reordered} of {n} held-out samples"
         )
-    parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
+    if predictions.outputs.only_confidence:
+        parameters = MAPS[best.word].parameters
+    else:
+        parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
     if n < 10 * parameters:
         warnings.append(f"{n} validation samples are few for the {parameters} parameters of '{best.word}'")
     return tuple(warnings)

@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from confide import random
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
+from confide.calibrators.confidence import TwoClassMap
 from confide.calibrators.evidence import Evidence
 from confide.checks import InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState
@@ -231,8 +232,9 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
 
 
 def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of every sample: drawn from its id and the seed, balanced within labels."""
-    labels = predictions.labels.cpu().numpy()
+    """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong."""
+    only_confidence = predictions.outputs.only_confidence
+    labels = (predictions.facts.correct if only_confidence else predictions.labels).cpu().numpy()
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 
@@ -260,6 +262,8 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
         return _group_calibrator_from_state(state)
     word = CALIBRATORS.get(record["word"]).word
     facts = (record["num_classes"], record["n"], record["options"], tuple(record["notes"]))
+    if record.get("of"):
+        return TwoClassMap(word, state.tensors, *facts)
     beside = record.get("evidence")
     if beside is None:
         return Calibrator(word, state.tensors, *facts)

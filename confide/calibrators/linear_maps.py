@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, CACHED_SEARCH, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
 from confide.checks import check_range
@@ -30,7 +31,6 @@ from confide.types import Labels, Logits
 # start (one block per class, or one basis for all where the classes are many), which saves half of the iterations or
 # more.
 
-MATRIX_BLOCK_ELEMENTS = 1 << 18
 WIDE_WORK = 1 << 26
 """n c^2 up to which a pass runs in float64, whatever the logits are: then rounding does not end the search."""
 MANY_CLASSES = 128
@@ -106,7 +106,7 @@ class SoftmaxRows:
         self.dtype = dtype or (torch.float64 if wide else torch.float32)
         self.n, self.num_classes = n, num_classes
         # Rows at least as many as classes: adding a block's `c c+1` slopes should cost little beside making them.
-        self.block = max(1, min(n, max(MATRIX_BLOCK_ELEMENTS // num_classes, num_classes)))
+        self.block = max(1, min(n, max(rows_in(CACHED_FLOAT64, num_classes), num_classes)))
         self.inputs = torch.empty(self.block, num_classes, dtype=self.dtype)
         self.scores = torch.empty_like(self.inputs)
 
@@ -343,7 +343,6 @@ def feature_folds(labels: Tensor, features: Tensor) -> Tensor:
 
 # vector: softmax(w * z + b).
 
-VECTOR_BLOCK_ELEMENTS = 1 << 17
 VECTOR_FLOAT64_ELEMENTS = 1 << 19
 """n c up to which a pass runs in float64 although the logits are float32."""
 VECTOR_ITERATIONS = 100
@@ -423,7 +422,7 @@ class ScaledRows:
         wide = logits.dtype == torch.float64 or n * num_classes <= VECTOR_FLOAT64_ELEMENTS
         self.dtype = torch.float64 if wide else torch.float32
         self.logits, self.labels, self.n, self.num_classes = logits, labels, n, num_classes
-        self.block = max(1, min(n, VECTOR_BLOCK_ELEMENTS // num_classes))
+        self.block = min(max(n, 1), rows_in(CACHED_SEARCH, num_classes))
         self.probs = torch.empty(n, num_classes, dtype=self.dtype)
         self.first = torch.empty(self.block, num_classes, dtype=self.dtype)
         self.ones = torch.ones(self.block, dtype=self.dtype)

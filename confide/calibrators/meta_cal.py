@@ -16,7 +16,7 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows
 from confide.calibrators.temperature_scaling import Optimum, best_scale, bound_notes
 from confide.checks import InputError, check_range
 from confide.numerics.binning import bin_of
-from confide.types import Labels, Logits, PerSample
+from confide.types import Floats, Labels, Logits, PerSample
 
 # metamis: temperature for low entropies, no answer (uniform) for high ones, at a bounded miscoverage.
 
@@ -117,7 +117,6 @@ def _row_entropy(logits: Logits) -> PerSample:
 # metaacc: temperature for low entropies, no answer (uniform) for high ones, at a wanted accuracy.
 
 ENTROPY_BINS = 20
-Vector = NDArray[np.float64]
 
 
 @CALIBRATORS.add(
@@ -167,7 +166,7 @@ def metaacc(
     return tempered_below(logits, labels, entropy, _threshold_at(target, accuracy, uncertainty), chosen)
 
 
-def _running_accuracy(entropy: Vector, correct: NDArray[np.bool_]) -> tuple[Vector, Vector]:
+def _running_accuracy(entropy: Floats, correct: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Mean accuracy of the first k bins, and the mean entropy of bin k, for bins of equal mass in entropy."""
     edges = np.quantile(entropy, np.linspace(0, 1, ENTROPY_BINS + 1))
     # (low, high] with an open first end: the smallest entropy belongs to no bin, as in the released code.
@@ -179,7 +178,7 @@ def _running_accuracy(entropy: Vector, correct: NDArray[np.bool_]) -> tuple[Vect
     return np.cumsum(accuracy) / np.arange(1, ENTROPY_BINS + 1), mean_entropy
 
 
-def _threshold_at(target: float, accuracy: Vector, uncertainty: Vector) -> float:
+def _threshold_at(target: float, accuracy: Floats, uncertainty: Floats) -> float:
     """Decreasing isotonic regression of entropy on accuracy, read at the target."""
     nodes, which, count = np.unique(accuracy, return_inverse=True, return_counts=True)
     if not nodes[0] <= target <= nodes[-1]:

@@ -13,8 +13,8 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.calibrators.base import (
-    BLOCK_ELEMENTS,
     CALIBRATORS,
     FittedValues,
     Values,
@@ -26,14 +26,12 @@ from confide.calibrators.base import (
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.binning import bin_of, width_edges
-from confide.types import Labels, Logits, Probs
+from confide.types import Floats, Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
 
-Vector = NDArray[np.float64]
 
-
-def isotonic_nodes(chunks: Iterable[Vector], hits: Vector) -> tuple[Vector, Vector]:
+def isotonic_nodes(chunks: Iterable[Floats], hits: Floats) -> tuple[Floats, Floats]:
     """Nodes of the isotonic regression of 0/1 outcomes on scores: ends of its steps, joined by lines.
 
     Only the scores of the hits (outcome 1) are kept: a step can only begin at one of them, because whatever follows
@@ -63,7 +61,7 @@ def isotonic_nodes(chunks: Iterable[Vector], hits: Vector) -> tuple[Vector, Vect
     return nodes[distinct], levels[distinct]
 
 
-def padded(rows: list[Vector]) -> Tensor:
+def padded(rows: list[Floats]) -> Tensor:
     """Nodes or levels of many maps as one matrix; short ones repeat their last entry, which changes nothing."""
     width = max(2, *map(len, rows))
     return torch.from_numpy(np.stack([np.pad(row, (0, width - len(row)), mode="edge") for row in rows]))
@@ -104,7 +102,7 @@ def top_of(logits: Logits) -> tuple[Tensor, Tensor]:
     return torch.softmax(logits, dim=1).gather(1, lead), lead
 
 
-def all_tops(logits: Logits) -> tuple[Vector, NDArray[np.int64]]:
+def all_tops(logits: Logits) -> tuple[Floats, NDArray[np.int64]]:
     """Confidence and predicted class of every row, in float64, by row blocks."""
     confidence = map_rows(logits, lambda block: top_of(block)[0].squeeze(1))
     return confidence.numpy(), predicted_classes(logits).numpy()
@@ -174,12 +172,12 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
     return FittedValues({"nodes": nodes, "levels": levels, "ranking": ranking})
 
 
-def _chunks(logits: Logits) -> Iterator[Vector]:
+def _chunks(logits: Logits) -> Iterator[Floats]:
     for block in row_blocks(logits):
         yield torch.softmax(block, dim=1).numpy()
 
 
-def _true_probs(logits: Logits, labels: Labels) -> Vector:
+def _true_probs(logits: Logits, labels: Labels) -> Floats:
     # From the same chunks as the scores: a hit must be found among them to the last bit.
     start, true = 0, []
     for chunk in _chunks(logits):
@@ -188,7 +186,7 @@ def _true_probs(logits: Logits, labels: Labels) -> Vector:
     return np.concatenate(true)
 
 
-def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector]]:
+def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Floats, Floats]]:
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):
             hits = column[labels.numpy() == k]
@@ -196,13 +194,13 @@ def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Vector, Vector
             yield isotonic_nodes([column], hits) if len(hits) else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
 
 
-def class_columns(logits: Logits) -> Iterator[tuple[int, Vector]]:
+def class_columns(logits: Logits) -> Iterator[tuple[int, Floats]]:
     """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64.
 
     All groups share one buffer: a group is gone when the next is asked for.
     """
     shift = log_sums(logits)
-    width = max(1, 4 * BLOCK_ELEMENTS // max(len(logits), 1))
+    width = rows_in(4 * CACHED_FLOAT64, len(logits))
     buffer = torch.empty(len(logits), min(width, logits.shape[1]), dtype=torch.float64)
     for first in range(0, logits.shape[1], width):
         columns = logits[:, first : first + width]
@@ -271,10 +269,10 @@ def histogram(
     check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
         confidence, lead = all_tops(logits)
-        maps = [_bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
+        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
     else:
         maps = [
-            _bin_map(column, labels.numpy() == k, bins, binning, empty)
+            bin_map(column, labels.numpy() == k, bins, binning, empty)
             for first, probs in class_columns(logits)
             for k, column in enumerate(probs.T, start=first)
         ]
@@ -283,7 +281,8 @@ def histogram(
     return FittedValues({"edges": edges[at], "levels": levels[at]})
 
 
-def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) -> tuple[Vector, Vector]:
+def bin_map(scores: Floats, hits: Floats, bins: int, binning: str, empty: str) -> tuple[Floats, Floats]:
+    """Edges of the bins, and the share of hits in each."""
     edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
     count = len(edges) - 1
     which = bin_of(scores, edges)
@@ -292,7 +291,7 @@ def _bin_map(scores: Vector, hits: Vector, bins: int, binning: str, empty: str) 
     return edges, np.where(size > 0, np.bincount(which, hits, minlength=count) / np.maximum(size, 1), middle)
 
 
-def midpoint_mass_edges(scores: Vector, bins: int) -> Vector:
+def midpoint_mass_edges(scores: Floats, bins: int) -> Floats:
     """0, the midpoints between neighbouring parts of the sorted scores cut into equal sizes, and 1; equal ones once."""
     parts = [part for part in np.array_split(np.sort(scores), bins) if len(part)]
     inner = [(left[-1] + right[0]) / 2 for left, right in pairwise(parts)]
@@ -340,22 +339,27 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.81]
     """
-    check_range(knots, "knots", 3)
-    if len(labels) < 2:
-        raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(labels)}; pass those on 'val'")
     confidence, lead = all_tops(logits)
+    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots)
+    return FittedValues({"nodes": padded([nodes])[0], "levels": padded([levels])[0]})
+
+
+def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
+    """Nodes and levels of the spline map of a confidence."""
+    check_range(knots, "knots", 3)
+    if len(correct) < 2:
+        raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
-    scores, correct = confidence[order], (lead == labels.numpy())[order]
+    scores, correct = confidence[order], correct[order]
     percentile = np.linspace(0.0, 1.0, len(scores))
     curve = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
     levels = scores + curve(percentile, 1)
     # Equal confidences are one node with their mean: the map is a function of the confidence.
     nodes, which = np.unique(scores, return_inverse=True)
-    means = np.bincount(which, levels) / np.bincount(which)
-    return FittedValues({"nodes": padded([nodes])[0], "levels": padded([means])[0]})
+    return nodes, np.bincount(which, levels) / np.bincount(which)
 
 
-def fitted_spline(at: Vector, heights: Vector, knots: int) -> CubicSpline:
+def fitted_spline(at: Floats, heights: Floats, knots: int) -> CubicSpline:
     """Least-squares natural cubic spline; its unknowns are the values at equally spaced knots on [0, 1]."""
     positions = np.linspace(0.0, 1.0, knots)
     basis = CubicSpline(positions, np.eye(knots), bc_type="natural")(at)
@@ -413,12 +417,12 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     maps = []
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):
-            maps.append(_beta_map(column, (labels.numpy() == k).astype(np.float64), form))
+            maps.append(beta_map(column, (labels.numpy() == k).astype(np.float64), form))
     a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
     return FittedValues({"a": a, "b": b, "intercept": intercept})
 
 
-def _beta_map(probs: Vector, hits: Vector, form: str) -> tuple[float, float, float]:
+def beta_map(probs: Floats, hits: Floats, form: str) -> tuple[float, float, float]:
     """(a, b, intercept) of one class; a class that never or always occurs keeps its probabilities."""
     if not 0 < hits.sum() < len(hits):
         return 1.0, 1.0, 0.0
@@ -442,18 +446,18 @@ def _beta_map(probs: Vector, hits: Vector, form: str) -> tuple[float, float, flo
     return a, b, intercept + (a - b) * shift
 
 
-def _log_odds(hits: Vector) -> float:
+def _log_odds(hits: Floats) -> float:
     return float(np.log(hits.sum()) - np.log(len(hits) - hits.sum()))
 
 
 @dataclass(frozen=True)
 class _Step:
     loss: float
-    slope: Vector
-    curvature: Vector
+    slope: Floats
+    curvature: Floats
 
 
-def binary_logistic_regression(columns: list[Vector], hits: Vector, intercept: bool) -> tuple[list[float], float]:
+def binary_logistic_regression(columns: list[Floats], hits: Floats, intercept: bool) -> tuple[list[float], float]:
     """Logistic regression by damped Newton: weights and intercept (0 without one)."""
     features = np.stack([*columns, np.ones_like(hits)] if intercept else columns, axis=1)
     penalty = np.array([BETA_RIDGE] * len(columns) + [0.0] * intercept)
@@ -476,7 +480,7 @@ def binary_logistic_regression(columns: list[Vector], hits: Vector, intercept: b
     return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
 
 
-def _newton_step(features: Vector, hits: Vector, penalty: Vector, weights: Vector) -> _Step:
+def _newton_step(features: Floats, hits: Floats, penalty: Floats, weights: Floats) -> _Step:
     # torch's matrix products keep to the threads it was given; numpy's would hand these thin ones out.
     rows = torch.from_numpy(features)
     scores = torch.mv(rows, torch.from_numpy(weights)).numpy()

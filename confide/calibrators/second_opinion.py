@@ -24,7 +24,7 @@ from confide.numerics.gaussians import class_shares
 from confide.numerics.logistic import IDENTITY, Logistic, Odds, fit_linear_classifier, fit_logistic
 from confide.numerics.minimise import box_newton
 from confide.numerics.neighbours import nearest_neighbours
-from confide.types import Float64, Labels, Logits, PerSample
+from confide.types import Floats, Labels, Logits, PerSample
 
 # Opinions from feature rows: class posteriors of a model that is fitted on training samples.
 
@@ -150,20 +150,20 @@ FEWEST = 10 * FOLDS
 class WeightedSum:
     """Tables `j n c`, the logits and the opinions, and the labels: NLL of softmax(sum_j x_j S_j) and its moments."""
 
-    tables: Float64
+    tables: Floats
     labels: NDArray[np.int64]
 
     def take(self, rows: NDArray[np.intp]) -> WeightedSum:
         return WeightedSum(self.tables[:, rows], self.labels[rows])
 
-    def losses(self, weights: Float64) -> Float64:
+    def losses(self, weights: Floats) -> Floats:
         """NLL of every sample."""
         logits = np.tensordot(weights, self.tables, 1)
         lead = logits.max(axis=1)
         own = logits[np.arange(len(logits)), self.labels]
         return np.asarray(np.log(np.exp(logits - lead[:, None]).sum(axis=1)) + lead - own)
 
-    def moments(self, weights: Float64) -> tuple[float, Float64, Float64]:
+    def moments(self, weights: Floats) -> tuple[float, Floats, Floats]:
         """Mean NLL, its slope E[S_j] - S_jy and its curvature Cov[S_j, S_l], moments under the softmax."""
         tables, n = self.tables, len(self.labels)
         logits = np.tensordot(weights, tables, 1)
@@ -178,7 +178,7 @@ class WeightedSum:
         weighted = (tables * probs).reshape(len(tables), -1)
         return loss, slope, (weighted @ tables.reshape(len(tables), -1).T - means @ means.T) / n
 
-    def fit(self, penalty: float, start: Float64) -> Float64:
+    def fit(self, penalty: float, start: Floats) -> Floats:
         """Weights, none below 0, with the smallest NLL + penalty |opinions' weights|^2."""
         high = np.full(len(self.tables), LARGEST_WEIGHT)
         ridge = np.zeros(len(self.tables))
@@ -187,14 +187,14 @@ class WeightedSum:
         else:
             ridge[1:] = penalty
 
-        def moments(weights: Float64) -> tuple[float, Float64, Float64]:
+        def moments(weights: Floats) -> tuple[float, Floats, Floats]:
             loss, slope, curvature = self.moments(weights)
             penalised = slope + 2 * ridge * weights
             return loss + float(ridge @ weights**2), penalised, curvature + 2 * np.diag(ridge)
 
         return box_newton(moments, start, np.zeros_like(high), high)
 
-    def odds(self, weights: Float64) -> Odds:
+    def odds(self, weights: Floats) -> Odds:
         """Log odds of every sample's top class, and whether it is right."""
         logits = np.tensordot(weights, self.tables, 1)
         top = logits.argmax(axis=1)
@@ -350,7 +350,7 @@ def second_opinion(
     return FittedValues(values, tuple(notes))
 
 
-def _spread(logits: Float64) -> float:
+def _spread(logits: Floats) -> float:
     """Typical distance of a logit from the largest of its row."""
     distance = logits.max(axis=1) - logits.mean(axis=1)
     return float(np.median(distance)) or float(distance.mean()) or 1.0
@@ -360,10 +360,10 @@ def _spread(logits: Float64) -> float:
 class _Chosen:
     """Weights of network and opinions, that of the network without any, the penalty, and the map of the odds."""
 
-    weights: Float64
+    weights: Floats
     alone: float
     penalty: float
-    map: Float64
+    map: Floats
     note: str = ""
 
 
@@ -395,7 +395,7 @@ def _chosen_weights(sums: WeightedSum, evidence: Evidence) -> _Chosen:
     return _Chosen(weights, alone[0], PENALTIES[best], line)
 
 
-def safest(losses: Float64) -> int:
+def safest(losses: Floats) -> int:
     """The row with the smallest mean loss among those that beat the last one by more than noise; else the last."""
     gains = losses[-1] - losses
     clear = gains.mean(axis=1) > CLEAR_GAIN * gains.std(axis=1, ddof=1) / math.sqrt(losses.shape[1])

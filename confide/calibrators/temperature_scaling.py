@@ -21,11 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.checks import InputError, check_choice
 from confide.numerics.binning import calibration_error
 from confide.numerics.blocks import allowed_threads
-from confide.types import Labels, Logits
+from confide.types import Floating, Floats, Labels, Logits
 
 # The likelihood of tempered logits, its slope and curvature in one pass over row blocks, and the search on them.
 #
@@ -33,8 +34,6 @@ from confide.types import Labels, Logits
 # d2NLL/ds2 = Var[w] + dNLL/ds, moments under softmax(w). Derivatives in log T have no unit, so any scale of logits is
 # alike; nothing of size n x c is ever made.
 
-BLOCK_ELEMENTS = 1 << 19
-"""2 MB of float32: two ready buffers stay in the cache, and the calls on a block cost nothing beside its work."""
 SAMPLE_SIZES = (512, 2048)
 """Rows of the samples that give the search on many rows its starting point, one after the other."""
 SPREAD_LIMIT = 1e3
@@ -44,11 +43,10 @@ PART_ELEMENTS = 1 << 22
 TOLERANCE = 1e-8
 CLOSE_IN_LOG_T = 0.1
 """How near, in log T, two points of the search must be for the second to do without its curvature."""
-Array = NDArray[np.floating]
 Moments = Callable[[float, bool], tuple[float, float, float]]
 
 
-def row_dot(left: Array, right: Array) -> Array:
+def row_dot(left: Floating, right: Floating) -> Floating:
     """Dot product of every pair of rows."""
     # np.vecdot came with numpy 2.0 and takes half the time of einsum.
     return np.asarray(np.vecdot(left, right) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", left, right))
@@ -64,7 +62,7 @@ class TemperedRows:
         self.labels = labels.numpy()
         n, num_classes = self.rows.shape
         self.n = n
-        self.block = max(1, min(n, BLOCK_ELEMENTS // num_classes))
+        self.block = min(max(n, 1), rows_in(CACHED, num_classes))
         self.scaled = np.empty((self.block, num_classes), self.rows.dtype)
         self.weight = np.empty_like(self.scaled)
         # Filled block by block in the first pass, while the rows are in the cache.
@@ -143,7 +141,7 @@ class TemperedRows:
         """Probability of every row's label at logits * scale."""
         return np.concatenate([np.exp(true) / total for total, true in self._passes(scale)])
 
-    def confidence(self, scale: float) -> Array:
+    def confidence(self, scale: float) -> Floating:
         """Largest probability of every row at logits * scale."""
         return np.concatenate([1.0 / total for total, _ in self._passes(scale)])
 
@@ -382,8 +380,6 @@ def bound_notes(optimum: Optimum) -> tuple[str, ...]:
 
 # ensemble_temperature: a mixture of tempered, plain and uniform probabilities.
 
-Vector = NDArray[np.float64]
-
 
 def apply_mixture(values: Values, logits: Logits) -> Logits:
     """Log of the mixture, summed in logarithms so that nothing underflows."""
@@ -449,7 +445,7 @@ def ensemble_temperature(
     return FittedValues(values, tuple(notes))
 
 
-def _squares_weights(gram: Vector, hits: Vector) -> Vector:
+def _squares_weights(gram: Floats, hits: Floats) -> Floats:
     """Weights on the simplex with the smallest w G w - 2 w h: exact, by looking at all seven faces."""
     best, lowest = np.array([1.0, 0.0, 0.0]), float(gram[0, 0] - 2 * hits[0])
     for size in (1, 2, 3):
@@ -466,10 +462,10 @@ def _squares_weights(gram: Vector, hits: Vector) -> Vector:
     return best
 
 
-def _likelihood_weights(rows: TemperedRows, scale: float) -> Vector:
+def _likelihood_weights(rows: TemperedRows, scale: float) -> Floats:
     """Weights on the simplex with the largest likelihood: Newton in two unknowns, projected on the faces it hits."""
     parts = np.stack([rows.true_probs(scale), rows.true_probs(1.0), np.full(rows.n, 1 / rows.rows.shape[1])], axis=1)
-    candidates: list[Vector] = list(np.eye(3))
+    candidates: list[Floats] = list(np.eye(3))
     for size in (2, 3):
         for face in combinations(range(3), size):
             weights = np.zeros(3)
@@ -481,7 +477,7 @@ def _likelihood_weights(rows: TemperedRows, scale: float) -> Vector:
     return candidates[int(np.flatnonzero(np.array(losses) <= min(losses) + 1e-12)[0])]
 
 
-def _mixture_weights(parts: Vector) -> Vector:
+def _mixture_weights(parts: Floats) -> Floats:
     """Maximum likelihood weights of a mixture, by damped Newton; ends beside an edge if it is there."""
     size = parts.shape[1]
     weights = np.full(size, 1 / size)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from confide.pipeline import CalibrationEffect
     from confide.predictions import Predictions
     from confide.records import Features
-    from confide.results import Comparison
+    from confide.results import Comparison, Evaluation
 
 
 EXAMPLE = (
@@ -30,7 +30,7 @@ EXAMPLE = (
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--fit", required=True, metavar="A", help="held-out predictions to fit on, never those of 'test'")
-    add("--apply", required=True, metavar="B", help="predictions to calibrate and to judge on")
+    add("--apply", required=True, metavar="B", help="predictions to calibrate, and to judge on where labelled")
     add("--methods", nargs="+", help="words to choose from (see: confide list calibrators); one is taken")
     add("--score", default="nll", choices=("nll", "brier"), help="what chooses (default: nll)")
     add("--folds", type=int, default=5, help="of the cross-validation on A (default: 5)")
@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> None:
     _check_paths(args)
     fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
     opinions = read_opinions(args, fitted_on, applied_to)
-    words = tuple(args.methods or DEFAULT_CANDIDATES)
-    words += ("second_opinion",) if args.opinion and "second_opinion" not in words else ()
+    words = args.methods
+    if args.opinion and "second_opinion" not in (words or ()):
+        words = (*(words or DEFAULT_CANDIDATES), "second_opinion")
     choice = choose(
         fitted_on,
         words,
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         by=args.by,
         bands=args.bands,
-        may_decline=len(words) > 1,
+        may_decline=words is None or len(words) > 1,
         features=opinions.fit_features,
         fitted=opinions.fitted,
         opinions=opinions.fit_models,
@@ -141,10 +142,11 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
 
 def _check_paths(args: argparse.Namespace) -> None:
     from confide.checks import InputError
+    from confide.files.formats import TABLE_ENDINGS
 
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
-    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, (".parquet", ".npz", ".csv"))):
+    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, TABLE_ENDINGS)):
         if path and Path(path).suffix not in suffixes:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 
@@ -167,18 +169,21 @@ def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
     print(f"cross-validated on the {choice.n:,} fitted predictions\n\n{text_table(header, rows)}")
     for word, reason in choice.failed.items():
         print(f"  {word}: {reason}")
-    n, table = effect.before.measurements[0].n, before_and_after(choice.word, effect)
-    print(f"\non the {n:,} applied predictions\n\n{table}")
+    n = len(effect.predictions)
+    if effect.before is None:
+        print(f"\n{n:,} predictions calibrated; they have no labels to judge by")
+    else:
+        print(f"\non the {n:,} applied predictions\n\n{before_and_after(choice.word, effect.before, effect)}")
     for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
         print(f"wrote {path}")
 
 
-def before_and_after(word: str, effect: CalibrationEffect) -> str:
+def before_and_after(word: str, judged: Evaluation, effect: CalibrationEffect) -> str:
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
-    for before in (m for m in effect.before.measurements if m.group is None and m.plain):
+    for before in (m for m in judged.measurements if m.group is None and m.plain):
         row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
         if effect.after is not None:
             after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)
@@ -203,9 +208,13 @@ def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> di
         "candidates": [asdict(c) for c in choice.candidates],
         "failed": choice.failed,
         "calibrator": choice.calibrator.state().record,
-        "before": [m.as_row() for m in effect.before.measurements if m.group is None],
-        "after": [] if effect.after is None else [m.as_row() for m in effect.after.measurements if m.group is None],
+        "before": _rows(effect.before),
+        "after": _rows(effect.after),
         "comparisons": [asdict(c) for c in effect.comparisons],
         "warnings": list(effect.warnings),
         "files": written,
     }
+
+
+def _rows(evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    return [] if evaluation is None else [m.as_row() for m in evaluation.measurements if m.group is None]

@@ -47,7 +47,10 @@ def run(args: argparse.Namespace) -> None:
                 rows.append([c.metric, f"{c.difference:+.4f}", between, *p_values, str(c.winner or "-")])
         header = [f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"]
         print(text_table(header, rows) + "\n")
-    print(f"{len(next(iter(records.values()))):,} samples; better only where the Holm-corrected p is below {LEVEL}")
+    first = next(iter(records.values()))
+    if not first.has_labels and first.ids.tolist() == list(range(len(first))):
+        print("note: without ids and labels the samples are paired by their place in the files")
+    print(f"{len(first):,} samples; better only where the Holm-corrected p is below {LEVEL}")
 
 
 def unique_names(paths: list[str]) -> list[str]:

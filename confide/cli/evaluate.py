@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import (
-    NOT_KEPT,
-    interval,
-    number,
-    p_value,
-    print_json,
-    probability_doubt,
-    refuse_flags,
-    text_table,
-)
+from confide.cli.shared import NOT_KEPT, interval, number, p_value, print_json, refuse_flags, text_table
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement
@@ -74,21 +66,23 @@ def run(args: argparse.Namespace) -> int:
         from_evaluate(args)
         return 0
     check_not_shifted(args)
-    from confide.evaluation.evaluate import OWN_GROUPS, evaluate
-    from confide.evaluation.streaming import as_predictions, from_folder
-    from confide.metrics import table_words
+    from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
+    from confide.evaluation.streaming import as_predictions
     from confide.records import Scores
     from confide.report import write_report
     from confide.results import About
 
     columns = [word for word in args.by or () if word not in OWN_GROUPS]
-    predictions = as_predictions(
-        args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
-    )
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        predictions = as_predictions(
+            args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
+        )
     plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     if expected := [one.metric for one in (*plainly, *surely)]:
-        metrics = list(dict.fromkeys((*(table_words(metrics) if isinstance(metrics, str) else metrics), *expected)))
+        shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
+        metrics = list(dict.fromkeys((*shown, *expected)))
     name = Path(args.source).name.split(".")[0]
     evaluation = evaluate(
         predictions,
@@ -102,10 +96,8 @@ def run(args: argparse.Namespace) -> int:
         title=args.title or name,
         about=About(commands=(args.command,)),
     )
-    # Of a folder of shards only facts are kept, so its first part is looked at once more.
-    first = next(from_folder(Path(args.source), args.split)) if Path(args.source).is_dir() else predictions
-    if doubted := probability_doubt(first, args.source):
-        evaluation = replace(evaluation, warnings=(*evaluation.warnings, doubted))
+    doubted = dict.fromkeys(str(doubt.message) for doubt in doubts)
+    evaluation = replace(evaluation, warnings=(*evaluation.warnings, *doubted))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")

@@ -19,6 +19,8 @@ VERBS = {
     "compare": "paired tests between predictions on the same samples",
     "operating-point": "a confidence threshold with a guaranteed risk",
     "sets": "prediction sets that hold the true class as often as promised",
+    "decide": "what to do with every sample by cost, whom to ask, what it costs",
+    "monitor": "watch predictions in the field: estimates without labels, drift, alarms",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
     "harden": "a hard benchmark from scores, and errors by difficulty",
@@ -38,7 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     verb = words[0] if words else ""
     if verb in VERBS:
-        return _run_verb(verb, words[1:])
+        try:
+            return _run_verb(verb, words[1:])
+        except KeyboardInterrupt:  # also while the verb imports what it needs
+            print("confide: stopped; the same command goes on where it was", file=sys.stderr)
+            return 130
     parser = argparse.ArgumentParser(
         prog="confide",
         description="Classifiers whose confidence can be trusted, and the proof.",
@@ -91,18 +97,30 @@ def _with_torch(run: Callable[[argparse.Namespace], int | None]) -> Callable[[ar
 
 def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a verb; bad input becomes one line and status 1."""
-    from confide.checks import InputError, MissingExtra, OptionError
+    from confide.checks import InputError, MissingExtra, OptionError, printable
     from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
     try:
         return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:
-        print(f"confide: {error}", file=sys.stderr)
+        print(f"confide: {printable(str(error))}", file=sys.stderr)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        print(f"confide: {error.strerror or error}{where}; nothing already written was changed", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("confide: stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
+        line = printable(f"{error.strerror or error}{where}")
+        print(f"confide: {line}; nothing already written was changed", file=sys.stderr)
+    except MemoryError as error:
+        print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
+    except RuntimeError as error:
+        from confide.models.device import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
     return 1
+
+
+def _out_of_memory(message: str) -> str:
+    """One line for work that needs more memory than there is."""
+    first = (message.strip().splitlines() or ["no more could be had"])[0]
+    return f"there is not enough memory ({first[:200]}); take fewer samples at a time, or smaller options"

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_MET, load_predictions, print_json, text_table
+from confide.cli.shared import NOT_KEPT, load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.evaluation.operating_points import OperatingPoint
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         print(point_text(point))
         if args.out:
             print(f"saved: {args.out}")
-    return 0 if point.certified else NOT_MET
+    return 0 if point.certified else NOT_KEPT
 
 
 def point_text(point: OperatingPoint) -> str:
@@ -119,4 +119,4 @@ def apply(args: argparse.Namespace, predictions: Predictions) -> int:
             print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
         if point.note:
             print(point.note)
-    return 0 if point.certified else NOT_MET
+    return 0 if point.certified else NOT_KEPT

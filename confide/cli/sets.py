@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, load_predictions, parse_options, print_json, text_table
+from confide.cli.shared import NOT_KEPT, load_predictions, parse_options, print_json, text_table, write_evaluation
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             write_sets(args.out, fitted, applied_to)
             written.append(args.out)
         if args.report:
-            written += write_page(args, applied_to, result)
+            written += write_evaluation(args.report, args.command, applied_to, result.model, sets=(result,))
     if args.json:
         print_json({"sets": fitted.state().record, "result": result and asdict(result), "files": written})
     else:
@@ -108,22 +108,6 @@ def write_sets(path: str, fitted: PredictionSets, predictions: Predictions) -> N
         sizes += np.count_nonzero(block, axis=1).tolist()
         texts += [" | ".join(names[row]) for row in block]
     formats.write_table(path, {"id": predictions.ids, "size": np.array(sizes), "classes": np.array(texts)})
-
-
-def write_page(args: argparse.Namespace, predictions: Predictions, result: SetResult) -> list[str]:
-    """evaluation.json and report.html of the predictions, with their sets."""
-    from dataclasses import replace
-
-    from confide.evaluation.evaluate import evaluate
-    from confide.report import write_report
-    from confide.results import About
-
-    evaluation = evaluate(predictions, model=result.model, title=result.model, about=About(commands=(args.command,)))
-    evaluation = replace(evaluation, sets=(result,))
-    folder = Path(args.report)
-    evaluation.save(folder / "evaluation.json")
-    write_report(evaluation, folder / "report.html")
-    return [str(folder / "evaluation.json"), str(folder / "report.html")]
 
 
 def show(fitted: PredictionSets, result: SetResult | None, written: list[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 
 NOT_KEPT = 3
 """Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
-
-
-NOT_MET = 3
-"""Exit status where an expectation is broken, an alarm is raised, or nothing can be promised."""
 
 
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
@@ -116,33 +113,32 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
 
 
-# Predictions that a verb is given, and the one warning about what stands in them.
-
-FIRST_ROWS = 100
+# Predictions that a verb is given, and what is doubtful about them.
 
 
 def load_predictions(path: str | Path) -> Predictions:
-    """The predictions of a file; a warning on stderr where its logits are probabilities to all appearances."""
+    """The predictions of a file; what is doubtful about them is a warning on stderr."""
     from confide.predictions import Predictions
 
-    predictions = Predictions.load(path)
-    if doubted := probability_doubt(predictions, path):
-        print(f"warning: {doubted}", file=sys.stderr)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predictions = Predictions.load(path)
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr)
     return predictions
 
 
-def probability_doubt(predictions: Predictions, path: str | Path) -> str:
-    """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
-    import torch
+def write_evaluation(folder: str, command: str, predictions: Predictions, name: str, **parts: Any) -> list[str]:
+    """evaluation.json and report.html of the predictions, with further parts of an Evaluation; the files' paths."""
+    from dataclasses import replace
 
-    if not predictions.outputs.all_classes or predictions.from_probabilities or not len(predictions):
-        return ""
-    logits = predictions.logits
-    single = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
-    if single and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all()):
-        return f"all single logits in {path} lie in [0, 1], as probabilities do; if they are, call the column 'probs'"
-    # A file of real logits is told by its first rows; only a doubtful one is read to its end.
-    for rows in (logits[:FIRST_ROWS], logits):
-        if bool((rows < 0).any()) or bool(((rows.sum(1, dtype=torch.float64) - 1).abs() > 1e-3).any()):
-            return ""
-    return f"every row of the logits in {path} sums to 1, as probabilities do; if they are, call the column 'probs'"
+    from confide.evaluation.evaluate import evaluate
+    from confide.report import write_report
+    from confide.results import About
+
+    evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,)))
+    evaluation = replace(evaluation, **parts)
+    page, record = Path(folder) / "report.html", Path(folder) / "evaluation.json"
+    evaluation.save(record)
+    write_report(evaluation, page)
+    return [str(record), str(page)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import random
-from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_range, did_you_mean
+from confide.checks import (
+    InputError,
+    as_tensor,
+    check_finite,
+    check_ids,
+    check_labels,
+    check_range,
+    check_seed,
+    did_you_mean,
+)
 from confide.files.columns import DATASET_LABEL_COLUMNS, ID_COLUMNS, INPUT_COLUMNS
 from confide.records import Dataset, Ids, Split
 from confide.registry import Method, MethodSpec, Registry
@@ -234,6 +243,7 @@ class SplitPlan:
 
     def check(self) -> None:
         """Fractions are shares of one whole."""
+        check_seed(self.seed)
         check_range(self.val_fraction, "val_fraction", 0, 1)
         check_range(self.test_fraction, "test_fraction", 0, 1)
         if self.val_fraction + self.test_fraction > 1 + 1e-9:
@@ -549,9 +559,10 @@ def load_dataset(
         >>> data.load_dataset((np.eye(40), np.array(["cat", "dog"] * 20)), name="pets")
         <Dataset 'pets': rows, 2 classes; train 32, val 4, test 4>
     """
+    _check_kinds(rename, class_names, name, folder)
     home = data_folder(folder)
     method, where = _find(source, home)
-    method.check_options(options)
+    method.check_values(options)
     needs = {"data_folder": home} if "data_folder" in method.needs else {}
     raw = method.function(where, **options, **needs)
     origin = {"source": method.word, "options": options}
@@ -559,6 +570,17 @@ def load_dataset(
         origin["where"] = str(where)
     plan = SplitPlan(seed, val_fraction, test_fraction, rename)
     return assemble(raw, plan, name=name, class_names=class_names, origin=origin)
+
+
+def _check_kinds(rename: Any, class_names: Any, name: Any, folder: Any) -> None:
+    """What a config or a command line may have got wrong."""
+    if rename is not None and not (isinstance(rename, Mapping) and all(isinstance(x, str) for x in rename.values())):
+        raise InputError(f"rename must give a split for each part, such as {{val: test}}, got {rename!r}")
+    if class_names is not None and (isinstance(class_names, str) or not isinstance(class_names, Iterable)):
+        raise InputError(f"class_names must be a list of names, got {class_names!r}")
+    for word, value in (("name", name), ("folder", folder)):
+        if not isinstance(value, (str, Path, type(None))):
+            raise InputError(f"{word} must be a text, got {value!r}; put it in quotes")
 
 
 def _find(source: Any, folder: Path) -> tuple[Method[DataSpec], Any]:

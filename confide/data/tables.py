@@ -33,7 +33,7 @@ from confide.data.base import (
 )
 from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
 from confide.files.disk import atomic
-from confide.files.formats import arrow_to_numpy, read_json
+from confide.files.formats import arrow_to_numpy, parse_json, read_json
 
 # ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
 
@@ -153,9 +153,9 @@ def _rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{file} must hold one JSON object per line, got {error} in line {number}") from None
+                row = parse_json(line, f"line {number}")
+            except InputError as error:
+                raise InputError(f"{file} must hold one JSON object per line, but {error}") from None
             if not isinstance(row, dict):
                 raise InputError(
                     f"{file} must hold one JSON object per line, got a {type(row).__name__} in line {number}"
@@ -288,9 +288,11 @@ def _names_in_metadata(table: pa.Table, labels: str) -> tuple[str, ...] | None:
     raw = (table.schema.metadata or {}).get(b"huggingface")
     if raw is None:
         return None
-    features = json.loads(raw).get("info", {}).get("features", {})
-    names = features.get(labels, {}).get("names") if isinstance(features, dict) else None
-    return tuple(map(str, names)) if names else None
+    try:
+        names = json.loads(raw)["info"]["features"][labels]["names"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None  # of another layout
+    return tuple(map(str, names)) if isinstance(names, list) and names else None
 
 
 # ---- Parquet files with image bytes (or texts, or feature lists) and labels ----

@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_ids, check_labels, label_hint
+from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
 from confide.registry import MethodSpec, Registry
 from confide.results import DifficultyInfo
-from confide.types import Float64
+from confide.types import ClassIndices, Floats
 
 Arrays = dict[str, NDArray[Any]]
 State = tuple[dict[str, Any], Arrays]
@@ -74,8 +74,6 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 
 # What a method is, and what it says of itself.
 
-Labels = NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DifficultySpec(MethodSpec):
@@ -117,7 +115,7 @@ class DifficultyModel(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What was done beyond the formula, one line each."""
 
-    def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
+    def values_of(self, values: Any, labels: ClassIndices | str | None) -> Floats:
         """One value per row, high = hard."""
 
 
@@ -142,7 +140,14 @@ class FittedDifficulty:
                 f"labels must lie in [0, {self.num_classes}), got {rows.labels[bad]} at sample {bad} of "
                 f"{len(rows.labels)}; fit on data with samples of that class"
             )
-        values = self.model.values_of(rows.values, rows.labels)
+        with np.errstate(all="ignore"):  # what overflows is told below
+            values = self.model.values_of(rows.values, rows.labels)
+        if not np.isfinite(values).all():
+            bad = int((~np.isfinite(values)).nonzero()[0][0])
+            raise InputError(
+                f"features must be small enough for distances between them, got an overflow at sample {bad} of "
+                f"{len(values)}; rescale them"
+            )
         known = rows.labels if isinstance(rows.labels, np.ndarray) else rows.true_labels
         return Scores(rows.ids, values, self.method, dict(self.options), known, {}, self.model.notes)
 
@@ -170,9 +175,9 @@ class LabelledRows:
     """Checked features: rows `n d`, their labels or a word, and ids."""
 
     values: Any
-    labels: Labels | str | None
+    labels: ClassIndices | str | None
     ids: Ids
-    true_labels: Labels | None = field(default=None)
+    true_labels: ClassIndices | None = field(default=None)
 
 
 def check_features(features: Any, labels: Any, ids: Any = None, *, need_labels: bool = True) -> LabelledRows:
@@ -199,18 +204,14 @@ def check_features(features: Any, labels: Any, ids: Any = None, *, need_labels: 
     return LabelledRows(features, _labels(labels, n), ids, known)
 
 
-def _labels(labels: Any, n: int) -> Labels | str | None:
+def _labels(labels: Any, n: int) -> ClassIndices | str | None:
     if labels is None:
         return None
     if isinstance(labels, str):
         if labels not in ("min", "predicted"):
             raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
         return labels
-    checked: Labels = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
-    if n and int(checked.min()) < 0:
-        bad = int((checked < 0).nonzero()[0][0])
-        hint = label_hint(int(checked.min()), int(checked.max()))
-        raise InputError(f"labels must be at least 0, got {checked[bad]} at sample {bad} of {n}; {hint}")
+    checked: ClassIndices = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
     return checked
 
 

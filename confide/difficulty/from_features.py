@@ -25,9 +25,7 @@ from confide.numerics.gaussians import (
     own_distances,
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
-from confide.types import Float64
-
-Labels = NDArray[np.int64]
+from confide.types import ClassIndices, Floats
 
 
 def check_columns(values: Any, dim: int) -> None:
@@ -38,7 +36,7 @@ def check_columns(values: Any, dim: int) -> None:
         )
 
 
-def check_present(labels: Labels, counts: Labels) -> None:
+def check_present(labels: ClassIndices, counts: ClassIndices) -> None:
     """Every label must be of a class that the fit saw."""
     absent = counts[labels] == 0
     if absent.any():
@@ -87,7 +85,7 @@ class GaussianDifficulty:
         """Computed once for all scoring calls."""
         return self.gaussians.relative() if self.is_relative else self.gaussians.whitening()
 
-    def values_of(self, values: Any, labels: Labels | str | None) -> Float64:
+    def values_of(self, values: Any, labels: ClassIndices | str | None) -> Floats:
         """Distances to the labels' classes, or to the likeliest class, or the minimum over the classes."""
         check_columns(values, self.gaussians.means.shape[1])
         if isinstance(labels, np.ndarray):
@@ -97,7 +95,7 @@ class GaussianDifficulty:
         distance = fit.likeliest_distance if labels == "predicted" else fit.nearest_distance
         return distance - fit.agnostic if self.is_relative else distance
 
-    def parts(self, row: Float64, label: int) -> DistanceParts:
+    def parts(self, row: Floats, label: int) -> DistanceParts:
         """What the difficulty of one sample `d` with this label is made of."""
         values = row[None, :]
         fit = class_fit(self.gaussians, values)
@@ -120,8 +118,8 @@ class GaussianDifficulty:
 class StoredGaussians:
     """Class Gaussians from a file: what scoring needs of them, ready made."""
 
-    counts: Labels
-    means: Float64
+    counts: ClassIndices
+    means: Floats
     intensity: tuple[float, float]
     whole: Projection
     part: Projection | None  # where MD - MD_agnostic has one of its own, mostly of fewer directions
@@ -164,7 +162,7 @@ def _projection(arrays: Arrays, kind: str, classes: int, dim: int) -> Projection
 
 
 def fit_gaussian_difficulty(
-    values: Any, labels: Labels, shrinkage: Any, augmented: Sequence[Any], *, relative: bool
+    values: Any, labels: ClassIndices, shrinkage: Any, augmented: Sequence[Any], *, relative: bool
 ) -> GaussianDifficulty:
     """Gaussians of the rows, or of augmented runs of the same samples in their place."""
     sources = [_augmented_rows(run, values) for run in augmented] or [values]
@@ -173,7 +171,7 @@ def fit_gaussian_difficulty(
     for source in sources[1:]:
         moments = moments.merge(moments_of(source, labels, num_classes, moments.pilots))
 
-    def fourth(centres: Float64, by_class: bool) -> float:
+    def fourth(centres: Floats, by_class: bool) -> float:
         return float(np.mean([fourth_moment(s, labels if by_class else None, centres) for s in sources]))
 
     return GaussianDifficulty(gaussians_from(moments, fourth, shrinkage=shrinkage), relative)
@@ -319,12 +317,12 @@ MOVED_ROWS_AT_ONCE = 4096
 class Centres:
     """Fitted k-means centres; difficulty is the distance to the nearest, labels unused."""
 
-    centres: Float64
+    centres: Floats
     inertia: float
     distance: str
     notes: tuple[str, ...] = ()
 
-    def values_of(self, values: Any, labels: NDArray[np.int64] | str | None) -> Float64:
+    def values_of(self, values: Any, labels: NDArray[np.int64] | str | None) -> Floats:
         """Distance to the nearest centre."""
         check_columns(values, self.centres.shape[1])
         return nearest_centre(values, self.centres, distance=self.distance)[0]

@@ -19,11 +19,10 @@ from confide.numerics.gaussians import Gaussians, class_shares, distance_tables,
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Ids, Scores
-from confide.types import Float64
+from confide.types import ClassIndices, Floats
 
 # Does the label fit? Every sample judged by the Gaussians of all the others: posterior, suspicion, better label.
 
-Labels = NDArray[np.int64]
 CALIBRATION_ROWS = 20_000
 
 
@@ -31,19 +30,19 @@ CALIBRATION_ROWS = 20_000
 class LabelFit:
     """Columns of length n. Posteriors are tempered so that they fit the labels as a whole."""
 
-    self_confidence: Float64  # posterior of the label
-    suspicion: Float64  # log odds of the best other class against the label; above 0 the other one fits better
-    suggested: Labels  # class of largest posterior
-    second: Labels  # runner-up
-    top: Float64  # posterior of the suggested class
-    runner_up: Float64
-    distance: Float64  # MD to the suggested class's Gaussian
+    self_confidence: Floats  # posterior of the label
+    suspicion: Floats  # log odds of the best other class against the label; above 0 the other one fits better
+    suggested: ClassIndices  # class of largest posterior
+    second: ClassIndices  # runner-up
+    top: Floats  # posterior of the suggested class
+    runner_up: Floats
+    distance: Floats  # MD to the suggested class's Gaussian
     wrong: NDArray[np.bool_]  # the label looks wrong by confident learning's rule
     temperature: float
 
 
 def label_fit(
-    values: Any, labels: Labels, *, rounds: int = 3, shrinkage: Any = "ledoit_wolf", member_log_probs: Any = None
+    values: Any, labels: ClassIndices, *, rounds: int = 3, shrinkage: Any = "ledoit_wolf", member_log_probs: Any = None
 ) -> LabelFit:
     """Posterior of every class for every sample, leave-one-out, after dropping suspects from the fit.
 
@@ -77,7 +76,7 @@ class _MaskedRows:
         return self.values[torch.as_tensor(chosen) if isinstance(self.values, Tensor) else chosen]
 
 
-def _judge(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], model: Any) -> LabelFit:
+def _judge(gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_], model: Any) -> LabelFit:
     temperature = _temperature(gaussians, values, labels, clean)
     # Confident learning's threshold of a class: the mean posterior of it among its own samples.
     sums = np.zeros(gaussians.num_classes)
@@ -90,7 +89,9 @@ def _judge(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.
     return LabelFit(*[*columns, temperature])
 
 
-def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds: Float64) -> tuple[NDArray[Any], ...]:
+def _columns(
+    log_posterior: Tensor, distance: Tensor, labels: ClassIndices, thresholds: Floats
+) -> tuple[NDArray[Any], ...]:
     own = torch.as_tensor(labels, device=log_posterior.device)[:, None]
     of_label = log_posterior.gather(1, own).squeeze(1)
     others = log_posterior.scatter(1, own, -torch.inf)
@@ -107,8 +108,8 @@ def _columns(log_posterior: Tensor, distance: Tensor, labels: Labels, thresholds
 
 
 def _posteriors(
-    gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_], temperature: float, model: Any
-) -> Iterator[tuple[Labels, Tensor, Tensor]]:
+    gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_], temperature: float, model: Any
+) -> Iterator[tuple[ClassIndices, Tensor, Tensor]]:
     """Labels, log-posteriors and distances by blocks: a row of the fit is left out of it, a dropped one never in it."""
     prior = torch.log(torch.as_tensor(class_shares(gaussians)))
     plain = None if clean.all() else distance_tables(gaussians, values)
@@ -126,7 +127,7 @@ def _posteriors(
         yield labels[part], log_posterior.clamp_min(-1e4), table
 
 
-def _temperature(gaussians: Gaussians, values: Any, labels: Labels, clean: NDArray[np.bool_]) -> float:
+def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_]) -> float:
     """The temperature at which the left-out posteriors explain the labels best: Gaussians in many dimensions boast."""
     chosen = np.flatnonzero(clean)
     chosen = chosen[:: max(1, len(chosen) // CALIBRATION_ROWS)]
@@ -188,7 +189,7 @@ def _statistics(grey: NDArray[np.float32]) -> tuple[float, float, float]:
     return contrast, float(steps) / (contrast + 1e-6), float(grey.mean())
 
 
-def _picture_flags(contrast: Float64, sharpness: Float64, level: Float64) -> NDArray[np.str_]:
+def _picture_flags(contrast: Floats, sharpness: Floats, level: Floats) -> NDArray[np.str_]:
     flags = np.full(len(contrast), "", dtype="<U8")
     logs = np.log(sharpness + 1e-6)
     middle = np.median(logs)
@@ -318,12 +319,12 @@ def _log_probs(predictions: Predictions, ids: Ids, num_classes: int) -> NDArray[
     return np.asarray(torch.log_softmax(logits[:, :num_classes].double(), dim=1).cpu().numpy())
 
 
-def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
+def with_verdicts(scores: Scores, verdicts: Verdicts) -> Scores:
     """Scores with the verdicts as further columns.
 
     Args:
         scores: of the same samples, in the same order.
-        found: their verdicts.
+        verdicts: theirs.
 
     Returns:
         The scores with the verdicts' columns, which `save` writes beside them.
@@ -338,4 +339,4 @@ def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
         >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)
         ['distance_deviation', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
     """
-    return replace(scores, columns={**scores.columns, **found.columns()})
+    return replace(scores, columns={**scores.columns, **verdicts.columns()})

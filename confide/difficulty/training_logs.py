@@ -14,22 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_ids, check_labels, check_probs
 from confide.files import formats
 from confide.files.shards import read_shard, write_shard
 from confide.predictions import Predictions
 from confide.records import Ids, default_ids, rows_of
-from confide.types import Float64
+from confide.types import ClassIndices, Floats
 
 # Training logs that difficulty is read from: probabilities of a fixed evaluation set, per member and epoch.
 #
 # `ProbabilityLog` keeps all of them (arrays or memory-mapped shards); `RunningLog` keeps only running statistics.
 
-Labels = NDArray[np.int64]
 Selection = str | int | Iterable[int]
 """Epochs or members: "all", "last", one number or several."""
-BLOCK_ELEMENTS = 1 << 18
-"""Probabilities of one working block: it stays in cache while the members are averaged."""
 
 
 class TrainingLog(Protocol):
@@ -39,15 +37,15 @@ class TrainingLog(Protocol):
     def ids(self) -> Ids: ...
 
     @property
-    def labels(self) -> Labels | None: ...
+    def labels(self) -> ClassIndices | None: ...
 
-    def mean_entropy(self, epochs: Selection, members: Selection) -> Float64:
+    def mean_entropy(self, epochs: Selection, members: Selection) -> Floats:
         """Mean over epochs of the entropy of the member mean, in nats."""
 
-    def correct_frequency(self, epochs: Selection, members: Selection) -> Float64:
+    def correct_frequency(self, epochs: Selection, members: Selection) -> Floats:
         """Share of epochs and members that predict the label."""
 
-    def mean_loss(self, epochs: Selection, members: Selection) -> Float64:
+    def mean_loss(self, epochs: Selection, members: Selection) -> Floats:
         """Mean over epochs and members of -log p_y."""
 
 
@@ -58,7 +56,7 @@ class ProbabilityLog:
     shards: tuple[tuple[Any, ...], ...]
     epochs: tuple[int, ...]
     ids: Ids
-    labels: Labels | None = None
+    labels: ClassIndices | None = None
 
     @property
     def members(self) -> int:
@@ -71,7 +69,7 @@ class ProbabilityLog:
         rows = _chosen(members, tuple(range(self.members)), "members")
         return replace(self, shards=tuple(tuple(self.shards[m][e] for e in places) for m in rows), epochs=chosen)
 
-    def mean_entropy(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def mean_entropy(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Mean over epochs of the entropy of the member mean, in nats."""
         chosen = self.choose(epochs, members)
         first, step = chosen.shards[0][0], self._block_rows()
@@ -84,11 +82,11 @@ class ProbabilityLog:
                 total[part] += entropy([array[part] for array in arrays])
         return total / len(chosen.epochs)
 
-    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Share of epochs and members that predict the label; ties go to the lowest class."""
         return self.choose(epochs, members)._mean_of(lambda probs, labels: probs.argmax(axis=1) == labels)
 
-    def mean_loss(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def mean_loss(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Mean over epochs and members of -log p_y; a probability that underflowed counts as half the smallest."""
         chosen = self.choose(epochs, members)
         # Half floats end at 6e-8; below, the loss is not known and must not become infinite.
@@ -97,7 +95,7 @@ class ProbabilityLog:
             lambda probs, labels: -np.log(np.maximum(probs[np.arange(len(labels)), labels].astype(np.float64), floor))
         )
 
-    def _mean_of(self, function: Callable[[Any, Labels], Any]) -> Float64:
+    def _mean_of(self, function: Callable[[Any, ClassIndices], Any]) -> Floats:
         labels = need_labels(self.labels)
         total, step = np.zeros(len(labels)), self._block_rows()
         for member in self.shards:
@@ -108,7 +106,7 @@ class ProbabilityLog:
         return total / (self.members * len(self.epochs))
 
     def _block_rows(self) -> int:
-        return max(1, BLOCK_ELEMENTS // int(self.shards[0][0].shape[1]))
+        return rows_in(CACHED_FLOAT64, int(self.shards[0][0].shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,30 +114,30 @@ class RunningLog:
     """Running statistics only: enough for each word's own choice of epochs, nothing else."""
 
     ids: Ids
-    labels: Labels | None
+    labels: ClassIndices | None
     epochs: tuple[int, ...]
-    entropy_sum: Float64
-    last_entropy: Float64
-    correct_sum: Float64
-    loss_sum: Float64
-    last_loss: Float64
+    entropy_sum: Floats
+    last_entropy: Floats
+    correct_sum: Floats
+    loss_sum: Floats
+    last_loss: Floats
     members: int
 
-    def mean_entropy(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def mean_entropy(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Mean over epochs of the entropy of the member mean, in nats."""
         return self._pick(epochs, members, self.entropy_sum / len(self.epochs), self.last_entropy)
 
-    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Share of epochs and members that predict the label."""
         need_labels(self.labels)
         return self._pick(epochs, members, self.correct_sum / (self.members * len(self.epochs)), None)
 
-    def mean_loss(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def mean_loss(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Mean over epochs and members of -log p_y."""
         need_labels(self.labels)
         return self._pick(epochs, members, self.loss_sum / (self.members * len(self.epochs)), self.last_loss)
 
-    def _pick(self, epochs: Selection, members: Selection, every: Float64, last: Float64 | None) -> Float64:
+    def _pick(self, epochs: Selection, members: Selection, every: Floats, last: Floats | None) -> Floats:
         if isinstance(members, str) and members == "all":
             if isinstance(epochs, str) and epochs == "all":
                 return every
@@ -155,20 +153,20 @@ class CountLog:
     ids: Ids
     counts: NDArray[Any]
     epochs: int
-    labels: Labels | None = None
+    labels: ClassIndices | None = None
 
-    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Float64:
+    def correct_frequency(self, epochs: Selection = "all", members: Selection = "all") -> Floats:
         """Share of epochs that predict the label."""
         counts = np.asarray(self.counts, dtype=np.float64)
         if counts.shape != self.ids.shape or self.epochs < 1 or (counts < 0).any() or (counts > self.epochs).any():
             raise InputError(f"counts must be {len(self.ids)} numbers in [0, {self.epochs}], one per sample")
         return counts / self.epochs
 
-    def mean_entropy(self, epochs: Selection, members: Selection) -> Float64:
+    def mean_entropy(self, epochs: Selection, members: Selection) -> Floats:
         """Not known from counts."""
         raise InputError("counts of correct predictions give 'correctness' only; record probabilities for the others")
 
-    def mean_loss(self, epochs: Selection, members: Selection) -> Float64:
+    def mean_loss(self, epochs: Selection, members: Selection) -> Floats:
         """Not known from counts."""
         return self.mean_entropy(epochs, members)
 
@@ -185,7 +183,7 @@ def _chosen(choice: Selection, known: tuple[int, ...], name: str) -> tuple[int, 
     return numbers
 
 
-def need_labels(labels: Labels | None) -> Labels:
+def need_labels(labels: ClassIndices | None) -> ClassIndices:
     """The labels, or an error that says who needs them."""
     if labels is None:
         raise InputError("this difficulty compares predictions with labels; pass labels with the log")
@@ -200,7 +198,7 @@ class EntropyOfMean:
         self.mean, self.logs = np.empty((rows, classes), dtype=dtype), np.empty((rows, classes), dtype=dtype)
         self.smallest = dtype(np.finfo(dtype).tiny)
 
-    def __call__(self, parts: list[Any]) -> Float64:
+    def __call__(self, parts: list[Any]) -> Floats:
         mean, logs = self.mean[: len(parts[0])], self.logs[: len(parts[0])]
         _copy_widened(parts[0], mean)
         for part in parts[1:]:
@@ -261,7 +259,7 @@ def _array_log(probs: NDArray[Any], labels: Any, ids: Any) -> ProbabilityLog:
     )
 
 
-def _log_labels(labels: Any, n: int, classes: int | None) -> Labels:
+def _log_labels(labels: Any, n: int, classes: int | None) -> ClassIndices:
     return np.asarray(check_labels(as_tensor(labels, "labels").cpu(), n, classes).numpy())
 
 
@@ -361,8 +359,7 @@ class Recorder:
             raise InputError(f"{self.kind} must be n x c with at least two classes, got shape {tuple(values.shape)}")
         values = values.to(torch.float64) if values.dtype == torch.float64 else values.to(torch.float32)
         if self.kind == "probs":
-            check_probs(values)
-            return np.asarray(values.numpy())
+            return np.asarray(check_probs(values).numpy())
         check_finite(values, "logits")
         return np.asarray(torch.softmax(values, dim=1).numpy())
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from confide.checks import InputError, check_choice, check_range
 from confide.records import Scores
-from confide.types import Float64
+from confide.types import Floats
 
 # Training weights s(x, y) in [0, 1] from difficulty scores, s = exp((v - max v) / T) / (1 + c).
 
@@ -184,7 +184,7 @@ def _group_names(bands: int) -> list[str]:
     return ["easy", "medium", "hard"] if bands == 3 else [f"{i + 1} of {bands}" for i in range(bands)]
 
 
-def _group(name: str, values: Float64, wrong: NDArray[np.bool_]) -> DifficultyGroup:
+def _group(name: str, values: Floats, wrong: NDArray[np.bool_]) -> DifficultyGroup:
     n, errors = len(values), int(wrong.sum())
     z = float(stats.norm.ppf(0.975))
     share = errors / n

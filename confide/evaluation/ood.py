@@ -17,6 +17,7 @@ from confide.evaluation.evaluate import evaluate
 from confide.predictions import Predictions
 from confide.records import Features
 from confide.results import Curve, Evaluation
+from confide.types import Floats
 
 UNTRAINED = {"msp": "mcp", "energy": "energy", "max_logit": "max_logit", "entropy": "entropy", "margin": "margin"}
 REAL_LOGITS = ("energy", "max_logit")
@@ -25,7 +26,6 @@ NEIGHBOUR = 50
 MOST_POINTS = 200
 BINS = 30
 
-Floats = NDArray[np.float64]
 Score = Callable[[Predictions, Any], Any]
 """(predictions, features or None) -> one value per sample, high = known; a fitted trust predictor is one."""
 

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
-from confide.metrics.resampling import wilson_interval
+from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
+from confide.types import Floating
 
 STEPS = 20  # candidate coverages 5 %, 10 %, ..., 100 %
-
-Values = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def operating_point(
     return replace(nothing, note=why_nothing(values, wrong, risk, 1 - confidence, method))
 
 
-def why_nothing(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
+def why_nothing(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
     """Why a search found no threshold, and which other searches would have."""
     note = f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(values)} samples"
     least = math.ceil(math.log(delta) / math.log1p(-risk))
@@ -168,21 +167,21 @@ def _per_class(
     )
 
 
-def bounded(values: Values, wrong: NDArray[np.bool_], threshold: float, delta: float) -> BoundedThreshold:
+def bounded(values: Floating, wrong: NDArray[np.bool_], threshold: float, delta: float) -> BoundedThreshold:
     """A threshold with what is seen at it, and the bound on its risk; ties are never split."""
     inside = values >= threshold
     accepted, errors = int(inside.sum()), int(wrong[inside].sum())
     return BoundedThreshold(threshold, accepted, errors, risk_bound(errors, accepted, delta))
 
 
-def candidates(values: Values) -> list[float]:
+def candidates(values: Floating) -> list[float]:
     """The different thresholds at coverages 5 %, 10 %, ..., the highest first."""
     falling = np.sort(values)[::-1]
     places = (max(math.ceil(j * len(values) / STEPS - 1e-9), 1) - 1 for j in range(1, STEPS + 1))
     return list(dict.fromkeys(float(falling[k]) for k in places))
 
 
-def fixed_sequence(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def fixed_sequence(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Test each candidate at the full level, the most confident first, until one fails; keep the last success."""
     least = math.log(delta) / math.log1p(-risk)
     best = None
@@ -196,7 +195,7 @@ def fixed_sequence(values: Values, wrong: NDArray[np.bool_], risk: float, delta:
     return best
 
 
-def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def fallback(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Share the level over the candidates; a success hands its level on. Keep the largest success."""
     thresholds = candidates(values)
     best, level = None, 0.0
@@ -210,7 +209,7 @@ def fallback(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float
     return best
 
 
-def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def sgr(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
     """Binary search over how many to accept, with ceil(log2 m) bounds, each at delta / ceil(log2 m)."""
     falling = np.sort(values)[::-1]
     rounds = max(1, math.ceil(math.log2(len(values))))
@@ -225,13 +224,13 @@ def sgr(values: Values, wrong: NDArray[np.bool_], risk: float, delta: float) -> 
     return best
 
 
-def at_coverage(values: Values, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:
+def at_coverage(values: Floating, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:
     """The threshold that accepts that share, chosen without the labels, with the bound on its risk."""
     accepted = max(math.ceil(coverage * len(values) * (1 - 1e-12) - 1e-9), 1)
     return bounded(values, wrong, float(np.sort(values)[::-1][accepted - 1]), delta)
 
 
-SEARCHES: dict[str, Callable[[Values, NDArray[np.bool_], float, float], BoundedThreshold | None]] = {
+SEARCHES: dict[str, Callable[[Floating, NDArray[np.bool_], float, float], BoundedThreshold | None]] = {
     "fixed_sequence": fixed_sequence,
     "fallback": fallback,
     "sgr": sgr,

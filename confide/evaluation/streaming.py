@@ -22,7 +22,7 @@ from confide.progress import Progress
 
 ROWS = 65_536
 OPTIONAL_SCORES = ("margin", "max_logit", "energy")
-SHARD_ENDINGS = (".parquet", ".npz", ".csv", ".csv.gz")
+SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
 
 def as_predictions(

@@ -154,6 +154,9 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
         tensor([1., 1., 1., 1.])
     """
 
+    if size is not None:
+        check_range(size, "size", 0, 1 << 14)
+
     def prepare(item: Any) -> Tensor:
         array = np.asarray(item)
         if array.ndim <= 1 and array.dtype.kind in "fiub":

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from confide.checks import InputError
-from confide.types import Float64
+from confide.types import Floats
 
 # ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
@@ -74,21 +74,21 @@ BITS = 22
 """Bits of a weight behind the point."""
 
 
-def _linear(x: Float64) -> Float64:
+def _linear(x: Floats) -> Floats:
     return np.asarray(np.maximum(1 - np.abs(x), 0))
 
 
-def _cubic(x: Float64) -> Float64:
+def _cubic(x: Floats) -> Floats:
     x = np.abs(x)
     near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
     return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
-def _lanczos(x: Float64) -> Float64:
+def _lanczos(x: Floats) -> Floats:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
 
 
-KERNELS: dict[int, tuple[Callable[[Float64], Float64], float]] = {
+KERNELS: dict[int, tuple[Callable[[Floats], Floats], float]] = {
     int(Image.Resampling.BILINEAR): (_linear, 1.0),
     int(Image.Resampling.BICUBIC): (_cubic, 2.0),
     int(Image.Resampling.LANCZOS): (_lanczos, 3.0),
@@ -127,7 +127,7 @@ def _first_across(source_height: int, source_width: int, height: int, width: int
 
 
 @lru_cache(maxsize=256)
-def _weights(source: int, target: int, resample: int) -> Float64:
+def _weights(source: int, target: int, resample: int) -> Floats:
     """target x source: the weights of the old pixels that make each new one, whole numbers of 2^-22."""
     kernel, reach = KERNELS[resample]
     scale = source / target
@@ -140,7 +140,7 @@ def _weights(source: int, target: int, resample: int) -> Float64:
     weights = kernel((places - centres[:, None] + 0.5) / stretch)
     weights = np.where((places >= first) & (places < last), weights, 0.0)
     weights /= weights.sum(axis=1, keepdims=True)
-    whole: Float64 = np.trunc(weights * 2.0**BITS + np.copysign(0.5, weights))
+    whole: Floats = np.trunc(weights * 2.0**BITS + np.copysign(0.5, weights))
     return whole
 
 

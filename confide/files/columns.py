@@ -28,18 +28,53 @@ INPUT_COLUMNS = (
 )
 DATASET_LABEL_COLUMNS = ("label", "labels", "category", "intent", "class", "fine_label", "y", "target", "targets")
 OUTPUT_COLUMNS = {"logits": ("logits",), "probs": ("probs", "probabilities")}
-PREDICTED_COLUMNS = ("pred_label", "prediction")
-CORRECT_COLUMN = "correct"
+PREDICTED_COLUMNS = ("pred_label", "prediction", "predicted", "y_pred")
+CORRECT_COLUMNS = ("correct", "is_correct", "correctness")
 """Read only where a file names no class: pairs of confidence and correctness."""
+CONFIDENCE_COLUMNS = ("confidence", "conf")
+SCORE_COLUMNS = ("score", "prob", "probability", "p")
+"""A confidence beside correctness alone: where classes are named they may be something else."""
 # Of class 1 alone; beside a predicted class they may as well be its confidence, so there they stay unread.
 BINARY_COLUMNS = {"logits": ("logit",), "probs": ("prob", "probability", "p")}
 NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile(r"p(?:rob(?:s|ability)?)?_?(\d+)")}
 NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"prob(?:s|ability)?_(.+)")}
 
 
+CANONICAL_COLUMNS = {
+    **{"label": "label", "id": "id", "prediction": "pred_label", "confidence": "confidence", "correct": "correct"},
+    **{"logits": "logits", "probs": "probs"},
+}
+"""Role -> the name that is always understood."""
+ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
+    "label": LABEL_COLUMNS,
+    "id": ID_COLUMNS,
+    "prediction": PREDICTED_COLUMNS,
+    "confidence": (*CONFIDENCE_COLUMNS, *SCORE_COLUMNS),
+    "correct": CORRECT_COLUMNS,
+    "logits": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
+    "probs": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
+}
+"""Role -> names that may have it."""
+
+
+def classes_of_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """The classes that columns are named by, with or without what they hold: `prob_cat`, `cat`."""
+    for pattern in NAMED_COLUMNS.values():
+        if all(pattern.fullmatch(name) for name in names):
+            return tuple(pattern.sub(r"\1", name) for name in names)
+    return tuple(names)
+
+
 def first_column(columns: Mapping[str, NDArray[Any]], names: Sequence[str], otherwise: Any = None) -> Any:
     """The first of these columns that is there."""
     return next((columns[name] for name in names if name in columns), otherwise)
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Logits that a text file held as double, back in the float32 they were, in which a softmax rounds otherwise."""
+    with np.errstate(all="ignore"):
+        narrow = values.astype(np.float32)
+    return narrow if np.array_equal(narrow, values) else values
 
 
 @dataclass(frozen=True)
@@ -53,7 +88,8 @@ class OutputColumns:
     def values(self, columns: Mapping[str, NDArray[Any]], where: str) -> NDArray[Any]:
         """The outputs, `n c` or `n`."""
         if len(self.names) > 1:
-            return np.stack([columns[name] for name in self.names], axis=1)
+            values = np.stack([columns[name] for name in self.names], axis=1)
+            return _narrow(values) if self.kind == "logits" and values.dtype == np.float64 else values
         values = columns[self.names[0]]
         if are_words(values):
             short = {"logits": "logit", "probs": "prob"}[self.kind]
@@ -73,34 +109,54 @@ class ColumnRoles:
     outputs: OutputColumns | None
     prediction: str | None
     confidence: str | None
+    correct: str | None
     trust: str | None
     others: tuple[str, ...]
 
     @property
     def are_predictions(self) -> bool:
-        """Whether a model's outputs are there: all of them, or the predicted class and its confidence."""
-        return self.outputs is not None or (self.prediction is not None and self.confidence is not None)
+        """Whether a model's outputs are there: all of them, or a confidence with its class or without any."""
+        return self.outputs is not None or self.are_pairs or None not in (self.prediction, self.confidence)
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether they are confidences that name no class, with or without whether they were right."""
+        return self.confidence is not None and not (self.label or self.prediction or self.outputs)
 
 
 def column_roles(names: Iterable[str], where: str) -> ColumnRoles:
     """Who is who among the columns of a file; no value is read."""
     left = list(names)
 
-    def take(candidates: Sequence[str]) -> str | None:
-        name = next((name for name in candidates if name in left), None)
-        if name is not None:
-            left.remove(name)
-        return name
+    def one_of(candidates: Sequence[str], what: str) -> str | None:
+        present = [name for name in candidates if name in left]
+        if len(present) > 1:
+            raise InputError(
+                f"{where} must have one column that holds {what}, got '{present[0]}' and '{present[1]}'; "
+                "drop or rename one of them"
+            )
+        return present[0] if present else None
 
-    label, sample_id = take(LABEL_COLUMNS), take(ID_COLUMNS)
-    outputs = _find_outputs(left, where)
-    taken = set(outputs.names) if outputs else set()
+    label, sample_id = one_of(LABEL_COLUMNS, "the label"), one_of(ID_COLUMNS, "the id")
+    prediction, trust = one_of(PREDICTED_COLUMNS, "the predicted class"), one_of(("trust",), "the trust")
+    judged = any(name in left for name in CORRECT_COLUMNS)
+    # Beside an answer that was judged and no label, `p` is the confidence in it, not the probability of a class 1.
+    classes = [name for name in left if not (judged and label is None and name in SCORE_COLUMNS)]
+    outputs = _find_outputs(classes, where)
+    if outputs is None and not (label and prediction) and (judged or not (label or prediction)):
+        confidence = one_of((*CONFIDENCE_COLUMNS, *SCORE_COLUMNS * judged), "the confidence")
+        correct = one_of(CORRECT_COLUMNS, "whether the answer was right")
+        if confidence is not None:
+            # What was asked and answered, such as the words of a label, stays a column of the user.
+            label = prediction = None
+    else:
+        confidence, correct = one_of(CONFIDENCE_COLUMNS, "the confidence"), None
+    taken = {label, sample_id, prediction, confidence, correct, trust, *(outputs.names if outputs else ())}
     if outputs and outputs.names[0] in OUTPUT_COLUMNS[outputs.kind]:
         # Columns by number beside a whole one say the same again; they are no columns of the user.
         taken |= {name for name in left if NUMBERED_COLUMNS["probs"].fullmatch(name)}
-    left = [name for name in left if name not in taken]
-    prediction, confidence, trust = take(PREDICTED_COLUMNS), take(("confidence",)), take(("trust",))
-    return ColumnRoles(label, sample_id, outputs, prediction, confidence, trust, tuple(left))
+    others = tuple(name for name in left if name not in taken)
+    return ColumnRoles(label, sample_id, outputs, prediction, confidence, correct, trust, others)
 
 
 def _find_outputs(names: Sequence[str], where: str) -> OutputColumns | None:
@@ -119,6 +175,11 @@ def _find_outputs(names: Sequence[str], where: str) -> OutputColumns | None:
             return OutputColumns(kind, a_class_each, tuple(pattern.sub(r"\1", name) for name in a_class_each))
     for kind, binary in BINARY_COLUMNS.items():
         if not set(PREDICTED_COLUMNS) & set(names) and (present := [name for name in binary if name in names]):
+            if len(present) > 1:
+                raise InputError(
+                    f"{where} must have one column with the probability of class 1, got '{present[0]}' and "
+                    f"'{present[1]}'; drop or rename one of them"
+                )
             return OutputColumns(kind, (present[0],))
     return None
 
@@ -140,10 +201,21 @@ def class_names_of(
     if named is not None:
         return named
     if "class_names" in metadata:
-        return tuple(json.loads(metadata["class_names"]))
+        return names_in(metadata["class_names"])
     if "class_names" in columns and columns["class_names"].shape == (width,):
         return tuple(str(name) for name in columns.pop("class_names").tolist())
     return None
+
+
+def names_in(text: str) -> tuple[str, ...] | None:
+    """Class names of a file's metadata; what another program keeps under that name is none of ours."""
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, (str, int)) for name in names):
+        return None
+    return tuple(map(str, names))
 
 
 def are_words(values: NDArray[Any]) -> bool:

@@ -109,7 +109,9 @@ def _read_safetensors(source: Path, format: Format) -> FittedState:
     if header.pop("digest", None) is None and tag != "calibrator/1":
         raise ValueError("it has no digest")
     tensors, _ = formats.read_checkpoint(source)
-    return FittedState({name: json.loads(text) for name, text in header.items()}, tensors)
+    return FittedState(
+        {name: formats.parse_json(text, f"{name} of {source}") for name, text in header.items()}, tensors
+    )
 
 
 def _read_json(source: Path, format: Format) -> FittedState:

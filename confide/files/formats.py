@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,10 @@ class Format:
 
 
 CALIBRATOR = Format(
-    "calibrator", 2, "a calibrator", "fit it again", reads=(1,), endings=(".json", ".safetensors"), inline=True
+    "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
+DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
@@ -90,33 +92,119 @@ TRAINED = Format("trained", 1, "a trained model", "train it again")
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
 RUN = Format("run", 2, "a run folder", "choose another folder", reads=(1,))
 EVALUATION = Format("evaluation", 2, "an evaluation", "make it again", reads=(1,))
-SHIFT_CELL = Format("shift-cell", 2, "a cell of a shift grid", "make it again")
+SHIFT_CELL = Format("shift-cell", 3, "a cell of a shift grid", "make it again")
 FEATURES = Format("features", 1, "features", "extract them again")
 PROBABILITIES = Format("probabilities", 1, "a recorder's folder", "record it again")
 PREDICTIONS = Format("predictions", 1, "predictions", "save them again")
 SCORES = Format("scores", 1, "scores", "score again")
 HISTORY = Format("history", 1, "an epoch of a training's history", "train it again")
+WATCH = Format("watch", 1, "a watch", "start it again")
 HARD = Format("hard", 1, "a hard benchmark", "export it again")
 
 
-# Values that people write: YAML, with numbers such as 1e-3 read as numbers.
+# Values that people write: YAML, with numbers such as 1e-3 read as numbers; and JSON. Both have limits that no file of
+# ours comes near, so that a small file cannot take the memory or the time of a large one.
+
+DEEPEST = 64
+"""Lists and mappings inside each other."""
+LARGEST_YAML = 1 << 20
+"""Characters of a YAML text."""
+MOST_YAML_VALUES = 100_000
+"""Values of a YAML text with every alias written out."""
+LARGEST_JSON = 1 << 30
+"""Bytes of a JSON file."""
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """The safe loader, with the floats of YAML 1.2: version 1.1, which the library reads, takes 1e-3 for a word."""
+    """What JSON can hold, with the floats of YAML 1.2: version 1.1, which the library reads, takes 1e-3 for a word.
+
+    Dates stay words, other tags are refused, and a key that comes twice is an error instead of a silent choice.
+    """
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1 and key != "<<":
+                raise yaml.YAMLError(f"the key '{key}' comes twice, line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
 
 
+_YamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_YamlLoader.yaml_constructors = {
+    tag: constructor
+    for tag, constructor in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in ("null", "bool", "int", "float", "str", "seq", "map")
+}
 _YamlLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """The value of a YAML text; what is no YAML gets one clear line that says where it stood."""
+    """The value of a YAML text; what is no YAML, or beyond the limits, gets one clear line that says where it stood."""
+    if len(text) > LARGEST_YAML:
+        raise InputError(f"{where} must be YAML of at most {LARGEST_YAML:,} characters, got {len(text):,}")
     try:
-        return yaml.load(text, Loader=_YamlLoader)
-    except yaml.YAMLError as error:
-        raise InputError(f"{where} must be YAML: {' '.join(str(error).split())}") from None
+        value = yaml.load(text, Loader=_YamlLoader)
+        _count_values(value, 0, {})
+    except RecursionError:
+        raise InputError(f"{where} must be YAML of at most {DEEPEST} levels, got more") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"{where} must be YAML: {' '.join(str(error).split())[:300]}") from None
+    return value
+
+
+def _count_values(value: Any, depth: int, counted: dict[int, int]) -> int:
+    """Values with every alias written out; keys that are no words, and what is beyond the limits, are refused."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    if depth > DEEPEST:
+        raise RecursionError
+    if id(value) not in counted:
+        if isinstance(value, dict) and (odd := [key for key in value if not isinstance(key, str)]):
+            raise ValueError(f"keys must be words, got {odd[0]!r}; put it in quotes")
+        parts = value.values() if isinstance(value, dict) else value
+        counted[id(value)] = 1 + sum(_count_values(part, depth + 1, counted) for part in parts)
+        if counted[id(value)] > MOST_YAML_VALUES:
+            raise ValueError(f"its aliases stand for more than {MOST_YAML_VALUES:,} values")
+    return counted[id(value)]
+
+
+def read_yaml_file(path: Path) -> Any:
+    """The value of a YAML file in UTF-8."""
+    return read_yaml(_text_of(path, LARGEST_YAML, "YAML"), str(path))
+
+
+def _text_of(path: Path, largest: int, what: str) -> str:
+    if (size := path.stat().st_size) > largest:
+        raise InputError(f"{path} must be {what} of at most {largest:,} bytes, got {size:,}; is it another file?")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be {what} in UTF-8, got other bytes ({error}); save it as UTF-8") from None
+
+
+def parse_json(text: str | bytes, where: str | Path) -> Any:
+    """The value of a JSON text; what is no JSON, or nested too deep, gets one clear line."""
+    try:
+        value = json.loads(text)
+        depth, level = 0, [value]
+        while level := [part for whole in level for part in _parts(whole) if isinstance(part, (dict, list))]:
+            depth += 1
+            if depth >= DEEPEST:
+                raise RecursionError
+    except RecursionError:
+        raise InputError(f"{where} must be JSON of at most {DEEPEST} levels, got more; write it again") from None
+    except ValueError as error:  # also of numbers with thousands of digits, and of bytes that are not UTF-8
+        raise InputError(f"{where} must be JSON, got something else ({str(error)[:200]}); write it again") from None
+    return value
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 # Tensors to a safetensors file; what the disk refuses is an OSError, as with every other file.
@@ -126,6 +214,7 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
     """Write contiguous CPU tensors that share no memory, with notes in the header."""
     try:
         save_file(tensors, str(path), metadata=notes)
+        _sort_notes(path)
     except SafetensorError as error:
         # The library hides the system's error in one of its own; only its number is left, in words.
         number = re.search(r"os error (\d+)", str(error))
@@ -133,6 +222,18 @@ def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> 
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), str(path.parent)) from None
+
+
+def _sort_notes(path: Path) -> None:
+    """Put the notes in the header in order: the library writes them in another one every time."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def tensor_metadata(path: str | Path) -> dict[str, str]:
@@ -177,10 +278,7 @@ def plain(value: Any) -> Any:
 
 def read_json(path: str | Path) -> Any:
     """Read JSON; a file that is not JSON gets one clear line."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be JSON, got something else ({error}); write it again") from None
+    return parse_json(_text_of(Path(path), LARGEST_JSON, "JSON"), path)
 
 
 def checksum(path: str | Path) -> str:
@@ -192,17 +290,20 @@ def checksum(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+TABLE_ENDINGS = (".parquet", ".npz", ".csv", ".jsonl")
+
+
 def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
-    """Columns and metadata of an npz, parquet or csv file; a vector per row becomes an n x c column."""
+    """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
-    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
+    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv, ".jsonl": _read_jsonl}
     suffixes = [s for s in path.suffixes if s != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in readers:
         mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; {mend}")
+        raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; {mend}")
     try:
         return readers[suffix](path)
     except InputError:
@@ -214,7 +315,7 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
 def write_table(
     path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write columns as npz, parquet or csv by the suffix of the path, atomically."""
+    """Write columns as npz, parquet, csv or jsonl by the suffix of the path, atomically."""
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
@@ -228,8 +329,11 @@ def write_table(
             pq.write_table(table, temporary, compression="zstd")
     elif path.suffix == ".csv":
         _write_csv(path, columns)
+    elif path.suffix == ".jsonl":
+        rows = zip(*(plain(values) for values in columns.values()), strict=True)
+        write_text(path, "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     else:
-        raise InputError(f"{path} must end in .npz, .parquet or .csv, got '{path.suffix}'; choose one")
+        raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; choose one")
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
@@ -249,7 +353,12 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} must be a readable safetensors file, but reading it failed: {error}") from None
 
 
+UNPACKED_AT_LEAST, UNPACKED_RATIO = 1 << 30, 50
+"""Bytes that an npz may always unpack to; and how many times its own size, where that is more."""
+
+
 def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
+    _check_sizes(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             columns = {name: archive[name] for name in archive.files}
@@ -258,7 +367,22 @@ def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
             raise
         raise ValueError("it holds Python objects, which are never unpickled; save words as dtype=str") from None
     metadata = columns.pop("metadata", None)
-    return columns, json.loads(str(metadata)) if metadata is not None else {}
+    return columns, {} if metadata is None else _words_of(parse_json(str(metadata), f"'metadata' of {path}"))
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse what would unpack to far more than it is, by the sizes it declares; no more than these is ever read."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    limit = max(UNPACKED_AT_LEAST, UNPACKED_RATIO * path.stat().st_size)
+    if size > limit:
+        raise ValueError(f"it unpacks to {size:,} bytes, more than the limit of {limit:,}; save it with np.savez")
+
+
+def _words_of(metadata: Any) -> dict[str, str]:
+    """Metadata as texts by name; what is none of it is left out."""
+    items = metadata.items() if isinstance(metadata, dict) else ()
+    return {name: value for name, value in items if isinstance(value, str)}
 
 
 def _arrow_column(values: NDArray[Any]) -> pa.Array:
@@ -307,6 +431,31 @@ def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
     delimiter = next((mark for mark in ",;\t" if mark.encode() in header), ",")  # spreadsheets also write ; and tabs
     table = arrow_csv.read_csv(path, parse_options=arrow_csv.ParseOptions(delimiter=delimiter))
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
+
+
+def _read_jsonl(path: Path) -> tuple[Table, dict[str, str]]:
+    """A JSON object a line; lists of numbers of one length become n x c, other nested values stay JSON text."""
+    from pyarrow import json as arrow_json
+
+    table = arrow_json.read_json(path, arrow_json.ReadOptions(block_size=max(1 << 20, path.stat().st_size)))
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_nested(column.type) and not _holds_vectors(column):
+            columns[name] = np.array([json.dumps(value) for value in column.to_pylist()], dtype=np.str_)
+        else:
+            columns[name] = arrow_to_numpy(column)
+    return columns, {}
+
+
+def _holds_vectors(column: pa.ChunkedArray) -> bool:
+    """Whether every row is a list of numbers, all of one length."""
+    if not pa.types.is_list(column.type) or column.null_count:
+        return False
+    import pyarrow.compute as pc  # loaded for lists alone: most tables have none
+
+    kind, lengths = column.type.value_type, pc.list_value_length(column)
+    return (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(lengths.unique()) == 1
 
 
 def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -418,16 +567,20 @@ def read_arrow(path: str | Path, columns: Sequence[str] | None = None) -> tuple[
 
 
 def column_names(path: str | Path) -> list[str]:
-    """The names of a table's columns; of parquet only the schema is read."""
+    """The names of a table's columns; of parquet and npz nothing else is read."""
     path = Path(path)
     if path.is_dir():
         path = min(path.glob("*.parquet"))
-    if path.suffix != ".parquet":
-        return list(read_table(path)[0])
     try:
+        if path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                names = (name.removesuffix(".npy") for name in archive.namelist())
+                return [name for name in names if name != "metadata"]
+        if path.suffix != ".parquet":
+            return list(read_table(path)[0])
         return list(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
+    except (pa.ArrowException, OSError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} must be a readable {path.suffix[1:]} file, but reading it failed: {error}") from None
 
 
 def arrow_bytes(table: pa.Table, kind: str) -> bytes:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_range
 from confide.files import formats
+from confide.files.fitted import DAMAGE
 from confide.models.base import Classifier, check_output_width, create, method
 from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
@@ -118,8 +119,17 @@ class TrainedFile:
         if not file.exists():
             raise InputError(f"{path} must be a trained model (a folder with {MODEL_FILE}), but there is none")
         tensors, notes = formats.read_checkpoint(file)
-        about = json.loads(notes.get("about", "{}"))
-        formats.TRAINED.check(about.get("format"), file)
+        about = formats.parse_json(notes.get("about", "{}"), f"the header of {file}")
+        formats.TRAINED.check(about.get("format") if isinstance(about, dict) else None, file)
+        try:
+            return cls._of(about, tensors)
+        except DAMAGE as error:
+            raise InputError(
+                f"{file} must be what a training wrote, but it is not ({error!r}); {formats.TRAINED.remake}"
+            ) from None
+
+    @classmethod
+    def _of(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedFile:
         return cls(
             about["settings"],
             Preparation.from_dict(about["preparation"]),

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-
-Array = NDArray[np.floating]
-Indices = NDArray[np.intp]
+from confide.types import Floating, Indices
 
 
 def width_edges(bins: int) -> NDArray[np.float64]:
@@ -23,7 +21,7 @@ def width_edges(bins: int) -> NDArray[np.float64]:
     return np.linspace(0.0, 1.0, bins + 1)
 
 
-def bin_of(values: Array, edges: Array, closed: str = "right") -> Indices:
+def bin_of(values: Floating, edges: Floating, closed: str = "right") -> Indices:
     """Index of the bin of every value, by comparison with the edges; values outside fall into the end bins."""
     check_choice(closed, ("right", "left"), "closed")
     # searchsorted on the inner edges: side="left" counts edges < value, so a value on an edge stays below it.
@@ -45,7 +43,7 @@ def mass_starts(n: int, bins: int) -> Indices:
     return (-(-np.arange(bins + 1, dtype=np.int64) * n // bins)).astype(np.intp)
 
 
-def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
+def split_edges(values: Floating, bins: int) -> NDArray[np.float64]:
     """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1."""
     check_range(bins, "bins", 1)
     rising = np.sort(values)
@@ -54,7 +52,7 @@ def split_edges(values: Array, bins: int) -> NDArray[np.float64]:
     return np.concatenate(([0.0], np.unique([*between, 1.0])))
 
 
-def width_bin_of(values: Array, bins: int, closed: str = "right") -> Indices:
+def width_bin_of(values: Floating, bins: int, closed: str = "right") -> Indices:
     """The same as `bin_of` with equal widths, quicker for many values: only those close to an edge are compared."""
     edges = width_edges(bins)
     if bins > 1000 or len(values) < 1000:
@@ -69,14 +67,14 @@ def width_bin_of(values: Array, bins: int, closed: str = "right") -> Indices:
     return index
 
 
-def interpolated_edges(values: Array, bins: int) -> NDArray[np.float64]:
+def interpolated_edges(values: Floating, bins: int) -> NDArray[np.float64]:
     """Edges at ranks b n / bins of the sorted values, linear between neighbours, the last at the largest value."""
     check_range(bins, "bins", 1)
     n = len(values)
     return np.asarray(np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(values)), dtype=np.float64)
 
 
-def order_edges(values: Array, bins: int) -> NDArray[np.float64]:
+def order_edges(values: Floating, bins: int) -> NDArray[np.float64]:
     """Edges that are values themselves: those at ranks floor(b (n - 1) / bins)."""
     check_range(bins, "bins", 1)
     return np.asarray(np.sort(values)[np.linspace(0, len(values) - 1, bins + 1).astype(np.intp)], dtype=np.float64)
@@ -91,14 +89,14 @@ class BinSums:
     correct: NDArray[np.float64]
 
     @classmethod
-    def of(cls, index: Indices, bins: int, confidence: Array, correct: Array) -> BinSums:
+    def of(cls, index: Indices, bins: int, confidence: Floating, correct: Floating) -> BinSums:
         """The sums of samples whose bins are known."""
         sums = [np.bincount(index, values, minlength=bins) for values in (None, confidence, correct)]
         return cls(*(values.astype(np.float64) for values in sums))
 
 
 def calibration_error(
-    confidence: Array, correct: Array | NDArray[np.bool_], bins: int = 15, binning: str = "width"
+    confidence: Floating, correct: Floating | NDArray[np.bool_], bins: int = 15, binning: str = "width"
 ) -> float:
     """Expected calibration error of arrays, sum over bins of |sum of (confidence - correct)| / n.
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from scipy.special import betaincinv
-
 from confide.checks import check_range
 
 
 def upper_bound(events: int, n: int, delta: float) -> float:
     """Clopper-Pearson upper bound b: with probability 1 - delta the true rate is at most b."""
+    from scipy.special import betaincinv
+
     return 1.0 if events >= n else float(betaincinv(events + 1, n - events, 1 - delta))
 
 
 def lower_bound(events: int, n: int, delta: float) -> float:
     """Clopper-Pearson lower bound b: with probability 1 - delta the true rate is at least b."""
+    from scipy.special import betaincinv
+
     return 0.0 if events <= 0 else float(betaincinv(events, n - events + 1, delta))
 
 

@@ -15,29 +15,24 @@ from numpy.typing import NDArray
 from scipy import linalg
 from torch import Tensor
 
+from confide.block_sizes import CACHED, DEVICE_MEMORY, MEMORY, rows_in
 from confide.checks import InputError
-from confide.types import Float64
+from confide.types import Floats
 
 # Rows of features in blocks: one way to walk over arrays, tensors, memory maps and shards with bounded memory.
-
-BLOCK_ELEMENTS = 1 << 22
-"""Elements of one block of working memory on a CPU: 16 MB of float32."""
-DEVICE_BLOCK_ELEMENTS = 1 << 27
-"""The same on a GPU, where small blocks would leave the device idle."""
 
 
 def block_rows(values: Any, width: int) -> int:
     """How many rows of `width` elements fit into one block of working memory, where the values live."""
     on_device = isinstance(values, Tensor) and values.device.type != "cpu"
-    return max(64, (DEVICE_BLOCK_ELEMENTS if on_device else BLOCK_ELEMENTS) // max(width, 1))
+    return max(64, rows_in(DEVICE_MEMORY if on_device else MEMORY, width))
 
 
 def cache_rows(values: Any, width: int) -> int:
     """Rows of a block that several passes go over: on a CPU few enough to stay in its cache."""
     rows = block_rows(values, width)
-    return (
-        rows if isinstance(values, Tensor) and values.device.type != "cpu" else max(64, min(rows, (1 << 19) // width))
-    )
+    on_device = isinstance(values, Tensor) and values.device.type != "cpu"
+    return rows if on_device else max(64, min(rows, rows_in(CACHED, width)))
 
 
 def blocks(values: Any, rows: int) -> Iterator[tuple[int, Tensor]]:
@@ -86,7 +81,7 @@ def check_block(block: Tensor, start: int, n: int) -> None:
 HOST = "cpu"
 
 
-def cholesky(matrix: Float64, device: str = HOST) -> Float64 | None:
+def cholesky(matrix: Floats, device: str = HOST) -> Floats | None:
     """Lower factor L of L L', or None where the matrix is not positive definite."""
     if device == HOST:
         try:
@@ -97,7 +92,7 @@ def cholesky(matrix: Float64, device: str = HOST) -> Float64 | None:
     return None if int(failed) else _to_numpy(factor)
 
 
-def solve_lower(factor: Float64, columns: Float64, *, transposed: bool = False, device: str = HOST) -> Float64:
+def solve_lower(factor: Floats, columns: Floats, *, transposed: bool = False, device: str = HOST) -> Floats:
     """L^-1 columns, or L'^-1 columns."""
     if device == HOST:
         return np.asarray(linalg.solve_triangular(factor, columns, lower=True, trans="T" if transposed else "N"))
@@ -107,7 +102,7 @@ def solve_lower(factor: Float64, columns: Float64, *, transposed: bool = False, 
     )
 
 
-def eigh(matrix: Float64, device: str = HOST) -> tuple[Float64, Float64]:
+def eigh(matrix: Floats, device: str = HOST) -> tuple[Floats, Floats]:
     """Eigenvalues, rising, and eigenvectors of a symmetric matrix."""
     if device == HOST:
         values, vectors = linalg.eigh(matrix)
@@ -120,7 +115,7 @@ def _to_device(matrix: Any, device: str) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(matrix), dtype=torch.float64, device=device)
 
 
-def _to_numpy(tensor: Tensor) -> Float64:
+def _to_numpy(tensor: Tensor) -> Floats:
     return tensor.cpu().numpy()
 
 

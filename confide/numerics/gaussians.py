@@ -31,9 +31,8 @@ from confide.numerics.blocks import (
     solve_lower,
     working_block,
 )
-from confide.types import Float64
+from confide.types import ClassIndices, Floats
 
-Labels = NDArray[np.int64]
 PRODUCT_ROWS = 2048
 """Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""
 
@@ -42,10 +41,10 @@ PRODUCT_ROWS = 2048
 class Moments:
     """Counts n_k, sums of (x - pilot_k) and the scatter of all rows about their class's pilot."""
 
-    pilots: Float64
-    counts: Labels
-    sums: Float64
-    scatter: Float64
+    pilots: Floats
+    counts: ClassIndices
+    sums: Floats
+    scatter: Floats
     precision: float  # machine epsilon of the products
     device: str = HOST  # where the rows were, and d x d matrices are factored
 
@@ -62,32 +61,32 @@ class Moments:
         return len(self.counts)
 
     @property
-    def mean(self) -> Float64:
+    def mean(self) -> Floats:
         """Mean of all rows."""
-        mean: Float64 = (self.sums + self.counts[:, None] * self.pilots).sum(axis=0) / max(self.n, 1)
+        mean: Floats = (self.sums + self.counts[:, None] * self.pilots).sum(axis=0) / max(self.n, 1)
         return mean
 
     @property
-    def means(self) -> Float64:
+    def means(self) -> Floats:
         """Class means; a class without samples has the overall mean."""
         means = self.pilots + self.sums / np.maximum(self.counts, 1)[:, None]
         return np.where((self.counts > 0)[:, None], means, self.mean)
 
-    def between_factor(self) -> Float64:
+    def between_factor(self) -> Floats:
         """K x d factor F of the between-class covariance F'F: rows sqrt(n_k / n) (mu_k - mu)."""
         return np.sqrt(self.counts / self.n)[:, None] * (self.means - self.mean)
 
-    def within(self) -> Float64:
+    def within(self) -> Floats:
         """Biased covariance of the rows about their class means."""
         residue = self.sums / np.sqrt(np.maximum(self.counts, 1))[:, None]
         return (self.scatter - residue.T @ residue) / self.n
 
-    def total(self, within: Float64 | None = None) -> Float64:
+    def total(self, within: Floats | None = None) -> Floats:
         """Biased covariance of all rows about their mean: within plus between."""
         factor = self.between_factor()
         return (self.within() if within is None else within) + factor.T @ factor
 
-    def about(self, pilots: Float64) -> Moments:
+    def about(self, pilots: Floats) -> Moments:
         """The same moments about other pilots."""
         move = self.pilots - pilots
         cross = self.sums.T @ move
@@ -123,7 +122,7 @@ def _grown(moments: Moments, classes: int) -> Moments:
     )
 
 
-def pilot_means(values: Any, labels: Labels, num_classes: int) -> Float64:
+def pilot_means(values: Any, labels: ClassIndices, num_classes: int) -> Floats:
     """Class means of about eight evenly spaced rows per class; a class not met there has the sample's mean."""
     n = int(values.shape[0])
     chosen = np.unique(np.linspace(0, max(n - 1, 0), min(n, max(1024, 8 * num_classes))).astype(np.int64))
@@ -139,7 +138,7 @@ def pilot_means(values: Any, labels: Labels, num_classes: int) -> Float64:
     return means.to(torch.float64).cpu().numpy().astype(np.float64)
 
 
-def moments_of(values: Any, labels: Labels, num_classes: int, pilots: Float64 | None = None) -> Moments:
+def moments_of(values: Any, labels: ClassIndices, num_classes: int, pilots: Floats | None = None) -> Moments:
     """Moments of rows `n d` with class indices, one pass by blocks; extra memory does not grow with n.
 
     Args:
@@ -183,7 +182,7 @@ def product_rows(values: Any, dim: int) -> int:
     return min(block_rows(values, dim), 16 * PRODUCT_ROWS if on_device else PRODUCT_ROWS)
 
 
-def fourth_moment(values: Any, labels: Labels | None, centres: Float64) -> float:
+def fourth_moment(values: Any, labels: ClassIndices | None, centres: Floats) -> float:
     """Mean of ||x - centre||^4 over the rows; the centre is that of the row's class, or the only one there is."""
     n, total = int(values.shape[0]), 0.0
     for start, block in blocks(values, block_rows(values, int(values.shape[1]))):
@@ -196,7 +195,7 @@ def fourth_moment(values: Any, labels: Labels | None, centres: Float64) -> float
     return total / max(n, 1)
 
 
-def class_means(values: Any, labels: Labels, num_classes: int) -> tuple[Float64, Labels]:
+def class_means(values: Any, labels: ClassIndices, num_classes: int) -> tuple[Floats, ClassIndices]:
     """Class means `c d` and counts, one pass; a class without samples has mean 0."""
     counts = np.bincount(labels, minlength=num_classes).astype(np.int64)
     sums = np.zeros((num_classes, int(values.shape[1])))
@@ -211,7 +210,7 @@ def class_means(values: Any, labels: Labels, num_classes: int) -> tuple[Float64,
 # Covariance shrinkage towards a multiple of the identity, for rank-deficient or ill-conditioned fits.
 
 
-def ledoit_wolf_intensity(covariance: Float64, n: int, fourth: float) -> float:
+def ledoit_wolf_intensity(covariance: Floats, n: int, fourth: float) -> float:
     """Ledoit-Wolf: rho = min(beta^2, delta^2) / delta^2, delta^2 = ||S - mu I||^2, beta^2 = (E||r||^4 - ||S||^2) / n.
 
     Args:
@@ -227,7 +226,7 @@ def ledoit_wolf_intensity(covariance: Float64, n: int, fourth: float) -> float:
     return float(min(max(beta, 0.0), delta) / delta)
 
 
-def oas_intensity(covariance: Float64, n: int) -> float:
+def oas_intensity(covariance: Floats, n: int) -> float:
     """OAS: rho = min(1, [(1 - 2/d) tr S^2 + tr^2 S] / [(n + 1 - 2/d)(tr S^2 - tr^2 S / d)])."""
     dim = len(covariance)
     trace = float(np.trace(covariance))
@@ -238,21 +237,21 @@ def oas_intensity(covariance: Float64, n: int) -> float:
     return float(min(1.0, ((1 - 2 / dim) * square + trace**2) / ((n + 1 - 2 / dim) * spread)))
 
 
-def shrunk(covariance: Float64, intensity: float) -> Float64:
+def shrunk(covariance: Floats, intensity: float) -> Floats:
     """(1 - rho) S + rho mu I, mu = tr S / d."""
     dim = len(covariance)
     mu = float(np.trace(covariance)) / dim
     return (1 - intensity) * covariance + intensity * mu * np.eye(dim)
 
 
-def intensity_of(rule: Any, covariance: Float64, n: int, fourth: float) -> float:
+def intensity_of(rule: Any, covariance: Floats, n: int, fourth: float) -> float:
     """The shrinkage intensity by a rule's word, or a number taken as it is."""
     if isinstance(rule, (int, float)):
         return float(rule)
     return ledoit_wolf_intensity(covariance, n, fourth) if rule == "ledoit_wolf" else oas_intensity(covariance, n)
 
 
-FourthMoment = Callable[[Float64, bool], float]
+FourthMoment = Callable[[Floats, bool], float]
 """(centres, by class?) -> mean of ||x - centre||^4; asked for only when Ledoit-Wolf needs it."""
 
 
@@ -263,10 +262,10 @@ class Projection:
     Squared lengths are distances within a class; squares times `inverse_total` are class-agnostic ones.
     """
 
-    origin: Float64
-    matrix: Float64
-    centres: Float64
-    inverse_total: Float64
+    origin: Floats
+    matrix: Floats
+    centres: Floats
+    inverse_total: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,14 +273,14 @@ class Gaussians:
     """Class means, shared covariance and overall Gaussian. `notes` say what was done beyond the formula."""
 
     moments: Moments
-    within: Float64  # lower Cholesky factor of the shared covariance, kept columns
-    total: Float64  # covariance of all rows, kept columns
+    within: Floats  # lower Cholesky factor of the shared covariance, kept columns
+    total: Floats  # covariance of all rows, kept columns
     keep: NDArray[np.bool_]  # columns that vary
     intensity: tuple[float, float]  # shrinkage of (within, total); 0 = none
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def counts(self) -> Labels:
+    def counts(self) -> ClassIndices:
         return self.moments.counts
 
     @property
@@ -289,7 +288,7 @@ class Gaussians:
         return len(self.counts)
 
     @property
-    def means(self) -> Float64:
+    def means(self) -> Floats:
         return self.moments.means
 
     def relative(self) -> Projection:
@@ -319,20 +318,20 @@ class Gaussians:
         variance, turn = eigh(self._white(self._white(self.total).T), self.moments.device)
         return self._projection(turn, variance)
 
-    def _white(self, columns: Float64) -> Float64:
+    def _white(self, columns: Floats) -> Floats:
         return solve_lower(self.within, columns, device=self.moments.device)
 
-    def _projection(self, directions: Float64, variance: Float64) -> Projection:
+    def _projection(self, directions: Floats, variance: Floats) -> Projection:
         matrix = np.zeros((len(self.keep), directions.shape[1]))
         matrix[self.keep] = solve_lower(self.within, directions, transposed=True, device=self.moments.device)
         centres = (self.moments.means - self.moments.mean) @ matrix
         return Projection(self.moments.mean, matrix, centres, 1 / variance)
 
 
-def fit_gaussians(values: Any, labels: Labels, num_classes: int, *, shrinkage: Any = "auto") -> Gaussians:
+def fit_gaussians(values: Any, labels: ClassIndices, num_classes: int, *, shrinkage: Any = "auto") -> Gaussians:
     """Gaussians of rows `n d` by class; options as in `gaussians_from`."""
 
-    def fourth(centres: Float64, by_class: bool) -> float:
+    def fourth(centres: Floats, by_class: bool) -> float:
         return fourth_moment(values, labels if by_class else None, centres)
 
     return gaussians_from(moments_of(values, labels, num_classes), fourth, shrinkage=shrinkage)
@@ -388,7 +387,7 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
 
 
 def _intensities(
-    rule: Any, within: Float64, total: Float64, moments: Moments, fourth: FourthMoment
+    rule: Any, within: Floats, total: Floats, moments: Moments, fourth: FourthMoment
 ) -> tuple[float, float]:
     needs_fourth = rule == "ledoit_wolf"
     by_class = fourth(moments.means, True) if needs_fourth else 0.0
@@ -400,7 +399,7 @@ def _present(moments: Moments) -> int:
     return int((moments.counts > 0).sum())
 
 
-def _varying(moments: Moments, total: Float64) -> tuple[NDArray[np.bool_], list[str]]:
+def _varying(moments: Moments, total: Floats) -> tuple[NDArray[np.bool_], list[str]]:
     keep = np.diag(total) > (4 * moments.precision * moments.mean) ** 2
     if not keep.any():
         raise InputError("features must vary, but every sample has the same ones; check the extractor")
@@ -408,7 +407,7 @@ def _varying(moments: Moments, total: Float64) -> tuple[NDArray[np.bool_], list[
     return keep, [f"{constant} of {moments.dim} feature columns are constant and were left out"] if constant else []
 
 
-def _full_rank_factor(within: Float64, moments: Moments) -> Float64 | None:
+def _full_rank_factor(within: Floats, moments: Moments) -> Floats | None:
     """Lower Cholesky factor, or None where rounding decides the smallest pivots."""
     scale = np.sqrt(np.maximum(np.diag(within), 0))
     if moments.n - _present(moments) < len(within) or not (scale > 0).all():
@@ -427,7 +426,7 @@ class ClassGaussians(Protocol):
     """What distances need of class Gaussians, just fitted or from a file."""
 
     @property
-    def counts(self) -> Labels:
+    def counts(self) -> ClassIndices:
         """Samples of every class in the fit."""
 
     @property
@@ -435,7 +434,7 @@ class ClassGaussians(Protocol):
         """Classes, also those without samples."""
 
     @property
-    def means(self) -> Float64:
+    def means(self) -> Floats:
         """Class means `c d`."""
 
     @property
@@ -450,8 +449,13 @@ class ClassGaussians(Protocol):
 
 
 def own_distances(
-    gaussians: ClassGaussians, values: Any, labels: Labels, *, relative: bool, projection: Projection | None = None
-) -> Float64:
+    gaussians: ClassGaussians,
+    values: Any,
+    labels: ClassIndices,
+    *,
+    relative: bool,
+    projection: Projection | None = None,
+) -> Floats:
     """MD (or MD - MD_agnostic) of every row to the Gaussian of its label."""
     projection = projection or (gaussians.relative() if relative else gaussians.whitening())
     means = gaussians.means
@@ -502,12 +506,12 @@ def _weighted_squares(rows: Tensor, weights: Tensor) -> Tensor:
 class ClassFit:
     """How every row fits the classes: nearest and likeliest class with their distances, and the agnostic distance."""
 
-    nearest: Labels
-    nearest_distance: Float64
-    likeliest: Labels
+    nearest: ClassIndices
+    nearest_distance: Floats
+    likeliest: ClassIndices
     """Class of largest posterior: nearest after adding -2 log of the class's share."""
-    likeliest_distance: Float64
-    agnostic: Float64
+    likeliest_distance: Floats
+    agnostic: Floats
 
 
 def class_fit(gaussians: ClassGaussians, values: Any) -> ClassFit:
@@ -523,15 +527,15 @@ def class_fit(gaussians: ClassGaussians, values: Any) -> ClassFit:
     return ClassFit(columns[0], near, columns[2], likely, agnostic_all)
 
 
-def class_shares(gaussians: ClassGaussians) -> Float64:
+def class_shares(gaussians: ClassGaussians) -> Floats:
     """Share of every class in the fit; a class without samples has 0."""
-    shares: Float64 = gaussians.counts / gaussians.counts.sum()
+    shares: Floats = gaussians.counts / gaussians.counts.sum()
     with np.errstate(divide="ignore"):
         return np.where(shares > 0, shares, np.finfo(np.float64).tiny)
 
 
 def distance_tables(
-    gaussians: ClassGaussians, values: Any, *, fitted_labels: Labels | None = None
+    gaussians: ClassGaussians, values: Any, *, fitted_labels: ClassIndices | None = None
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """(first row, MD to every class `n c`, MD_agnostic) by blocks; a class without samples is infinitely far.
 

@@ -15,44 +15,42 @@ from torch import Tensor
 from torch.nn import functional
 
 from confide.numerics.minimise import box_newton
-from confide.types import Float64
+from confide.types import Flags, Floats
 
 # Of being right on a few signals.
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
     """g(s) = sigmoid(w . (s - mean) / deviation + b)."""
 
-    mean: Float64
-    deviation: Float64
-    weight: Float64
+    mean: Floats
+    deviation: Floats
+    weight: Floats
     bias: float
 
-    def contributions(self, signals: Float64) -> tuple[Float64, float]:
+    def contributions(self, signals: Floats) -> tuple[Floats, float]:
         """What every signal adds to the logit, `n j`, and the logit without any."""
-        parts: Float64 = (signals - self.mean) / self.deviation * self.weight
+        parts: Floats = (signals - self.mean) / self.deviation * self.weight
         return parts, self.bias
 
-    def state(self) -> dict[str, Float64]:
+    def state(self) -> dict[str, Floats]:
         """Arrays that hold all of it."""
         return {"mean": self.mean, "deviation": self.deviation, "weight": self.weight, "bias": np.array([self.bias])}
 
     @classmethod
-    def restored(cls, arrays: dict[str, Float64]) -> Logistic:
+    def restored(cls, arrays: dict[str, Floats]) -> Logistic:
         """The regression of a state."""
         return cls(arrays["mean"], arrays["deviation"], arrays["weight"], float(arrays["bias"][0]))
 
 
-def platt_targets(correct: Flags) -> Float64:
+def platt_targets(correct: Flags) -> Floats:
     """(N+ + 1) / (N+ + 2) for right and 1 / (N- + 2) for wrong: keeps the fit finite under separation."""
     right = int(correct.sum())
     return np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
 
 
-def fit_logistic(signals: Float64, correct: Flags, penalty: float = 1.0) -> Logistic:
+def fit_logistic(signals: Floats, correct: Flags, penalty: float = 1.0) -> Logistic:
     """Minimise sum_i BCE(t_i, g(s_i)) + penalty/2 |w|^2 with Platt targets t; the bias is free.
 
     Args:
@@ -80,7 +78,7 @@ def fit_logistic(signals: Float64, correct: Flags, penalty: float = 1.0) -> Logi
     return Logistic(mean, deviation, weight[:-1], float(weight[-1]))
 
 
-def _logistic_objective(columns: Float64, targets: Float64, ridge: Float64, weight: Float64) -> float:
+def _logistic_objective(columns: Floats, targets: Floats, ridge: Floats, weight: Floats) -> float:
     logit = columns @ weight
     # BCE(t, sigmoid(l)) = log(1 + e^l) - t l
     return float((np.logaddexp(0, logit) - targets * logit).sum() + (ridge * weight**2).sum() / 2)
@@ -95,7 +93,7 @@ IDENTITY = np.array([1.0, 0.0])
 class Odds:
     """Log odds of being right, and whether it was right."""
 
-    values: Float64
+    values: Floats
     right: Flags
 
     @classmethod
@@ -110,12 +108,12 @@ class Odds:
     def take(self, rows: NDArray[np.intp]) -> Odds:
         return Odds(self.values[rows], self.right[rows])
 
-    def losses(self, line: Float64 = IDENTITY) -> Float64:
+    def losses(self, line: Floats = IDENTITY) -> Floats:
         """-log of the probability given to what came, log odds moved by s u + t."""
         moved = line[0] * self.values + line[1]
         return np.asarray(np.logaddexp(0.0, np.where(self.right, -moved, moved)))
 
-    def line(self, penalty: float) -> Float64:
+    def line(self, penalty: float) -> Floats:
         """(s, t), s not below 0, with the smallest loss + penalty/2 ((s - 1)^2 + t^2): infinite is the identity."""
         if math.isinf(penalty):
             return IDENTITY.copy()
@@ -123,7 +121,7 @@ class Odds:
         clipped = np.clip(self.values, -50.0, 50.0)
         columns, target = np.stack([clipped, np.ones_like(clipped)]), self.right.astype(np.float64)
 
-        def moments(line: Float64) -> tuple[float, Float64, Float64]:
+        def moments(line: Floats) -> tuple[float, Floats, Floats]:
             away, probability = line - IDENTITY, expit(line @ columns)
             loss = float(Odds(clipped, self.right).losses(line).sum()) + penalty / 2 * float(away @ away)
             weight = probability * (1 - probability)
@@ -132,7 +130,7 @@ class Odds:
 
         return box_newton(moments, IDENTITY.copy(), np.array([0.0, -50.0]), np.array([50.0, 50.0]))
 
-    def chosen_map(self, folds: NDArray[np.int64], penalties: Sequence[float]) -> Float64:
+    def chosen_map(self, folds: NDArray[np.int64], penalties: Sequence[float]) -> Floats:
         """The line whose penalty predicts best held out; of equals the one nearest to the identity."""
         losses = np.zeros(len(penalties))
         for fold in np.unique(folds):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.types import Float64
+from confide.types import Floats
 
 # L-BFGS (Nocedal, 1980) for smooth convex functions, in torch so that one thread means one thread.
 #
@@ -196,11 +196,11 @@ def _dot(left: Tensor, right: Tensor) -> float:
 
 # Newton for a handful of unknowns in a box: convex functions with their whole curvature at hand.
 
-Moments = Callable[[Float64], tuple[float, Float64, Float64]]
+Moments = Callable[[Floats], tuple[float, Floats, Floats]]
 """Value, slope and curvature at a point."""
 
 
-def box_newton(moments: Moments, start: Float64, low: Float64, high: Float64, *, iterations: int = 100) -> Float64:
+def box_newton(moments: Moments, start: Floats, low: Floats, high: Floats, *, iterations: int = 100) -> Floats:
     """The minimum of a convex function with low <= x <= high, to the rounding of its value.
 
     Unknowns at a bound that the slope pushes outward rest; the others take the Newton step, cut to the box and halved

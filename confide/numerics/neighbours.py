@@ -14,14 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import DISTANCE_BYTES
 from confide.checks import InputError, check_choice, check_range
 from confide.numerics.blocks import blocks, cache_rows, check_block, matrix_product
-from confide.types import Float64
+from confide.types import Floats, Indices
 
 Rows: TypeAlias = NDArray[Any]
 """n d, floating."""
-Indices: TypeAlias = NDArray[np.int64]
-BLOCK_BYTES = 1 << 25
 GROUP_COLUMNS = 32
 """Columns of which one minimum stands for all in the choice of the smallest."""
 
@@ -40,7 +39,7 @@ def nearest_neighbours(queries: Any, points: Any, k: int = 1, *, exclude_self: b
         raise InputError(f"k must be at most the {count} points there are, got {k}; ask for fewer neighbours")
     centre = table.mean(axis=0, dtype=np.float64).astype(table.dtype)
     centred, squares = centred_squares(table, centre)
-    height = int(np.clip(BLOCK_BYTES // (table.itemsize * len(table)), 16, 4096))
+    height = int(np.clip(DISTANCE_BYTES // (table.itemsize * len(table)), 16, 4096))
     distances = np.empty((len(rows), k), dtype=table.dtype)
     indices = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), height):
@@ -138,7 +137,7 @@ def unit(rows: Tensor) -> Tensor:
     return rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny)
 
 
-def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[Float64, Indices]:
+def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[Floats, Indices]:
     """Distance to the nearest centre and its index, for every row; "cosine" is 1 - cos."""
     check_choice(distance, ("l2", "cosine"), "distance")
     n = int(values.shape[0])
@@ -156,7 +155,7 @@ def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[
     return result, index
 
 
-def distances_to(values: Any, centres: Any, which: Indices, *, distance: str = "l2") -> Float64:
+def distances_to(values: Any, centres: Any, which: Indices, *, distance: str = "l2") -> Floats:
     """Distance of every row to the centre that `which` names for it."""
     check_choice(distance, ("l2", "cosine"), "distance")
     n = int(values.shape[0])

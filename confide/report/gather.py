@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.checks import InputError
+from confide.files.formats import TABLE_ENDINGS
 from confide.results import About, ComparedRow, Evaluation, join
 
 WHOLE = "evaluation.json"
@@ -44,7 +45,7 @@ def load(path: str | Path) -> Evaluation:
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be an evaluation or a run folder, but it does not exist; check the path")
-    if path.suffix in (".parquet", ".npz", ".csv"):
+    if path.suffix in TABLE_ENDINGS:
         raise InputError(f"{path} holds a table, not an evaluation; measure predictions first: confide evaluate {path}")
     if not path.is_dir():
         return _read(path)

@@ -23,15 +23,15 @@ from torch import Tensor
 
 from confide import random
 from confide.calibrators.groups import Grouping
-from confide.checks import InputError, as_tensor, check_finite
+from confide.checks import InputError, as_tensor
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
-from confide.predictions import Predictions, ProbabilityOutputs
+from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import Float64
+from confide.types import Floats
 
-BLOCK_ELEMENTS = 1 << 18
-"""Probabilities of one block of rows: 2 MB of float64, of which a score makes a handful."""
+PURPOSE = "a prediction set"
+"""Who needs all probabilities, in the words of a message."""
 
 
 # The registry, and what a method is given.
@@ -54,24 +54,24 @@ SETS = Registry("prediction sets", SetSpec)
 class ClassRows:
     """A block of samples: `probs` `n c`, in falling order where the method needs it, and one draw `u` a sample."""
 
-    probs: Float64
-    draws: Float64
+    probs: Floats
+    draws: Floats
     """n 1, uniform in [0, 1)."""
 
     @cached_property
-    def before(self) -> Float64:
+    def before(self) -> Floats:
         """The summed probability of all classes in front."""
-        sums: Float64 = torch.from_numpy(self.probs).cumsum(dim=1).numpy()
+        sums: Floats = torch.from_numpy(self.probs).cumsum(dim=1).numpy()
         sums[:, 1:] = sums[:, :-1]
         sums[:, 0] = 0.0
         return sums
 
     @property
-    def rank(self) -> Float64:
+    def rank(self) -> Floats:
         """1, 2, ..., c."""
         return np.arange(1.0, self.probs.shape[1] + 1)
 
-    def u(self, randomized: bool) -> Float64 | float:
+    def u(self, randomized: bool) -> Floats | float:
         """The draw of every sample, or 1: the whole of a class counts."""
         return self.draws if randomized else 1.0
 
@@ -97,7 +97,7 @@ def quantile_rank(n: int, coverage: float) -> int:
     return math.ceil((n + 1) * Fraction(str(float(coverage))))
 
 
-def threshold_of(scores: Float64, coverage: float) -> float | None:
+def threshold_of(scores: Floats, coverage: float) -> float | None:
     """The k-th smallest score; None, for all classes, where k is above n."""
     k = quantile_rank(len(scores), coverage)
     return None if k > len(scores) else float(np.partition(scores, k - 1)[k - 1])
@@ -114,7 +114,7 @@ class SetScore:
     options: Mapping[str, Any]
     seed: int = 0
 
-    def of_labels(self, predictions: Predictions, labels: Tensor) -> Float64:
+    def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
         """The score of every sample's label."""
         classes = labels.cpu().numpy()
         scores = np.empty(len(predictions))
@@ -135,7 +135,7 @@ class SetScore:
             scores[rows] = block
         return scores
 
-    def admitted(self, predictions: Predictions, limits: Float64, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def admitted(self, predictions: Predictions, limits: Floats, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
         """(rows, which classes have a score within the limit) by blocks; limits are `n 1`, or `1 c` by class.
 
         Args:
@@ -154,7 +154,7 @@ class SetScore:
                 inside[np.arange(len(inside)), probs.argmax(axis=1)] = True
             yield rows, inside
 
-    def _first_classes(self, probs: NDArray[np.floating], draws: Float64, limits: Float64) -> NDArray[np.bool_]:
+    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
         size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
 
@@ -177,7 +177,7 @@ class SetScore:
             inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
         return inside
 
-    def _by_class(self, probs: NDArray[np.floating], draws: Float64, limits: Float64) -> NDArray[np.bool_]:
+    def _by_class(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
         """Every class against a limit of its own; those behind the first that passes the largest limit are out."""
         inside = np.zeros(probs.shape, dtype=bool)
         inside[:, np.isinf(limits)] = True
@@ -199,47 +199,25 @@ class SetScore:
         look(_whole(probs, np.flatnonzero(unseen), classes=True))
         return inside
 
-    def _scores(self, probs: NDArray[np.floating], draws: Float64) -> Float64:
-        scores: Float64 = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
+    def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
+        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
         return scores
 
 
-def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Float64]]:
+def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
     """(rows, their probabilities, a draw each) by blocks of rows."""
-    values, draws = class_values(predictions), sample_draws(predictions, seed)
-    step = max(1, BLOCK_ELEMENTS // predictions.num_classes)
-    for start in range(0, len(predictions), step):
-        rows = slice(start, min(start + step, len(predictions)))
-        # Block by block: the softmax of all rows at once would double the memory.
-        block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
-        probs = (block if _are_probs(predictions) else torch.softmax(block, dim=1)).cpu().numpy()
-        if np.isnan(probs[:, 0]).any():
-            check_finite(values, "logits")
+    draws = sample_draws(predictions, seed)
+    for rows, probs in probability_blocks(predictions, PURPOSE):
         yield rows, probs, draws[rows, None]
 
 
-def class_values(predictions: Predictions) -> Tensor:
-    """The probabilities or logits of every class, as they came."""
-    outputs = predictions.outputs
-    return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits("a prediction set")
-
-
-def class_words(predictions: Predictions) -> list[str]:
-    """What the classes are called: their names, or their numbers."""
-    return list(predictions.class_names or map(str, range(predictions.num_classes)))
-
-
-def _are_probs(predictions: Predictions) -> bool:
-    return isinstance(predictions.outputs, ProbabilityOutputs)
-
-
-def sample_draws(predictions: Predictions, seed: int) -> Float64:
+def sample_draws(predictions: Predictions, seed: int) -> Floats:
     """A uniform number a sample, keyed by seed, id and the outputs: a second call draws the same again.
 
     The outputs belong to the key so that samples of other data that are numbered alike draw anew.
     """
     keys = random.sample_keys(predictions.ids)
-    values = class_values(predictions)
+    values = class_values(predictions, PURPOSE)
     for column in (values[:, 0], values[:, -1]):
         keys = random.bits(seed, keys ^ column.double().cpu().numpy().view(np.uint64), "prediction sets")
     return random.uniform(seed, keys, "prediction sets")
@@ -349,11 +327,11 @@ class PredictionSets:
         inside = torch.empty(len(predictions), self.num_classes, dtype=torch.bool)
         for rows, block in self.blocks(predictions, weights):
             inside[rows] = torch.from_numpy(block)
-        return inside.to(class_values(predictions).device)
+        return inside.to(class_values(predictions, PURPOSE).device)
 
     def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(rows, their sets) by blocks, where all sets together would not fit into memory."""
-        class_values(predictions)
+        class_values(predictions, PURPOSE)
         if predictions.num_classes != self.num_classes:
             raise InputError(
                 f"prediction sets '{self.word}' were fitted for {self.num_classes} classes, got predictions of "
@@ -361,7 +339,7 @@ class PredictionSets:
             )
         return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty)
 
-    def limits(self, predictions: Predictions, weights: Any = None) -> Float64:
+    def limits(self, predictions: Predictions, weights: Any = None) -> Floats:
         """The threshold of every sample, `n 1`, or of every class, `1 c`; infinite where all classes are admitted."""
         if bool(self.weighted) != (weights is not None):
             lacking = "need" if self.weighted else "take no"
@@ -387,11 +365,11 @@ class PredictionSets:
         values, back = np.unique(names, return_inverse=True)
         return np.array([known.get(str(value), -1) for value in values], dtype=np.int64)[back]
 
-    def _weighted_limits(self, weights: Float64) -> Float64:
+    def _weighted_limits(self, weights: Floats) -> Floats:
         """The smallest score with summed weights of at least coverage (all weights + the sample's own)."""
         scores, sums = (self.weighted[name].numpy() for name in ("scores", "weights"))
         place = np.searchsorted(sums, self.coverage * (sums[-1] + weights))
-        limits: Float64 = np.append(scores, np.inf)[place]
+        limits: Floats = np.append(scores, np.inf)[place]
         return limits
 
     def save(self, path: str | Path) -> None:
@@ -418,9 +396,9 @@ def sets_from_state(state: FittedState) -> PredictionSets:
     )
 
 
-def checked_weights(weights: Any, n: int) -> Float64:
+def checked_weights(weights: Any, n: int) -> Floats:
     """n finite numbers of 0 or more."""
-    values: Float64 = as_tensor(weights, "weights").double().cpu().numpy()
+    values: Floats = as_tensor(weights, "weights").double().cpu().numpy()
     if values.shape != (n,) or not np.isfinite(values).all() or (values < 0).any():
         raise InputError(f"weights must be {n} finite numbers of 0 or more, got shape {values.shape}; give one each")
     return values

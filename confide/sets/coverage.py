@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import betabinom
 
 from confide.calibrators.groups import DIFFICULTY, grouping
 from confide.numerics.binomial import clopper_pearson
-from confide.predictions import Predictions
+from confide.predictions import Predictions, class_values, class_words
 from confide.results import LEVEL, GroupCoverage, SetExample, SetResult
-from confide.sets.base import PredictionSets, SetGroup, class_values, class_words, quantile_rank
+from confide.sets.base import PURPOSE, PredictionSets, SetGroup, quantile_rank
 
 BANDS = 5
 MOST_EXAMPLES = 8
@@ -113,6 +112,8 @@ def _judged(group: GroupCoverage, fit: SetGroup | str, coverage: float, level: f
     """The group, with whether its promise is broken: over fits and samples the covered ones are beta-binomial."""
     if isinstance(fit, str) or not group.promised or group.covered is None:
         return group
+    from scipy.stats import betabinom
+
     k = quantile_rank(fit.n, coverage)
     chance = float(betabinom.cdf(group.covered, group.n, k, fit.n + 1 - k))
     return replace(group, broken=chance < level)
@@ -142,7 +143,10 @@ def _examples(
     rows = np.lexsort((second, -sizes))[:MOST_EXAMPLES]
     part = predictions.take(rows)
     own = None if weights is None else np.asarray(weights)[rows]
-    inside, order = sets(part, own).cpu(), class_values(part).argsort(dim=1, descending=True, stable=True).cpu()
+    inside, order = (
+        sets(part, own).cpu(),
+        class_values(part, PURPOSE).argsort(dim=1, descending=True, stable=True).cpu(),
+    )
     names, labels = class_words(predictions), part.labels.cpu() if part.has_labels else None
     examples = []
     for k, row in enumerate(rows):

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from confide import random
@@ -26,22 +25,21 @@ from confide.files import formats
 from confide.files.fitted import load_fitted
 from confide.numerics.blocks import one_thread
 from confide.numerics.minimise import lbfgs
-from confide.predictions import Predictions
+from confide.predictions import Predictions, class_values, class_words
 from confide.registry import Method
 from confide.sets.base import (
+    PURPOSE,
     SETS,
     PredictionSets,
     SetGroup,
     SetScore,
     SetSpec,
     checked_weights,
-    class_values,
-    class_words,
     quantile_rank,
     sets_from_state,
     threshold_of,
 )
-from confide.types import Float64
+from confide.types import Floats
 
 BANDS = 5
 """Bands of difficulty where neither edges nor a number are given."""
@@ -199,7 +197,7 @@ def _check_predictions(predictions: Predictions) -> None:
         )
     predictions.need_not_test("prediction sets")
     predictions.need_labels("fitting prediction sets")
-    class_values(predictions)
+    class_values(predictions, PURPOSE)
     if not len(predictions):
         raise InputError("prediction sets need at least one prediction, got none; pass those on 'val'")
 
@@ -279,6 +277,8 @@ def cluster_classes(
     After Ding et al. (2023, arXiv:2306.09335). Theirs gives rare classes the threshold of all samples; here they share
     one of their own, which keeps the promise for them as a group.
     """
+    from scipy.cluster.vq import kmeans2
+
     labels = predictions.labels.cpu().numpy()
     scores = score.of_labels(predictions, predictions.labels)
     counts = np.bincount(labels, minlength=predictions.num_classes)
@@ -304,7 +304,7 @@ def cluster_classes(
 # Covariate shift.
 
 
-def _weighted(common: dict[str, Any], scores: Float64, weights: Float64, notes: list[str]) -> PredictionSets:
+def _weighted(common: dict[str, Any], scores: Floats, weights: Floats, notes: list[str]) -> PredictionSets:
     """Sets whose threshold depends on the weight of the sample (Tibshirani et al., 2019, arXiv:1904.06019)."""
     if not weights.sum() > 0:
         raise InputError("weights must not all be 0; give likelihood ratios, high where the new samples are")

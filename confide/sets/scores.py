@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from confide.sets.base import SETS, ClassRows
-from confide.types import Float64
+from confide.types import Floats
 
 LARGEST = 1e9
 
 
 @SETS.add("lac", paper="Sadinle, Lei & Wasserman, 2019, JASA 114", ordered=False, ranges={}, choices={})
-def lac(rows: ClassRows) -> Float64:
+def lac(rows: ClassRows) -> Floats:
     """Least ambiguous classes, s = 1 - p: the smallest sets on average.
 
     Args:
@@ -38,7 +38,7 @@ def lac(rows: ClassRows) -> Float64:
     ranges={},
     choices={},
 )
-def aps(rows: ClassRows, *, randomized: bool = True) -> Float64:
+def aps(rows: ClassRows, *, randomized: bool = True) -> Floats:
     """Adaptive prediction sets, s = (sum of all p in front) + u p: large where the model is unsure.
 
     Args:
@@ -64,9 +64,7 @@ def aps(rows: ClassRows, *, randomized: bool = True) -> Float64:
     ranges={"penalty": (0.0, LARGEST), "k_reg": (0, LARGEST)},
     choices={},
 )
-def raps(
-    rows: ClassRows, *, penalty: float | None = None, k_reg: int | None = None, randomized: bool = True
-) -> Float64:
+def raps(rows: ClassRows, *, penalty: float | None = None, k_reg: int | None = None, randomized: bool = True) -> Floats:
     """Regularised adaptive sets, s = aps + penalty max(0, rank - k_reg): no long tails of unlikely classes.
 
     Args:
@@ -97,7 +95,7 @@ def raps(
     ranges={"weight": (0.0, LARGEST)},
     choices={},
 )
-def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = True) -> Float64:
+def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = True) -> Floats:
     """Sorted adaptive sets, s = u p_max for the first class, else p_max + (rank - 2 + u) weight: ranks only.
 
     Args:
@@ -125,7 +123,7 @@ def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = Tru
     ranges={},
     choices={},
 )
-def top_k(rows: ClassRows, *, randomized: bool = False) -> Float64:
+def top_k(rows: ClassRows, *, randomized: bool = False) -> Floats:
     """The k likeliest classes, s = rank - 1 + u: every set of one size.
 
     Args:

@@ -19,6 +19,7 @@ from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
 from confide.records import Dataset
 from confide.registry import Method, MethodSpec, Registry
+from confide.types import Floats
 
 Severity = float | tuple[float, ...]
 
@@ -220,10 +221,8 @@ def luminance(images: Tensor) -> Tensor:
 # A map of h rows is a matrix h x h whatever the width of its kernel, so the borders and kernels wider than the image
 # need no padding, and a batch is one matrix product.
 
-Matrix = NDArray[np.float64]
 
-
-def filter_sides(images: Tensor, rows: Matrix, columns: Matrix) -> Tensor:
+def filter_sides(images: Tensor, rows: Floats, columns: Floats) -> Tensor:
     """rows @ image @ columns^T for every channel."""
     # On a GPU float32 products may be cut to 10 bits by a setting of the user; in float64 they never are.
     kind = torch.float64 if images.device.type == "cuda" else images.dtype
@@ -242,7 +241,7 @@ def gaussian_filter(images: Tensor, sigma: float, *, truncate: float = 4.0, bord
 
 
 @lru_cache(maxsize=64)
-def gaussian_matrix(side: int, sigma: float, truncate: float, border: str) -> Matrix:
+def gaussian_matrix(side: int, sigma: float, truncate: float, border: str) -> Floats:
     """Row i holds the weights of the pixels that make smoothed pixel i."""
     radius = int(truncate * sigma + 0.5)
     offsets = np.arange(-radius, radius + 1)
@@ -260,7 +259,7 @@ def gaussian_matrix(side: int, sigma: float, truncate: float, border: str) -> Ma
 
 
 @lru_cache(maxsize=256)
-def zoom_matrix(side: int, factor: float) -> Matrix:
+def zoom_matrix(side: int, factor: float) -> Floats:
     """The middle 1/factor of a side stretched linearly, ends on ends, and cut to the side again."""
     crop = math.ceil(side / factor)
     begin = (side - crop) // 2
@@ -276,7 +275,7 @@ def zoom_matrix(side: int, factor: float) -> Matrix:
 
 
 @lru_cache(maxsize=64)
-def box_matrix(source: int, target: int) -> Matrix:
+def box_matrix(source: int, target: int) -> Floats:
     """Resizing by the mean of the pixels whose centres fall into the box of a new pixel (at least the nearest)."""
     scale = source / target
     reach = max(scale, 1.0)

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from confide import block_sizes
 from confide.checks import InputError, label_hint
-from confide.simplex.gradient import BLOCK_ELEMENTS, gradient, row_terms, second_order
+from confide.simplex.gradient import gradient, row_terms, second_order
 from confide.simplex.reference import Request, accumulator
 
 _BLOCK_SUMS = ("entropy", "mean_log_p", "excess", "sum_squares", "norm")
@@ -98,7 +99,7 @@ class _Forward:
         self.logits, self.request = logits, request
         self.labels = None if labels is None else labels[:, None]
         self.dtype = accumulator(logits.dtype)
-        self.size = max(1, BLOCK_ELEMENTS // num_classes)
+        self.size = block_sizes.rows_in(block_sizes.CACHED, num_classes)
         self.probs = torch.empty((n, num_classes), dtype=self.dtype)
         self.buffer = torch.empty((min(self.size, n), num_classes), dtype=self.dtype)
         self.top = torch.empty((n, 1), dtype=self.dtype)

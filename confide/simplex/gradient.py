@@ -11,10 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from confide import block_sizes
 from confide.simplex.reference import Request, plain_statistics
 
-BLOCK_ELEMENTS = 1 << 19
-"""Elements of a row block, 2 MB of float32: smaller ones pay more for the calls than they save in the cache."""
 NEAR = 32.0
 """Largest logits up to here need no shift before they are multiplied: float32 then still keeps 2e-6."""
 
@@ -143,7 +142,7 @@ def packed(terms: RowTerms, rows: Tensor) -> tuple[Tensor, Tensor | None, Gradie
 def gradient(logits: Tensor, probs: Tensor, top: Tensor, log_scale: Tensor, terms: RowTerms, margin: float) -> Tensor:
     """One pass that turns the probabilities into the gradient, in place."""
     n, num_classes = probs.shape
-    size = max(1, BLOCK_ELEMENTS // num_classes)
+    size = block_sizes.rows_in(block_sizes.CACHED, num_classes)
     buffer = torch.empty((min(size, n), num_classes), dtype=probs.dtype)
     if terms.scale is not None and terms.slope is not None:
         near = probs.dtype == torch.float32 and n > 0 and bool(top.abs().max() <= NEAR)

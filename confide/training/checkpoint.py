@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError
@@ -27,10 +26,9 @@ from confide.training.distributed import World
 from confide.training.feed import TrainingSamples
 from confide.training.settings import Settings
 from confide.training.state import State
+from confide.types import Floats
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
-
-Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +36,22 @@ class Trained:
     """A trained model, its preparation of inputs, and its log.
 
     `log` has a column per quantity and a row per epoch, and no clock in it: the same run gives the same log.
-    `timings` has the seconds of training and validation per epoch, of this process alone.
+    `timings` has the seconds of training and validation per epoch, of this process alone; `process_notes` says how this
+    process came to the end, such as from which checkpoint. Neither is in model.safetensors, whose bytes are those of an
+    unbroken run.
     """
 
     model: Classifier
     settings: Settings
     preparation: Preparation
     class_names: tuple[str, ...]
-    log: Mapping[str, Column]
+    log: Mapping[str, Floats]
     loss_state: Mapping[str, Tensor] = field(default_factory=dict)
-    timings: Mapping[str, Column] = field(default_factory=dict)
+    timings: Mapping[str, Floats] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
+    process_notes: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:

@@ -88,7 +88,7 @@ class TrainingOutcome:
             return sum(float(t.timings[name].sum()) for t in trained if name in t.timings)
 
         rows = [{name: float(column[t.chosen_epoch]) for name, column in t.log.items()} for t in trained]
-        members = tuple(MemberOutcome(row, t.notes) for row, t in zip(rows, trained, strict=True))
+        members = tuple(MemberOutcome(row, (*t.process_notes, *t.notes)) for row, t in zip(rows, trained, strict=True))
         return cls(job.out, job.settings, members, seconds("train_seconds"), seconds("val_seconds"))
 
     def as_dict(self) -> dict[str, Any]:

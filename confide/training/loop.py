@@ -109,7 +109,7 @@ def fit(
             torch.manual_seed(settings.seed + world.rank)
         if where is not None:
             note = checkpoint.restore_checkpoint(run.state, where)
-            run.notes += [note] if note else []
+            run.process_notes += [note] if note else []
         record_feed = _record_feed(dataset, run, recorder)
         steps_left = settings.epochs * run.order.steps - run.position()
         patience = 2.0 if world.is_lead else math.inf
@@ -358,7 +358,7 @@ def _read_finished(run: Run, folder: Path) -> Trained | None:
         # Without checkpoints the file may be anybody's: it is not written over.
         if not checkpoint.checkpoint_paths(folder):
             raise
-        run.notes.append("the finished model was damaged and is made again")
+        run.process_notes.append("the finished model was damaged and is made again")
         return None
 
 
@@ -397,6 +397,7 @@ def trained_model(run: Run, dataset: Dataset, weights: Mapping[str, Tensor], cho
         chosen_epoch,
         tuple(run.notes),
         run.identity,
+        tuple(run.process_notes),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide import difficulty, losses
-from confide.checks import InputError, check_options
+from confide.checks import InputError
 from confide.losses.base import BatchLoss
 from confide.records import Scores, Split
 from confide.training.settings import Settings
@@ -98,7 +98,6 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
     if scores is None:
         raise InputError(f"loss '{settings.loss}' weighs by difficulty, but no scores came; pass scores= (--scores)")
     own = Scores(train.ids, scores.of(train.ids), scores.method, scores.options)
-    check_options("weights", "difficulty", settings.weight_options, ("normalize", "temperature", "c"))
     return np.asarray(difficulty.weights(own, **settings.weight_options))
 
 
@@ -154,7 +153,8 @@ def _column_groups(column: str, train: Split, samples: Split, number: int) -> ND
 
 # Groups of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
 
-BANDS, LABEL_BANDS = "bands", "label_bands"
+GROUPS, LABEL_GROUPS = "groups", "label_groups"
+"""Scores by which a loss groups samples: the difficulty of the likeliest class, or that of the label."""
 
 
 def group_scores_kind(settings: Settings) -> str:
@@ -164,14 +164,14 @@ def group_scores_kind(settings: Settings) -> str:
         settings: of a training.
 
     Returns:
-        `bands` (difficulty of the likeliest class), `label_bands` (of the label), or nothing where the loss needs none.
+        `groups` (difficulty of the likeliest class), `label_groups` (of the label); nothing where the loss needs none.
 
     Example:
         >>> confide.training.group_scores_kind(confide.training.Settings(loss="adaptive_difficulty"))
-        'bands'
+        'groups'
     """
     loss = losses.LOSSES.get(settings.loss).function
     needs = loss.validation_needs() if isinstance(loss, type) and issubclass(loss, losses.LossModule) else ()
     if settings.group_by != "difficulty" or "groups" not in needs:
         return ""
-    return LABEL_BANDS if settings.label_bands else BANDS
+    return LABEL_GROUPS if settings.label_bands else GROUPS

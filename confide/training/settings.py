@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, OptionError, check_choice, check_number, check_options, check_range, did_you_mean
+from confide import losses, models
+from confide.checks import (
+    InputError,
+    OptionError,
+    check_choice,
+    check_number,
+    check_options,
+    check_range,
+    check_seed,
+    did_you_mean,
+)
 from confide.files.formats import plain
 from confide.models.device import PRECISIONS
 
@@ -34,6 +44,8 @@ FIELD_TYPES: tuple[tuple[str, type, str], ...] = (
     ),
     *((f"{name}_options", Mapping, "options by name") for name in ("model", "loss", "schedule", "weight")),
 )
+MOST_OF_ANYTHING = 10**9
+"""Epochs, or samples of a batch."""
 FIELD_RANGES: tuple[tuple[str, float, float, bool], ...] = (
     # (field, lowest, highest, without the lowest)
     ("learning_rate", 0, math.inf, True),
@@ -122,11 +134,12 @@ class Settings:
         for name, kind, description in FIELD_TYPES:
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be {description}, got {getattr(self, name)!r}")
-        for name, low in (("epochs", 1), ("batch_size", 1), ("choose_after", 0), ("seed", -math.inf)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("choose_after", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InputError(f"{name} must be a whole number, got {value!r}")
-            check_range(value, name, low)
+            check_range(value, name, least, MOST_OF_ANYTHING)
+        check_seed(self.seed)
         for name, low, high, low_open in FIELD_RANGES:
             value = getattr(self, name)
             if value is None and name == "clip_norm":
@@ -134,6 +147,9 @@ class Settings:
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise InputError(f"{name} must be a number, got {value!r}")
             check_range(value, name, low, high, low_open=low_open, high_open=name != "label_noise")
+        losses.LOSSES.get(self.loss).check_values(self.loss_options)
+        models.method(self.model)[0].check_values(self.model_options)
+        check_options("weights", "difficulty", self.weight_options, ("normalize", "temperature", "c"))
         self._check_schedule_options()
         if self.compile and self.deterministic:
             raise InputError("compile cannot be deterministic: its kernels are chosen by timing; leave one of them out")

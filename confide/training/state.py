@@ -5,6 +5,7 @@ running mean of the weights and the compiled forward pass.
 from __future__ import annotations
 
 import copy
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -180,6 +181,7 @@ class State:
             "step": str(self.step),
             "best_value": repr(self.best_value),
             "best_epoch": str(self.best_epoch),
+            "log": json.dumps(list(self.log)),
         }
 
     def restore(self, tensors: dict[str, Tensor], notes: dict[str, str]) -> None:
@@ -194,7 +196,10 @@ class State:
         if self.average is not None:
             self.average.restore(parts["average"], tensors["average_steps"])
         self.best = {k: v.to(self.device.device) for k, v in parts["best"].items()} if "best" in parts else None
-        self.log = {k: v.tolist() for k, v in parts.get("log", {}).items()}
+        log = parts.get("log", {})
+        # The file sorts its tensors; the log keeps its columns in the order they came.
+        columns = json.loads(notes["log"]) if "log" in notes else log
+        self.log = {k: log[k].tolist() for k in columns}
         self.sums.copy_(tensors["sums"])
         self.epoch, self.step = int(notes["epoch"]), int(notes["step"])
         self.best_value, self.best_epoch = float(notes["best_value"]), int(notes["best_epoch"])

@@ -63,6 +63,7 @@ class Run:
     saved_at: float = field(default_factory=time.monotonic)
     timings: dict[str, list[float]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    process_notes: list[str] = field(default_factory=list)
     graph: StepSource | None = None
 
     @property

@@ -13,18 +13,16 @@ from scipy.special import expit
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
-from confide.numerics.logistic import Flags, Logistic, fit_logistic, platt_targets
+from confide.numerics.logistic import Logistic, fit_logistic, platt_targets
 from confide.predictions import Predictions
 from confide.records import Features, Ids
 from confide.trust.base import TRUST, Scorer, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
 from confide.trust.distances import NeighbourDistance, class_index, relative_mahalanobis
 from confide.trust.oracles import OracleScorer, energy_of, logit_of_confidence
-from confide.types import FeatureRows, Float64, PerSample
+from confide.types import FeatureRows, Flags, Floats, Indices, PerSample
 
 # Gradient-boosted trees of being right on a few signals: histograms, complete trees of one depth, logistic loss.
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +31,10 @@ class Boosted:
 
     base: float
     signal: Indices
-    threshold: Float64
-    value: Float64
+    threshold: Floats
+    value: Floats
 
-    def contributions(self, signals: Float64) -> tuple[Float64, float]:
+    def contributions(self, signals: Floats) -> tuple[Floats, float]:
         """What every signal adds to the logit, `n j`: the change of a node's value goes to the signal that split it."""
         parts = np.zeros(signals.shape)
         rows = np.arange(len(signals))
@@ -59,7 +57,7 @@ class Boosted:
         }
 
     @classmethod
-    def restored(cls, arrays: dict[str, Float64]) -> Boosted:
+    def restored(cls, arrays: dict[str, Floats]) -> Boosted:
         """The trees of a state."""
         return cls(float(arrays["base"][0]), arrays["signal"].astype(np.int64), arrays["threshold"], arrays["value"])
 
@@ -69,7 +67,7 @@ BOOSTED_RATE = 0.1
 BOOSTED_BINS = 64
 
 
-def fit_boosted(signals: Float64, correct: Flags, penalty: float = 1.0, *, depth: int = 2) -> Boosted:
+def fit_boosted(signals: Floats, correct: Flags, penalty: float = 1.0, *, depth: int = 2) -> Boosted:
     """Newton boosting of the logistic loss with Platt targets.
 
     Args:
@@ -96,9 +94,9 @@ def _grow(
     tree: int,
     depth: int,
     binned: Indices,
-    edges: list[Float64],
-    pull: Float64,
-    curve: Float64,
+    edges: list[Floats],
+    pull: Floats,
+    curve: Floats,
     penalty: float,
 ) -> Indices:
     """Fill one tree level by level; the leaf of every sample."""
@@ -119,9 +117,7 @@ def _grow(
     return node
 
 
-def _best_split(
-    binned: Indices, pull: Float64, curve: Float64, penalty: float, edges: list[Float64]
-) -> tuple[int, int]:
+def _best_split(binned: Indices, pull: Floats, curve: Floats, penalty: float, edges: list[Floats]) -> tuple[int, int]:
     """(signal, last bin that goes left) of largest gain, bin -1 where no split helps."""
     best, split = 1e-9, (0, -1)
     for signal, cuts in enumerate(edges):
@@ -189,7 +185,7 @@ class Signals:
     def names(self) -> tuple[str, ...]:
         return (*self.facts, *self.learned, *self.columns)
 
-    def __call__(self, predictions: Predictions, features: Tensor | None, second: Tensor | None) -> Float64:
+    def __call__(self, predictions: Predictions, features: Tensor | None, second: Tensor | None) -> Floats:
         """All signals of some samples, `n j`."""
         parts = [fact_signal(name, predictions) for name in self.facts]
         for name, scorer in self.learned.items():
@@ -206,7 +202,7 @@ def fact_names(predictions: Predictions) -> tuple[str, ...]:
     return FACT_SIGNALS[:3] if predictions.from_probabilities else FACT_SIGNALS
 
 
-def fact_signal(name: str, predictions: Predictions) -> Float64:
+def fact_signal(name: str, predictions: Predictions) -> Floats:
     """A fact of the softmax as a signal; the confidence enters as its logit."""
     if name == "confidence":
         return logit_of_confidence(predictions).cpu().numpy()
@@ -216,23 +212,23 @@ def fact_signal(name: str, predictions: Predictions) -> Float64:
     return -values if name == "entropy" else values
 
 
-def learned_signal(name: str, values: Tensor) -> Float64:
+def learned_signal(name: str, values: Tensor) -> Floats:
     """A learned score as a signal: TrustScore, a ratio, enters as its logarithm."""
-    column: Float64 = values.to(torch.float64).cpu().numpy()
+    column: Floats = values.to(torch.float64).cpu().numpy()
     if name.removeprefix(SECOND_PREFIX) != "trust_score":
         return column
     # Ratios beyond e^10 say no more than "on top of a training sample".
     return np.clip(np.log(np.maximum(column, 1e-12)), -10, 10)
 
 
-def column_signal(name: str, predictions: Predictions) -> Float64:
+def column_signal(name: str, predictions: Predictions) -> Floats:
     """A column of the predictions that is high where a sample is hard, turned round."""
     if name not in predictions.columns:
         raise InputError(f"the combined predictor needs the column '{name}'; add it to the predictions")
     return -np.asarray(predictions.columns[name], dtype=np.float64)
 
 
-def checked_signals(values: Float64, names: tuple[str, ...]) -> Float64:
+def checked_signals(values: Floats, names: tuple[str, ...]) -> Floats:
     """Refuse NaN and infinity, naming the signal."""
     finite = np.isfinite(values)
     if not finite.all():
@@ -254,10 +250,10 @@ def reference_scorers(rows: Tensor, labels: NDArray[np.int64], num_classes: int,
 
 def learn_signals(
     predictions: Predictions, folds: Folds, oracle: OracleScorer | None, spaces: list[Space], columns: tuple[str, ...]
-) -> tuple[Signals, Float64]:
+) -> tuple[Signals, Floats]:
     """Signals fitted on everything, and their honest values here: none was fitted with the fold it scores."""
     learned: dict[str, Scorer] = {}
-    honest: dict[str, Float64] = {}
+    honest: dict[str, Floats] = {}
     if oracle is not None and oracle.out_of_fold is not None:
         # An oracle's member m was trained without fold m, and nothing was selected: its values there are honest.
         learned["oracle"], honest["oracle"] = oracle, learned_signal("oracle", oracle.out_of_fold)
@@ -275,14 +271,14 @@ def learn_signals(
 
 def _near_signals(
     predictions: Predictions, features: Tensor, folds: Folds, reference: Features | None, prefix: str
-) -> tuple[dict[str, Scorer], dict[str, Float64]]:
+) -> tuple[dict[str, Scorer], dict[str, Floats]]:
     classes, labels = predictions.num_classes, predictions.labels.cpu().numpy()
     if reference is not None:
         # The reference holds other samples, so that nothing here was fitted with what it scores.
         rows = torch.as_tensor(np.asarray(reference.values[:]), dtype=features.dtype)
         scorers = reference_scorers(rows, np.asarray(reference.labels), classes, prefix)
         return scorers, {name: learned_signal(name, s(predictions, features)) for name, s in scorers.items()}
-    honest: dict[str, Float64] = {}
+    honest: dict[str, Floats] = {}
     for fold in np.unique(folds):
         outside, inside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         parts = reference_scorers(features[outside], labels[outside], classes, prefix)
@@ -432,7 +428,7 @@ def combined(
     return Combined(signals, regression, model, loss, torch.from_numpy(honest))
 
 
-def cross_fitted(values: Float64, correct: Flags, folds: Folds, model: str, penalty: float) -> Float64:
+def cross_fitted(values: Floats, correct: Flags, folds: Folds, model: str, penalty: float) -> Floats:
     """Probability of being right of every sample, by a regression fitted without its fold."""
     honest = np.empty(len(values))
     for fold in np.unique(folds):
@@ -442,13 +438,13 @@ def cross_fitted(values: Float64, correct: Flags, folds: Folds, model: str, pena
     return honest
 
 
-def negative_log_likelihood(probability: Float64, correct: Flags) -> float:
+def negative_log_likelihood(probability: Floats, correct: Flags) -> float:
     """Mean -log of the probability given to what happened."""
     return float(-np.log(np.maximum(np.where(correct, probability, 1 - probability), 1e-300)).mean())
 
 
 def _losses(
-    values: Float64, correct: Flags, folds: Folds, how: tuple[str, float], honest: Float64, names: tuple[str, ...]
+    values: Floats, correct: Flags, folds: Folds, how: tuple[str, float], honest: Floats, names: tuple[str, ...]
 ) -> dict[str, float]:
     """Out-of-fold NLL with all signals, and without each: what a signal is worth beside the others."""
     losses = {"all": negative_log_likelihood(honest, correct)}

@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CLASS_DISTANCE_BYTES
 from confide.checks import InputError, check_choice, check_range
 from confide.numerics.gaussians import fit_gaussians
-from confide.numerics.neighbours import Indices, Rows, nearest_neighbours, pair_distances, smallest_of_rows
+from confide.numerics.neighbours import Rows, nearest_neighbours, pair_distances, smallest_of_rows
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.trust.base import TRUST, ScorerState
-from confide.types import FeatureRows, PerSample
+from confide.types import FeatureRows, Indices, PerSample
 
 TRAINING_FEATURES: dict[str, Any] = {"trained": True, "wants": "features", "fit_on": "training"}
 
@@ -186,7 +187,6 @@ def kth_of_classes(
 # TrustScore: how much nearer the predicted class lies than any other.
 
 SMALLEST_DISTANCE = 1e-12
-CLASS_BLOCK_BYTES = 1 << 24
 FILTERS = ("none", "density", "uncertainty", "uncertainty_released")
 
 
@@ -204,7 +204,9 @@ class TrustScore:
         rows = features.cpu().numpy().astype(self.points.dtype, copy=False)
         predicted = predictions.facts.prediction.cpu().numpy()
         squares = np.einsum("nd,nd->n", self.points, self.points)
-        height = int(np.clip(CLASS_BLOCK_BYTES // (self.points.itemsize * int(np.diff(self.bounds).max())), 64, 4096))
+        height = int(
+            np.clip(CLASS_DISTANCE_BYTES // (self.points.itemsize * int(np.diff(self.bounds).max())), 64, 4096)
+        )
         score = np.empty(len(rows), dtype=self.points.dtype)
         with Progress("trust score", len(rows)) as progress:
             for start in range(0, len(rows), height):

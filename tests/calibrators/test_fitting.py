@@ -39,8 +39,8 @@ def test_bad_input_gets_one_line():
             calibrators.fit("temperature", infinite, **options)
     with pytest.raises(InputError, match="logits must be finite, got -inf at sample 1 of 6000"):
         calibrators.fit("beta", infinite)
-    with pytest.raises(InputError, match="only the top-1 confidence"):
-        calibrators.fit("temperature", Predictions.from_top1([0, 1], [0, 1], [0.5, 0.7]))
+    with pytest.raises(InputError, match="'vector' needs all probabilities"):
+        calibrators.fit("vector", Predictions.from_top1([0, 1], [0, 1], [0.5, 0.7]))
 
 
 def test_the_classes_must_be_those_of_the_fit(val):
@@ -59,7 +59,7 @@ def test_a_saved_calibrator_gives_the_same_numbers(val, test, tmp_path, suffix):
 
 def test_loading_something_else_gets_one_line(tmp_path, made):
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(InputError, match="must be a calibrator of format 'calibrator/2', got None"):
+    with pytest.raises(InputError, match="must be a calibrator of format 'calibrator/3', got None"):
         calibrators.load(tmp_path / "other.json")
     with pytest.raises(InputError, match="no such file"):
         calibrators.load(tmp_path / "none.json")

@@ -63,7 +63,7 @@ def test_an_empty_file_of_predictions(tmp_path, capsys):
 
 
 def test_a_file_without_labels_and_one_that_is_damaged(tmp_path, capsys):
-    refused(capsys, ["evaluate", write(tmp_path / "p.npz", logits=logits_with(0.0))], "must have a column 'label'")
+    refused(capsys, ["evaluate", write(tmp_path / "p.npz", logits=logits_with(0.0))], "in a file as the column 'label'")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nonsense")
     refused(capsys, ["evaluate", tmp_path / "broken.parquet"], "must be a readable parquet file")
 

@@ -23,7 +23,9 @@ def test_labels_that_are_numbers_are_class_indices(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{not json", "must hold one JSON object per line, got .* in line 2"),
+        ("{not json", "must hold one JSON object per line, but line 2 must be JSON"),
+        ("[" * 3000 + "]" * 3000, "but line 2 must be JSON of at most 64 levels"),
+        ('{"text": ' + "9" * 5000 + "}", "but line 2 must be JSON, got something else"),
         ("[1, 2]", "must hold one JSON object per line, got a list in line 2"),
         ('{"text": 5, "label": "a"}', "line 2, must have a 'text', got none"),
         ('{"text": "t", "label": null}', "line 2, must have a 'label', got none"),

@@ -59,3 +59,10 @@ def test_nan_is_named(clusters):
     rows[4321, 2] = np.nan
     with pytest.raises(InputError, match="got nan at sample 4321 of 5000"):
         difficulty.score("kmeans", rows, k=3)
+
+
+@pytest.mark.parametrize("word", ["kmeans", "prototype"])
+def test_features_whose_distances_overflow_are_one_line(word):
+    rows = (1e30 * np.random.default_rng(0).normal(size=(60, 4))).astype(np.float32)
+    with pytest.raises(InputError, match="small enough for distances"):
+        difficulty.score(word, rows, np.arange(60) % 3)

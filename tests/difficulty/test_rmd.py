@@ -151,7 +151,7 @@ def test_augmented_runs_fit_the_gaussians_and_plain_features_are_scored(clusters
         (lambda x, y: (np.where(np.arange(len(x))[:, None] == 17, np.nan, x), y), "got nan at sample 17 of 600"),
         (lambda x, y: (np.ones_like(x), y), "features must vary"),
         (lambda x, y: (x, y[:-1]), "labels must be 600 class indices"),
-        (lambda x, y: (x, y - 1), "labels must be at least 0"),
+        (lambda x, y: (x, y - 1), "labels must lie in"),
         (lambda x, y: (x[:, 0], y), "n x d"),
         (lambda x, y: (x[:0], y[:0]), "at least one row"),
         (lambda x, y: (x.astype(str), y), "features must be numbers"),

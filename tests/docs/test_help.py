@@ -13,6 +13,7 @@ PLACES = (
     "confide.calibrators",
     "confide.config",
     "confide.data",
+    "confide.decisions",
     "confide.difficulty",
     "confide.evaluation",
     "confide.evaluation.trust_evidence",

@@ -1,5 +1,7 @@
 """Files of predictions as people have them: names, numbers, words as labels, one column, other separators."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,7 +86,7 @@ def test_one_column_of_logits_is_that_of_a_sigmoid(tmp_path, shape):
 
 def test_a_probability_beside_a_predicted_class_is_not_guessed_to_be_of_class_one(tmp_path):
     columns = {"label": LABELS % 2, "prediction": LABELS % 2, "probability": PROBS.max(1)}
-    with pytest.raises(InputError, match="or 'pred_label' and 'confidence', got label, prediction, probability"):
+    with pytest.raises(InputError, match="may be the confidence in 'prediction' or the probability of class 1"):
         Predictions.load(write(tmp_path / "a.csv", columns))
 
 
@@ -109,7 +111,15 @@ def test_spreadsheets_separate_cells_otherwise(tmp_path, separator):
             {"logits": ['"[1, 2]"'] * 12, "label": LABELS},
             r"got the text '\[1, 2\]'; give a column for every class: logit_0",
         ),
-        (a_column_each(PROBS, "p"), "must have a column 'label', got p0, p1, p2; add it"),
+        ({"label": LABELS, "y": LABELS, **a_column_each(PROBS, "p")}, "holds the label, got 'label' and 'y'"),
+        ({"correct": LABELS % 2, "confidence": PROBS[:, 0], "score": PROBS[:, 1]}, "got 'confidence' and 'score'"),
+        ({"correct": LABELS % 2, "is_correct": LABELS % 2, "p": PROBS[:, 0]}, "got 'correct' and 'is_correct'"),
+        ({"y_true": LABELS % 2, "y_pred": LABELS % 2, "p": PROBS[:, 0]}, "call it 'confidence', or 'prob' without"),
+        ({"correct": LABELS, "confidence": PROBS[:, 0]}, "correct must be 0 or 1, got 2"),
+        (
+            {"label": WORDS, "pred_label": WORDS, "confidence": PROBS[:, 0], "correct": [0, *[1] * 11]},
+            "differs at 1 of 12 samples, first at sample 0; drop 'correct', or",
+        ),
     ],
 )
 def test_what_cannot_be_read_says_how_to_name_it(tmp_path, columns, message):
@@ -139,3 +149,53 @@ def test_shards_that_order_the_classes_otherwise_are_refused(tmp_path):
         write(tmp_path / f"{name}.csv", {**a_column_each(LOGITS, "logit_", order), "label": WORDS})
     with pytest.raises(InputError, match="all shards must name the same classes in one order"):
         evaluate(tmp_path, ["accuracy"], False)
+
+
+@pytest.mark.parametrize("correct", ["correct", "is_correct", "correctness"])
+@pytest.mark.parametrize("confidence", ["confidence", "conf", "score", "p", "prob", "probability"])
+def test_confidence_and_correctness_are_read_where_no_class_is_named(tmp_path, correct, confidence):
+    columns = {correct: LABELS % 2, confidence: PROBS[:, 0], "prediction": WORDS, "site": ["here"] * 12}
+    found = Predictions.load(write(tmp_path / "a.csv", columns))
+    assert found.facts.correct.tolist() == (LABELS % 2 == 1).tolist()
+    assert found.facts.confidence.tolist() == PROBS[:, 0].tolist()
+    assert set(found.columns) == {"prediction", "site"}
+    assert not found.has_labels
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "npz"])
+def test_pairs_come_back_from_every_format(tmp_path, ending):
+    pairs = Predictions.from_pairs(LABELS % 2, PROBS[:, 0], [f"q{k}" for k in range(12)], site=WORDS)
+    pairs.save(tmp_path / f"a.{ending}")
+    found = Predictions.load(tmp_path / f"a.{ending}")
+    assert found.facts.correct.tolist() == pairs.facts.correct.tolist()
+    assert found.facts.confidence.tolist() == pytest.approx(PROBS[:, 0].tolist())
+    assert found.ids.tolist() == pairs.ids.tolist()
+    assert found.columns["site"].tolist() == WORDS.tolist()
+
+
+def test_more_than_two_classes_leave_one_meaning_for_a_score_beside_them(tmp_path):
+    columns = {"y_true": WORDS, "y_pred": np.roll(WORDS, 1), "score": PROBS.max(1)}
+    found = Predictions.load(write(tmp_path / "a.csv", columns))
+    assert float(found.facts.correct.double().mean()) == (np.roll(WORDS, 1) == WORDS).mean()
+
+
+def test_a_file_without_labels_loads_and_metrics_say_what_they_lack(tmp_path):
+    found = Predictions.load(write(tmp_path / "a.csv", {**a_column_each(PROBS, "p"), "truth": LABELS}))
+    assert not found.has_labels
+    with pytest.raises(InputError, match=r"needs labels, but .* none; their other columns are truth; .*'label'"):
+        evaluate(found)
+    confidences = Predictions.load(write(tmp_path / "b.csv", {"id": range(12), "confidence": PROBS.max(1)}))
+    with pytest.raises(InputError, match="'correct' needs labels"):
+        evaluate(confidences)
+
+
+def test_lines_of_json_hold_lists_words_and_what_else_there_is(tmp_path):
+    lines = [
+        {"label": int(label), "probs": row, "meta": {"k": k}, "tokens": ["a"] * k}
+        for k, (label, row) in enumerate(zip(LABELS, PROBS.tolist(), strict=True))
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = Predictions.load(tmp_path / "a.jsonl")
+    torch.testing.assert_close(found.probabilities(), torch.as_tensor(PROBS))
+    assert found.columns["meta"][3] == '{"k": 3}'
+    assert found.columns["tokens"][2] == '["a", "a"]'

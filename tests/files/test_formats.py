@@ -78,3 +78,29 @@ def test_a_written_file_has_ordinary_rights(tmp_path):
     mask = os.umask(0)
     os.umask(mask)
     assert (tmp_path / "x.txt").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_an_npz_that_unpacks_to_far_more_than_it_is_is_refused_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "UNPACKED_AT_LEAST", 1 << 20)
+    np.savez_compressed(tmp_path / "zeros.npz", logits=np.zeros((1000, 1000)))
+    with pytest.raises(InputError, match="it unpacks to 8,000,"):
+        formats.read_table(tmp_path / "zeros.npz")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 5000 + "]" * 5000, "at most 64 levels"),
+        ("[" * 65 + "]" * 65, "at most 64 levels"),
+        ("9" * 5000, "must be JSON, got something else"),
+        ("\udcff", "JSON in UTF-8"),
+    ],
+    ids=["deep", "a level too deep", "digits", "bytes"],
+)
+def test_json_beyond_the_limits_is_one_line(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=message):
+        formats.read_json(path)
+    path.write_text("[" * 64 + "]" * 64)
+    assert formats.read_json(path)

@@ -15,7 +15,7 @@ def brute(queries, points, k):
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_matches_all_distances(k, dtype, monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(neighbours, "DISTANCE_BYTES", 1 << 10)
     draw = np.random.default_rng(0)
     queries, points = draw.normal(size=(70, 5)).astype(dtype) + 100, draw.normal(size=(50, 5)).astype(dtype) + 100
     distances, indices = nearest_neighbours(queries, points, k)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +73,51 @@ def test_local_workers_do_not_each_take_all_cores(monkeypatch: pytest.MonkeyPatc
     assert "OMP_NUM_THREADS" not in os.environ
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert run_jobs([Job("own", threads, None)], workers=2) == [(2, "2")]
+
+
+PARENT = """
+import os
+import sys
+import time
+from pathlib import Path
+from confide.scale import Job, run_jobs
+
+
+def write_pid_and_wait(path):
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(300)
+
+
+if __name__ == "__main__":
+    run_jobs([Job(name, write_pid_and_wait, sys.argv[1] + name) for name in "ab"], workers=2)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at /proc")
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, end: signal.Signals) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, script, f"{tmp_path}/pid-"], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    )
+    files = [tmp_path / f"pid-{name}" for name in "ab"]
+    wait_until(lambda: all(file.exists() and bool(file.read_text()) for file in files), 120)
+    parent.send_signal(end)
+    parent.wait(timeout=30)
+    wait_until(lambda: not any(is_alive(int(file.read_text())) for file in files), 20)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.05)

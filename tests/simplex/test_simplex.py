@@ -58,8 +58,7 @@ def test_many_row_blocks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) ->
     logits, labels = batch(50, 40)
     results = []
     for elements in (1 << 19, 120):
-        monkeypatch.setattr("confide.simplex.gradient.BLOCK_ELEMENTS", elements)
-        monkeypatch.setattr("confide.simplex.gradient.BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr("confide.block_sizes.CACHED", elements)
         leaf = logits.clone().requires_grad_()
         found = simplex_statistics(leaf, labels, FLOATING, margin=1.0)
         sum(found.values[name].sum() for name in FLOATING).backward()  # type: ignore[union-attr]

@@ -111,7 +111,7 @@ def test_two_processes_equal_one(bars: Dataset, tmp_path: Path) -> None:
             )
         assert_close(torch.tensor(together.log["train_loss"]), torch.tensor(alone.log["train_loss"]), rtol=1e-4, atol=0)
     unbroken, broken = Trained.load(tmp_path / "unbroken"), Trained.load(tmp_path / "broken")
-    assert broken.notes[0].startswith("resumed at")
+    assert broken.process_notes[0].startswith("resumed at")
     for name, weights in unbroken.model.state_dict().items():
         assert torch.equal(weights, broken.model.state_dict()[name]), name
     assert (unbroken.log["val_nll"] == broken.log["val_nll"]).all()

@@ -64,14 +64,17 @@ def test_a_stopped_run_ends_as_an_unbroken_one(
     settings = Settings(**HARD, loss=loss, loss_options=options)
     ids = np.concatenate([bars.train.ids, bars.val.ids])
     scores = Scores(ids, np.sin(np.arange(len(ids))), "rmd")
-    unbroken = fit(bars, settings, scores=scores)
+    unbroken = fit(bars, settings, scores=scores, folder=tmp_path / "unbroken")
     with monkeypatch.context() as patch:
         stop_after(patch, checkpoints)
         with pytest.raises(OSError, match="No space"):
-            fit(bars, settings, scores=scores, folder=tmp_path, checkpoint_seconds=0)
-    resumed = fit(bars, settings, scores=scores, folder=tmp_path, checkpoint_seconds=0)
-    assert any(note.startswith("resumed at") for note in resumed.notes)
+            fit(bars, settings, scores=scores, folder=tmp_path / "stopped", checkpoint_seconds=0)
+    resumed = fit(bars, settings, scores=scores, folder=tmp_path / "stopped", checkpoint_seconds=0)
+    assert any(note.startswith("resumed at") for note in resumed.process_notes)
     assert_same(unbroken, resumed)
+    for name in ("log.parquet", "model.safetensors"):
+        same = [(tmp_path / folder / name).read_bytes() for folder in ("unbroken", "stopped")]
+        assert same[0] == same[1], f"{name} holds other bytes"
 
 
 def test_the_mean_of_the_weights_resumes_exactly(
@@ -113,8 +116,8 @@ def test_a_damaged_checkpoint_is_passed_over(
     data[-5] ^= 0x10
     newest.write_bytes({"torn": bytes(data[: len(data) // 2]), "flipped": bytes(data), "empty": b""}[damage])
     resumed = fit(bars, settings, folder=tmp_path)
-    assert older.name in resumed.notes[0]
-    assert "damaged" in resumed.notes[0]
+    assert older.name in resumed.process_notes[0]
+    assert "damaged" in resumed.process_notes[0]
     assert_same(fit(bars, settings), resumed)
 
 
@@ -145,7 +148,7 @@ def test_a_damaged_end_is_made_again_from_the_last_checkpoint(bars: Dataset, tmp
     first = fit(bars, settings, folder=tmp_path, checkpoint_seconds=0)
     (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-40])
     again = fit(bars, settings, folder=tmp_path)
-    assert again.notes[0] == "the finished model was damaged and is made again"
+    assert again.process_notes[0] == "the finished model was damaged and is made again"
     assert_same(first, again)
     assert_same(first, Trained.load(tmp_path))
 

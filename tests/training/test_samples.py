@@ -58,7 +58,7 @@ def test_groups_are_drawn_equally_often() -> None:
 def test_groups_by_difficulty_label_and_column() -> None:
     train = split_of(100)
     scores = Scores(train.ids, np.arange(100.0), "rmd")
-    halves = groups_of(Settings(loss_options={"num_groups": 2}), train, scores)
+    halves = groups_of(Settings(loss="group_dro", loss_options={"num_groups": 2}), train, scores)
     assert halves.tolist() == [0] * 50 + [1] * 50
     assert (groups_of(Settings(group_by="label"), train, None) == train.labels).all()
     coloured = Split(train.inputs, train.labels, train.ids, {"colour": np.array(["red", "blue"] * 50)})

@@ -1,0 +1,21 @@
+"""How many elements of `n c` or `n d` rows a pass works on at once: every size with its reason."""
+
+CACHED = 1 << 19
+"""2 MB of float32: two ready buffers stay in the cache; smaller ones pay more for their calls than they save."""
+CACHED_FLOAT64 = 1 << 18
+"""2 MB of float64, of which a step may make a dozen; also where a pass holds several buffers of float32."""
+CACHED_SEARCH = 1 << 17
+"""For searches that go over the same rows again and again with their weights, slopes and products beside them."""
+MEMORY = 1 << 22
+"""16 MB of float32: what bounds the working memory of a pass that looks at its rows once."""
+DEVICE_MEMORY = 1 << 27
+"""The same on a GPU, where small blocks would leave the device idle."""
+DISTANCE_BYTES = 1 << 25
+"""Bytes of a block of distances from some rows to all points: few enough to choose the smallest while they are near."""
+CLASS_DISTANCE_BYTES = 1 << 24
+"""The same to the points of one class, of which a pass looks at one after the other."""
+
+
+def rows_in(elements: int, width: int) -> int:
+    """Rows of `width` elements that fit into so many, at least one."""
+    return max(1, elements // max(width, 1))
