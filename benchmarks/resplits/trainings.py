@@ -2,9 +2,9 @@
 
     python -m benchmarks.resplits.trainings --cifar cifar-10-batches-bin --state work --out new --time-limit 500
 
-What is made lies in --state, so that a second call goes on where the first was stopped; what a call added is copied to
---out. Two processes train at once. --epochs 50 asks for the longer trainings; --corrupted also for the outputs on
-corrupted images. On two cores, to try it out:
+What is made lies in --state, so that a second call goes on where the first was stopped; what a call makes is copied to
+--out at once. Two processes train at a time. --epochs 50 asks for the longer trainings; --corrupted also for the
+outputs on corrupted images. On two cores, to try it out:
 
     python -m benchmarks.resplits.trainings --cifar fashion-sample --extractor pixels --model small_cnn --limit 1200 \
         --epochs 1 --state try --out new --methods cross_entropy,confide
@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from benchmarks.lib.cells import provenance
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.sources import shifted_images, spread
 from benchmarks.resplits.splits import SEEDS, open_pool, resplit, rows_by_split
-from confide import Features, Scores, Split, difficulty, features, files, pipeline, trust
+from confide import Dataset, Features, Scores, Split, difficulty, features, files, pipeline, trust
 from confide.checks import InputError
 from confide.models import Device
 from confide.training import Settings, fit, group_scores_kind
@@ -79,12 +80,12 @@ class Work:
         return Device.of("auto").device
 
     @cached_property
-    def opened(self) -> Any:
+    def opened(self) -> tuple[Dataset, Split]:
         return open_pool(self.args.cifar, self.args.limit)
 
     @property
     def pool(self) -> Split:
-        return self.opened[1]  # type: ignore[no-any-return]
+        return self.opened[1]
 
     @cached_property
     def features(self) -> torch.Tensor:
@@ -100,7 +101,7 @@ def encoded(word: str, images: NDArray[np.uint8], device: torch.device) -> Itera
     """Rows of an image extractor, enlarged on the device, in half precision inside the network."""
     base = features.create(word)
     assert base.module is not None
-    base.module.to(device, memory_format=torch.channels_last)
+    base.module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for block in torch.split(torch.from_numpy(images), 1000):
         with torch.no_grad(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
             large = torch.nn.functional.interpolate(
@@ -144,7 +145,7 @@ class Directions:
 
     def __call__(self, rows: torch.Tensor) -> Float16:
         moved = (rows.double() - self.origin) @ self.matrix
-        return moved.to(torch.float16).cpu().numpy()  # type: ignore[no-any-return]
+        return np.asarray(moved.to(torch.float16).cpu().numpy())
 
 
 def directions(work: Work, seed: int) -> Directions:
@@ -156,24 +157,26 @@ def directions(work: Work, seed: int) -> Directions:
     return Directions(*(part.to(work.device) for part in parts))
 
 
-def regression(state: str, cifar: str, limit: int, seed: int) -> None:
+def regression(state: str, out: str, cifar: str, limit: int, seed: int) -> None:
     """Log posteriors of logistic regression on val and test, in a process of its own."""
     path = Path(state) / f"logistic-{seed}.npy"
     if path.exists():
         return
-    torch.set_num_threads(3)
+    torch.set_num_threads(2)
     dataset, pool = open_pool(cifar, limit)
     rows, values = rows_by_split(pool, seed), torch.from_numpy(np.load(Path(state) / "features.npy"))
     labels = torch.from_numpy(pool.labels[rows["train"]])
     classify = trust.linear_classifier(values[rows["train"]], labels, num_classes=dataset.num_classes)
     held = np.concatenate([rows["val"], rows["test"]])
     np.save(path, torch.log_softmax(classify(values[held]), dim=1).to(torch.float16).numpy())
+    if out:
+        shutil.copy(path, out)
 
 
 def make_view(work: Work, seed: int) -> None:
     """What a second opinion sees of a seed's images."""
-    path = work.state / f"view-{seed}.npz"
-    if path.exists():
+    name = f"view-{seed}.npz"
+    if (work.state / name).exists():
         return
     rows = rows_by_split(work.pool, seed)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
@@ -187,17 +190,20 @@ def make_view(work: Work, seed: int) -> None:
         "knn": voted(work.features[held], work.features[train], labels[train], classes),
         "distance": near_distances(work.features[held], work.features[train]),
     }
-    write(path, columns)
+    write(work, name, columns)
 
 
-def write(path: Path, columns: dict[str, Any]) -> None:
-    """An npz file, whole or not at all; tensors in half precision."""
+def write(work: Work, name: str, columns: dict[str, Any]) -> None:
+    """An npz file, whole or not at all; tensors in half precision. A copy goes to where the call's own results lie."""
+    path = work.state / name
     arrays = {
         name: value.to(torch.float16).cpu().numpy() if isinstance(value, torch.Tensor) else value
         for name, value in columns.items()
     }
     with files.atomic(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    if work.args.out:
+        shutil.copy(path, work.args.out)
 
 
 def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...], Split]:
@@ -209,8 +215,8 @@ def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...],
 
 def make_corrupted(work: Work, seed: int) -> None:
     """The view of the corrupted images of a seed."""
-    path = work.state / f"corrupted-{seed}.npz"
-    if path.exists():
+    name = f"corrupted-{seed}.npz"
+    if (work.state / name).exists():
         return
     project, train = directions(work, seed), torch.from_numpy(rows_by_split(work.pool, seed)["train"])
     columns: dict[str, Any] = {}
@@ -220,7 +226,7 @@ def make_corrupted(work: Work, seed: int) -> None:
         columns |= {f"{split}_rows": project(rows), f"{split}_labels": images.labels.astype(np.uint8)}
         columns[f"{split}_distance"] = near_distances(rows, work.features[train.to(work.device)])
         columns["names"] = np.array(names)
-    write(path, columns)
+    write(work, name, columns)
 
 
 def settings_of(work: Work, method: str, seed: int) -> Settings:
@@ -247,8 +253,7 @@ def scores_of(work: Work, settings: Settings, seed: int) -> Scores | None:
 def train(work: Work, method: str, seed: int) -> None:
     """One training: logits of val and test, and a line that tells how it was made."""
     name = f"{work.args.epochs}-{method}-{seed}"
-    path, more = work.state / f"cell-{name}.npz", work.state / f"corrupted-{name}.npz"
-    if path.exists():
+    if (work.state / f"cell-{name}.npz").exists():
         return
     began = time.monotonic()
     dataset, settings = resplit(*work.opened, seed), settings_of(work, method, seed)
@@ -257,16 +262,12 @@ def train(work: Work, method: str, seed: int) -> None:
     outputs = {split: pipeline.predict(trained, dataset, split) for split in ("val", "test")}
     columns: dict[str, Any] = {split: predictions.logits for split, predictions in outputs.items()}
     if work.args.corrupted and method == METHODS[0]:
-        write(
-            more,
-            {
-                split: pipeline.predict(trained, corrupted_split(work, seed, split)[1], split).logits
-                for split in ("val", "test")
-            },
-        )
+        shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")}
+        logits = {split: pipeline.predict(trained, images, split).logits for split, images in shifted.items()}
+        write(work, f"corrupted-{name}.npz", logits)
     told = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
     told |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
-    write(path, {**columns, "about": np.array(json.dumps(files.plain(told)))})
+    write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(told)))})
     print(f"{name}: {seconds:.1f} s, accuracy {told['accuracy_test']:.4f}", flush=True)
 
 
@@ -322,13 +323,17 @@ def main() -> None:
         run_part(work, began)
         return
     work.state.mkdir(parents=True, exist_ok=True)
-    there = {path.name for path in work.state.glob("*.npz")}
+    if args.out:
+        Path(args.out).mkdir(parents=True, exist_ok=True)
     if not (work.state / "features.npy").exists():
         np.save(work.state / "features.npy", extracted(work, work.pool).cpu().numpy())
         print(f"features of {len(work.pool)} images after {time.monotonic() - began:.1f} s", flush=True)
     args.call = str(int(time.time()))
-    with ProcessPoolExecutor(max(1, min(len(SEEDS), (os.cpu_count() or 1) // 4))) as regressions:
-        jobs = [regressions.submit(regression, args.state, args.cifar, args.limit, seed) for seed in SEEDS]
+    workers = max(1, min(len(SEEDS), (os.cpu_count() or 1) // 4))
+    # Processes of their own kind: a copy of one that holds a GPU and its threads would wait for ever.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as regressions:
+        asked = (args.state, args.out, args.cifar, args.limit)
+        jobs = [regressions.submit(regression, *asked, seed) for seed in SEEDS]
         for seed in SEEDS:
             make_view(work, seed)
         print(f"views after {time.monotonic() - began:.1f} s", flush=True)
@@ -339,11 +344,6 @@ def main() -> None:
         other.wait()
         for job in jobs:
             job.result()
-    if args.out:
-        Path(args.out).mkdir(parents=True, exist_ok=True)
-        for path in work.state.glob("*.np[yz]"):
-            if path.name not in there and path.name != "features.npy":
-                shutil.copy(path, Path(args.out) / path.name)
     print(f"done after {time.monotonic() - began:.1f} s", flush=True)
 
 
