@@ -98,6 +98,7 @@ PROBABILITIES = Format("probabilities", 1, "a recorder's folder", "record it aga
 PREDICTIONS = Format("predictions", 1, "predictions", "save them again")
 SCORES = Format("scores", 1, "scores", "score again")
 HISTORY = Format("history", 1, "an epoch of a training's history", "train it again")
+WATCH = Format("watch", 1, "a watch", "start it again")
 HARD = Format("hard", 1, "a hard benchmark", "export it again")
 
 
