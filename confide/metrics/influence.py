@@ -197,16 +197,19 @@ def rare_interval(value: float, spread: Spread, one: float) -> Interval:
     return low, high
 
 
-def error_interval(value: float, spread: Spread, chance: float) -> Interval:
+def error_interval(value: float, spread: Spread, chance: float, rejected_above: float) -> Interval:
     """Interval of a calibration error, made of its square.
 
     Noise pushes a calibration error up, in squares by about the squared chance level. So the square is centred at
     value^2 - chance^2 and has the spread 2 value s, with floor 0: near 0 the chance level is taken off, for a clear
-    miscalibration the correction vanishes.
+    miscalibration the correction vanishes. Whether 0 itself is inside the calibration test decides, whose law is exact.
     """
     centre = value**2 - chance**2
     half = 2 * max(value, 1e-6) * spread.quantile * math.sqrt(spread.variance)
-    return math.sqrt(max(0.0, centre - half)), math.sqrt(max(0.0, centre + half))
+    low, high = (math.sqrt(max(0.0, end)) for end in (centre - half, centre + half))
+    if low == 0 and value > rejected_above:
+        low = min(math.sqrt(value**2 - rejected_above**2), rejected_above / 10)
+    return low, high
 
 
 # Sums of absolute values: their signs are as clear as their size against their noise.

@@ -89,22 +89,21 @@ def interval_of(
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
     spread, one, fewest = spread_by_theory(method, view, options)
-    bias = None if chance is None else 0.0 if spec.debiased else chance.mean
-    return shaped_interval(method, value, spread, bias=bias, one=one, fewest=fewest)
+    return shaped_interval(method, value, spread, chance, one=one, fewest=fewest)
 
 
 def shaped_interval(
     method: Method[MetricSpec],
     value: float,
     spread: Spread,
+    chance: Null | None = None,
     *,
-    bias: float | None = None,
     one: float = 0.0,
     fewest: float = math.inf,
 ) -> Interval:
     """The interval of a value with this spread, in the shape of the metric: of an error, rare, of a rate or a mean."""
-    if bias is not None:
-        bounds = error_interval(value, spread, bias)
+    if chance is not None:
+        bounds = error_interval(value, spread, 0.0 if method.spec.debiased else chance.mean, chance.high)
     elif method.spec.rare:
         bounds = rare_interval(value, spread, one)
     elif method.spec.rate:  # its variance is known with its value
