@@ -27,6 +27,16 @@ class MissingExtra(ImportError):
         super().__init__(f"{purpose} needs the package '{package}'; install it with: pip install 'confide[{extra}]'")
 
 
+def printable(text: str) -> str:
+    """Text on one line for a terminal: what could steer it, such as an escape in someone's name, becomes U+FFFD."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+
+
+def number_of_digits(text: str) -> int | None:
+    """The number that up to eleven plain digits are; None for any other text, such as ² or 5,000 digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an unknown-word message: the nearest known word, or all of them."""
     words = sorted(known)

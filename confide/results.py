@@ -18,6 +18,7 @@ from typing import Any, Literal
 from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.files.frames import as_frame
 
 LEVEL = 0.05
 """Below this p a test is believed; intervals hold 1 - LEVEL."""
@@ -870,6 +871,36 @@ class Evaluation:
                 raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
             broken.append(expected.broken_by(rows[0], surely))
         return [one for one in broken if one is not None]
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The measurements as a data frame, a row each.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame: model, stage, split, group, metric, score, value, low, high, chance, p_value, n.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> confide.evaluate(p, "accuracy", intervals=False).to_frame()["value"][0]  # doctest: +SKIP
+            0.5
+        """
+        names = (
+            "model",
+            "stage",
+            "split",
+            "group",
+            "metric",
+            "score",
+            "value",
+            "low",
+            "high",
+            "chance",
+            "p_value",
+            "n",
+        )
+        return as_frame({name: [getattr(m, name) for m in self.measurements] for name in names}, library)
 
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from confide.files import disk, formats
 from confide.files.disk import lock_file
+from confide.files.signing import is_signed_here, sign
 from confide.records import Dataset
 
 __all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
@@ -219,11 +220,15 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What made a run folder: its config, the versions, and its stages in the order they were made."""
+    """What made a run folder: its config, the versions, and its stages in the order they were made.
+
+    `signed_here`: this user made the run, and the manifest is as it was written.
+    """
 
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, StageRecord] = field(default_factory=dict)
+    signed_here: bool = False
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -256,7 +261,7 @@ def read_manifest(folder: Path) -> Manifest:
         name: StageRecord(s["key"], s["uses"], tuple(s["after"]), s["files"], s["seconds"])
         for name, s in row["stages"].items()
     }
-    return Manifest(dict(row.get("config", {})), versions, stages)
+    return Manifest(dict(row.get("config", {})), versions, stages, is_signed_here(row))
 
 
 def _save(record: Any, path: Path) -> object:
@@ -279,10 +284,10 @@ class RunFolder:
         ...     return folder.stage("sum", uses={"n": 3}, file=folder.path / "sum.json", make=lambda: sum(range(3)),
         ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, ['sum'])
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, [])
     """
 
@@ -293,7 +298,7 @@ class RunFolder:
         self.seed = seed
         self.stages: dict[str, StageRecord] = {}
         self.keys: dict[str, str] = {}
-        self.made: list[str] = []
+        self.computed: list[str] = []
         self._held = ExitStack()
 
     def __enter__(self) -> RunFolder:
@@ -339,6 +344,8 @@ class RunFolder:
         options = formats.plain(dict(uses or {}))
         key = self.key(name, options, after)
         if (done := self._done(name, key)) is not None:
+            # As this process knows them: what another wrote there must not be signed with the rest.
+            self.stages[name] = replace(self.stages[name], uses=options)
             return read(done)
         started = time.monotonic()
         write(make(), file)
@@ -350,7 +357,7 @@ class RunFolder:
             {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
             round(time.monotonic() - started, 3),
         )
-        self.made.append(name)
+        self.computed.append(name)
         self._write_manifest()
         # Read back, so that a first run and a resumed one go on from the very same record.
         return read(file)
@@ -379,7 +386,7 @@ class RunFolder:
             **environment(),
             "stages": {name: asdict(record) for name, record in self.stages.items()},
         }
-        formats.write_json(self.paths.manifest, manifest)
+        formats.write_json(self.paths.manifest, sign(formats.plain(manifest)))
 
 
 def environment() -> dict[str, Any]:

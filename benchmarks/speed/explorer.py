@@ -119,7 +119,8 @@ def make_run(folder: Path, n: int) -> None:
 
 def start(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """The explorer as a user starts it, and its port once it is said."""
-    command = [sys.executable, "-m", "confide", "explore", str(folder), "--port", "0"]
+    source = [str(folder), "--data", str(folder / "pictures.npz")]
+    command = [sys.executable, "-m", "confide", "explore", *source, "--port", "0", "--no-token"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     for line in server.stdout:

@@ -16,11 +16,12 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN_OR_SCORES", help="a run folder, or a file of scores or predictions")
-    parser.add_argument("--data", help="dataset to take pictures from (default: the one the run names)")
+    parser.add_argument("--data", help="dataset to take pictures from (default: that of a run made here)")
     parser.add_argument("--features", help="features of a file alone, for neighbours and score parts")
     parser.add_argument("--columns", metavar="FILE", help="table with 'id' and columns to filter by")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; others than this one get a token")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8765, help="port (default: 8765; 0: any free one)")
+    parser.add_argument("--no-token", action="store_true", help="let every user of this machine look and tag")
     parser.add_argument("--browser", action="store_true", help="open a browser")
     parser.add_argument("--export", metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
 
@@ -43,4 +44,4 @@ def run(args: argparse.Namespace) -> None:
         elif not args.json and (not args.quiet or line.startswith("explorer: ")):
             print(line, flush=True)
 
-    explorer.serve(layout, host=args.host, port=args.port, browser=args.browser, say=say)
+    explorer.serve(layout, host=args.host, port=args.port, browser=args.browser, token=not args.no_token, say=say)

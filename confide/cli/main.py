@@ -20,6 +20,7 @@ VERBS = {
     "operating-point": "a confidence threshold with a guaranteed risk",
     "sets": "prediction sets that hold the true class as often as promised",
     "decide": "what to do with every sample by cost, whom to ask, what it costs",
+    "monitor": "watch predictions in the field: estimates without labels, drift, alarms",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
     "harden": "a hard benchmark from scores, and errors by difficulty",
@@ -96,17 +97,18 @@ def _with_torch(run: Callable[[argparse.Namespace], int | None]) -> Callable[[ar
 
 def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a verb; bad input becomes one line and status 1."""
-    from confide.checks import InputError, MissingExtra, OptionError
+    from confide.checks import InputError, MissingExtra, OptionError, printable
     from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
     try:
         return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:
-        print(f"confide: {error}", file=sys.stderr)
+        print(f"confide: {printable(str(error))}", file=sys.stderr)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        print(f"confide: {error.strerror or error}{where}; nothing already written was changed", file=sys.stderr)
+        line = printable(f"{error.strerror or error}{where}")
+        print(f"confide: {line}; nothing already written was changed", file=sys.stderr)
     except MemoryError as error:
         print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
     except RuntimeError as error:

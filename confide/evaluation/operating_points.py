@@ -14,7 +14,7 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
 from confide.evaluation.risks import candidates, promise_risks
-from confide.metrics.resampling import wilson_interval
+from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
 from confide.numerics.binomial import upper_bound
 from confide.predictions import Predictions

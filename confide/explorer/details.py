@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
-from confide.explorer.layout import RAW, Layout, Missing
+from confide.explorer.layout import RAW, DataSource, Layout, Missing, reading
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import (
     Column,
@@ -244,8 +245,10 @@ class Pictures:
         self._lock = threading.Lock()
         self._dataset: Dataset | None = None
         self._places: dict[str, list[tuple[Split, Any]]] = {}
-        self.reason = "" if layout.data is not None else self._advice("no dataset is named")
-        self.loaded = layout.data is None
+        self.loaded = not isinstance(layout.data, DataSource)
+        self.reason = "" if not self.loaded else self._advice("no dataset is named")
+        if isinstance(layout.data, Missing):
+            self.reason = f"Pictures are not shown: {layout.data.why}; if you trust it: {layout.data.command}"
 
     def _advice(self, what: str) -> str:
         return f"Pictures are not shown: {what}; open with: confide explore {self.layout.path} --data DATASET"
@@ -254,7 +257,7 @@ class Pictures:
         """Load the dataset, once; it may take long, so this is called from a thread of its own."""
         source = self.layout.data
         with self._lock:
-            if self.loaded or source is None:
+            if self.loaded or not isinstance(source, DataSource):
                 return
             try:
                 from confide import data
@@ -374,8 +377,9 @@ class FeatureRows:
             return None
         with self._lock:
             if split not in self._splits:
-                features = Features.load(path)
-                ids = pa.array(features.ids).cast(pa.string())
+                with reading(path):
+                    features = Features.load(path)
+                    ids = pa.array(features.ids).cast(pa.string())
                 places = align(self.samples.ids[split], ids) if split in self.samples.ids else None
                 self._splits[split] = SplitFeatures(features, places)
             return self._splits[split]
@@ -496,13 +500,19 @@ class History:
         folder = self.layout.history.get(model)
         if folder is None:
             return Missing("History", "The training of this model kept none.", self.layout.rerun or "confide run")
-        split = self.samples.split_of(row)
+        with reading(folder):
+            return self._read(model, folder, row)
+
+    def _read(self, model: str, folder: Path, row: int) -> EpochHistory | Missing:
+        split, rerun = self.samples.split_of(row), self.layout.rerun or "confide run"
         files = sorted(folder.glob("*.parquet"))
         recorded = formats.parquet_metadata(files[0]).get("split", "")
         if recorded != split:
             why = f"It was kept for the split '{recorded}'; for this one say record: {split} under training."
-            return Missing("History", why, self.layout.rerun or "confide run")
+            return Missing("History", why, rerun)
         place, columns = self._place(model, split, row), ("probability", "prediction")
+        if place is None:
+            return Missing("History", "This model has not predicted this sample.", rerun)
         rows = {
             int(path.stem.split("-")[-1]): parquet_row(self._connection, path, columns, place).to_pylist()
             for path in files
@@ -519,11 +529,14 @@ class History:
         self._connection.close()
         del self._connection
 
-    def _place(self, model: str, split: str, row: int) -> int:
-        """Epochs are kept in the order of the split, which is that of its predictions."""
+    def _place(self, model: str, split: str, row: int) -> int | None:
+        """Where epochs keep a sample: in the order of the split, which is that of its predictions."""
+        path = self.layout.predictions[model].get(split)
+        if path is None:
+            return None
         if (model, split) not in self._places:
-            ids = PredictionsFile(self.layout.predictions[model][split], split).read_ids()
-            self._places[model, split] = align(self.samples.ids[split], ids)
+            self._places[model, split] = align(self.samples.ids[split], PredictionsFile(path, split).read_ids())
         places = self._places[model, split]
         position = row - self.samples.starts[split]
-        return position if places is None else int(places[position].as_py())
+        place: int | None = position if places is None else places[position].as_py()
+        return place

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide.checks import InputError
+from confide.checks import InputError, MissingExtra, OptionError, printable
 from confide.files import formats
 from confide.files.columns import column_roles
 from confide.store import DataNote, Manifest, RunPaths, read_manifest
@@ -24,6 +26,22 @@ class Missing:
     what: str
     why: str
     command: str
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """One line that names the file, for whatever reading it raises: it may be damaged, or come from anywhere."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"{path} must be a plain file, but it is none; move it away")
+        yield
+    except (OptionError, MissingExtra):
+        raise
+    except InputError as error:
+        raise InputError(printable(str(error))) from None
+    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
+        why = printable(f"{type(error).__name__} {error}")[:200]
+        raise InputError(f"{path} must be a readable file of its kind, but: {why}; make it again") from None
 
 
 @dataclass(frozen=True)
@@ -63,7 +81,7 @@ class Layout:
     history: Mapping[str, Path] = field(default_factory=dict)  # model -> folder
     columns: Path | None = None
     class_names: tuple[str, ...] = ()
-    data: DataSource | None = None
+    data: DataSource | Missing | None = None
     rerun: str = ""
     missing: tuple[Missing, ...] = ()
 
@@ -86,7 +104,8 @@ def open_layout(
 
     Args:
         path: a run folder, finished or not, or a file; a folder of parquet files is read as one file of scores.
-        data: dataset word or path to take pictures and texts from, instead of the one the run names.
+        data: dataset word or path to take pictures and texts from. Default: the one the run names, where this user
+            made the run; one that someone else's folder names is not opened.
         features: of a file alone, its features; of a run folder, those of the training split.
         columns: a table with `id` and further columns to filter by.
 
@@ -108,9 +127,9 @@ def open_layout(
         raise InputError(f"{path} must be a run folder or a file of scores or predictions, but it does not exist")
     layout = _folder_layout(path) if path.is_dir() and not _is_scores_folder(path) else _file_layout(path)
     if data is not None:
-        run = layout.data
-        options = run.options if run and run.source == data else {}
-        layout = replace(layout, data=DataSource(data, options, run.seed if run else 0))
+        run = layout.data if isinstance(layout.data, DataSource) else DataSource("")
+        options = run.options if run.source == data else {}
+        layout = replace(layout, data=DataSource(data, options, run.seed))
     if features is not None:
         split = "train" if path.is_dir() else layout.splits[0]
         layout = replace(layout, features={**layout.features, split: Path(features)})
@@ -126,7 +145,8 @@ def _is_scores_folder(path: Path) -> bool:
 
 def _file_layout(path: Path) -> Layout:
     """Scores (a file, or a folder of parquet files) or predictions alone."""
-    names = formats.column_names(path)
+    with reading(path):
+        names = formats.column_names(path)
     layout = Layout(path=path, title=path.name, tags=path.with_name(path.name + ".tags.sqlite"))
     if "score" in names:
         method = "confide score DATA --method rmd -o scores.parquet"
@@ -149,9 +169,14 @@ def _file_layout(path: Path) -> Layout:
 
 
 def _folder_layout(folder: Path) -> Layout:
-    paths, config = RunPaths(folder), _manifest(folder).config
-    note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
-    models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+    paths = RunPaths(folder)
+    with reading(paths.manifest):
+        manifest = _manifest(folder)
+        config = manifest.config
+        models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+        data = _data(manifest, folder)
+    with reading(paths.data):
+        note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")
     predictions = _predictions(paths, models)
     scores = paths.scored_splits()
     if not predictions and not scores:
@@ -163,7 +188,7 @@ def _folder_layout(folder: Path) -> Layout:
     histories = {model: paths.history(model) for model in predictions}
     return Layout(
         path=folder,
-        title=config.get("title") or note.name or folder.name,
+        title=str(config.get("title") or note.name or folder.name),
         tags=paths.tags,
         scores=scores,
         predictions=predictions,
@@ -183,7 +208,7 @@ def _folder_layout(folder: Path) -> Layout:
         predicted_class_scores=predicted_class_scores if predicted_class_scores.exists() else None,
         history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
         class_names=note.class_names,
-        data=_data(config, note),
+        data=data,
         rerun=_rerun(paths),
         missing=_missing(paths, predictions, scores, models),
     )
@@ -201,7 +226,11 @@ def _manifest(folder: Path) -> Manifest:
 
 
 def _names(config: Mapping[str, Any], family: str) -> list[str]:
-    return [choice["name"] for choice in config.get(family, [])]
+    names = [choice["name"] for choice in config.get(family, [])]
+    for name in names:
+        if not isinstance(name, str) or not name.isprintable() or set(name) & set("/\\") or len(name) > 200:
+            raise ValueError(f"names of {family} must be plain words, got {name!r}")
+    return names
 
 
 def _predictions(paths: RunPaths, models: list[str]) -> dict[str, dict[str, Path]]:
@@ -215,11 +244,18 @@ def _predictions(paths: RunPaths, models: list[str]) -> dict[str, dict[str, Path
     return {model: by_model[model] for model in order}
 
 
-def _data(config: Mapping[str, Any], note: DataNote) -> DataSource | None:
+def _data(manifest: Manifest, folder: Path) -> DataSource | Missing | None:
+    """The dataset the run names, where this user made the run; a folder of someone else may name anything."""
+    config = manifest.config
     if not config.get("data"):
         return None
+    source = str(config["data"])
+    if not manifest.signed_here:
+        why = f"the run folder names the dataset '{source}', but it was not made by you on this machine"
+        return Missing("Pictures", why, shlex.join(["confide", "explore", str(folder), "--data", source]))
     # Where the run found it, should the word have been a path relative to another folder.
-    source, where = config["data"], note.provenance.get("where")
+    made = manifest.stages.get("data")
+    where = None if made is None else made.uses.get("note", {}).get("provenance", {}).get("where")
     if where and not Path(source).exists() and Path(str(where)).exists():
         source = str(where)
     return DataSource(source, dict(config.get("data_options") or {}), int(config.get("seed", 0)))

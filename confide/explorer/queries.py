@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from confide.checks import InputError, did_you_mean
+from confide.checks import InputError, did_you_mean, number_of_digits
 from confide.explorer.layout import RAW, Layout
 from confide.explorer.samples import Column, SampleTable, model_table, number_column, stage_title
 from confide.explorer.tags import TAG_KINDS, SampleTag, TagFile
@@ -252,9 +252,10 @@ def _value_filter(column: Column, values: Sequence[str], num_classes: int) -> Fi
         if value == "":
             continue
         if column.kind == "class":
-            if not value.isdigit() or int(value) >= num_classes:
-                raise InputError(f"'{column.key}' must be a class index below {num_classes}, got '{value}'")
-            places.append(int(value))
+            label = number_of_digits(value)
+            if label is None or label >= num_classes:
+                raise InputError(f"'{column.key}' must be a class index below {num_classes}, got '{value[:40]}'")
+            places.append(label)
         elif value in column.values:
             places.append(column.values.index(value))
         else:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError
-from confide.explorer.layout import RAW, Layout
+from confide.explorer.layout import RAW, Layout, reading
 from confide.facts import Facts, FactsBuilder
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles, names_in
@@ -33,8 +33,12 @@ from confide.records import Features, Scores, extractor_options, rows_of
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
 
+CLASS_COLUMNS = {"suggested": "Class that fits best", "runner_up": "Runner-up class"}
+"""Columns of scores that name classes."""
 MAX_CATEGORIES = 1000
 """A column of words with more values than this is searched, not listed."""
+MAX_CLASSES = 1 << 24
+"""Counts by class are kept for so many at most."""
 MAX_LISTED_NUMBERS = 12
 """Whole numbers of at most so many values are listed, not drawn."""
 
@@ -63,7 +67,8 @@ class ClassNames:
     """Names of the classes: those of the files, or those the dataset brings once it is loaded."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+        # Half a surrogate pair is no text: tables cannot hold it.
+        self.names = tuple(name.encode("utf-8", "replace").decode() for name in names)
 
     def complete(self, names: Sequence[str]) -> None:
         """Take these where no file names the classes."""
@@ -106,7 +111,8 @@ def gather_samples(layout: Layout) -> SampleTable:
     splits = {split: _read_split(layout, split) for split in layout.splits}
     parts = {split: part.columns for split, part in splits.items()}
     if layout.columns is not None:
-        _join_columns(parts, layout.columns)
+        with reading(layout.columns):
+            _join_columns(parts, layout.columns)
     sizes = {split: len(columns["id"]) for split, columns in parts.items()}
     if not sum(sizes.values()):
         raise InputError(f"{layout.path} must hold at least one sample, got none; finish the run")
@@ -117,16 +123,21 @@ def gather_samples(layout: Layout) -> SampleTable:
     highest = pc.max(whole["label"]).as_py() if "label" in whole else None
     table, columns = _stored(whole, tuple(sizes))
     class_names = next((n for n in (layout.class_names, *(part.class_names for part in splits.values())) if n), ())
-    scored = next((part.metadata for part in splits.values() if part.metadata), {})
+    method, options = next(((part.method, part.options) for part in splits.values() if part.method), ("", {}))
+    known = (len(class_names), 0 if highest is None else highest + 1, *(part.num_classes for part in splits.values()))
+    if max(known) > MAX_CLASSES:
+        raise InputError(
+            f"{layout.path} must have labels below {MAX_CLASSES:,}, got {max(known) - 1:,}; number them anew"
+        )
     return SampleTable(
         table,
         columns,
         {split: columns["id"] for split, columns in parts.items()},
         starts,
         ClassNames(class_names),
-        max(len(class_names), 0 if highest is None else highest + 1, *(part.num_classes for part in splits.values())),
-        scored.get("method", ""),
-        extractor_options(scored),
+        max(known),
+        method,
+        options,
     )
 
 
@@ -137,17 +148,20 @@ class _SplitColumns:
     columns: dict[str, pa.Array]
     class_names: tuple[str, ...] = ()
     num_classes: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    method: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _read_split(layout: Layout, split: str) -> _SplitColumns:
     """The columns of a split from its scores and the first model's predictions, by id."""
     sources: list[_SplitColumns] = []
     if split in layout.scores:
-        sources.append(_read_scores(layout.scores[split]))
+        with reading(layout.scores[split]):
+            sources.append(_read_scores(layout.scores[split]))
     files = [by_split[split] for by_split in layout.predictions.values() if split in by_split]
     if files:
-        sources.append(PredictionsFile(files[0], split).read_samples())
+        with reading(files[0]):
+            sources.append(PredictionsFile(files[0], split).read_samples())
     sources.sort(key=lambda source: -len(source.columns["id"]))
     columns = dict(sources[0].columns)
     for other in sources[1:]:
@@ -157,7 +171,7 @@ def _read_split(layout: Layout, split: str) -> _SplitColumns:
         columns,
         next((source.class_names for source in sources if source.class_names), ()),
         max(source.num_classes for source in sources),
-        next((source.metadata for source in sources if source.metadata), {}),
+        *next(((source.method, source.options) for source in sources if source.method), ("", {})),
     )
 
 
@@ -169,9 +183,12 @@ def _read_scores(path: Path) -> _SplitColumns:
         label = columns.pop(name)
         if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
             raise InputError(f"{path} must have class indices as labels, got {label.type}; give numbers from 0")
-        columns["label"] = pc.cast(label, pa.int32(), safe=False)
-    scored = {key: value for key, value in metadata.items() if key in ("method", "options")}
-    return _SplitColumns(columns, _class_names(metadata), metadata=scored)
+        columns["label"] = _whole_numbers(label)
+    for name in CLASS_COLUMNS:
+        if name in columns:
+            columns[name] = _whole_numbers(columns[name])
+    method, options = metadata.get("method", ""), extractor_options(metadata)
+    return _SplitColumns(columns, _class_names(metadata), method=method, options=options)
 
 
 def _flat(path: Path) -> tuple[dict[str, pa.Array], dict[str, str]]:
@@ -230,10 +247,9 @@ def _stored(whole: dict[str, pa.Array], splits: tuple[str, ...]) -> tuple[pa.Tab
     if "label" in whole:
         stored["label"] = whole.pop("label")
         columns["label"] = Column("label", "Label", "label", "class")
-    for name in ("suggested", "runner_up"):
+    for name, title in CLASS_COLUMNS.items():
         if name in whole:
-            stored[name] = pc.cast(whole.pop(name), pa.int32(), safe=False)
-            title = {"suggested": "Class that fits best", "runner_up": "Runner-up class"}[name]
+            stored[name] = whole.pop(name)
             columns[name] = Column(name, title, name, "class")
     for place, (name, values) in enumerate(whole.items()):
         known = {"difficulty": "Difficulty", "verdict": "Looks"}.get(name)
@@ -355,9 +371,16 @@ class PredictionsFile:
         return max(1, formats.list_width(self.path, names[:1]) * len(names))
 
 
+def _whole_numbers(values: pa.Array) -> pa.Array:
+    """Class indices as int32, NaN as missing; fractions and what does not fit are errors, not other classes."""
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    return pc.cast(values, pa.int32())
+
+
 def _class_indices(labels: pa.Array, class_names: tuple[str, ...], where: str) -> pa.Array:
     if pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type):
-        return pc.cast(labels, pa.int32(), safe=False)
+        return _whole_numbers(labels)
     words = np.asarray(labels.to_pylist()).astype(np.str_)
     return pa.array(class_indices_of(words, class_names or None, where), pa.int32())
 
@@ -370,17 +393,22 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     correct = np.zeros(n, dtype=bool)
     calibrator = load_calibrator(layout, model, stage)
     for split, path in layout.predictions[model].items():
-        file = PredictionsFile(path, split, samples.classes.names)
-        facts, own_trust = file.read_facts(calibrator)
-        rows, places = _aligned_rows(samples, split, file.read_ids())
+        with reading(path):
+            file = PredictionsFile(path, split, samples.classes.names)
+            ids = file.read_ids()
+            if not len(ids):
+                continue
+            rows, places = _aligned_rows(samples, split, ids)
+            facts, own_trust = file.read_facts(calibrator)
         known = ((prediction, facts.prediction), (confidence, facts.confidence), (correct, facts.correct))
         for target, values in (*known, (loss, facts.nll), (trust, own_trust)):
             if values is not None:
                 target[rows] = values.numpy()[places]
     for split, path in layout.trust.get(model, {}).items():
-        table, _ = formats.read_arrow(path)
-        rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
-        trust[rows] = table.column("trust").to_numpy()[places]
+        with reading(path):
+            table, _ = formats.read_arrow(path)
+            rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
+            trust[rows] = table.column("trust").to_numpy()[places]
     absent = prediction < 0
     return pa.table(
         {
@@ -424,7 +452,9 @@ def load_calibrator(layout: Layout, model: str, stage: str) -> StageCalibrator |
         return None
     from confide import calibrators
 
-    calibrator, scores = calibrators.load(layout.calibrators[model][stage]), layout.predicted_class_scores
+    path, scores = layout.calibrators[model][stage], layout.predicted_class_scores
+    with reading(path):
+        calibrator = calibrators.load(path)
     by = calibrator.by if isinstance(calibrator, calibrators.GroupCalibrator) else ""
     known = Scores.load(scores) if by == calibrators.DIFFICULTY and scores else None
     files = layout.features.values() if calibrator.feature_dim is not None else ()
@@ -481,13 +511,14 @@ class LogitsReader:
         path = self.layout.predictions.get(model, {}).get(split)
         if path is None:
             return None
-        if path not in self._files:
-            file = PredictionsFile(path, split)
-            self._files[path] = file, align(self.samples.ids[split], file.read_ids())
-        file, places = self._files[path]
-        position = row - self.samples.starts[split]
-        place = position if places is None else places[position].as_py()
-        return None if place is None or file.roles.outputs is None else file.read_row(self._connection, place)
+        with reading(path):
+            if path not in self._files:
+                file = PredictionsFile(path, split)
+                self._files[path] = file, align(self.samples.ids[split], file.read_ids())
+            file, places = self._files[path]
+            position = row - self.samples.starts[split]
+            place = position if places is None else places[position].as_py()
+            return None if place is None or file.roles.outputs is None else file.read_row(self._connection, place)
 
     def calibrator(self, model: str, stage: str) -> StageCalibrator | None:
         """The calibrator of a stage, read once; none as trained."""

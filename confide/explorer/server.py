@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
@@ -17,10 +18,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from confide import __version__
-from confide.checks import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer import session
+from confide.explorer.access import AccessControl
 from confide.explorer.details import TopClasses, describe, describe_rows
-from confide.explorer.launch import AccessControl
 from confide.explorer.layout import Missing
 from confide.explorer.queries import Query, compare_models, parse_query
 from confide.explorer.session import Explorer
@@ -30,6 +31,7 @@ from confide.files import formats
 
 MOST_ROWS = 500
 LARGEST_BODY = 1 << 17
+BODY_SECONDS = 20.0
 ROUTE_PARAMETERS = {"from", "count", "row", "open", "text", "format", "what", "cell", "id", "in", "small"}
 """Parameters of a route that are no filters."""
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
@@ -212,30 +214,61 @@ class Routes:
         return json_response({"views": self.explorer.tags.views()})
 
 
+class BodyRefused(InputError):
+    """A body that is not read to its end."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(f"the request must be a JSON object of at most {LARGEST_BODY >> 10} kB, {why}")
+        self.status = status
+
+
 async def json_body(request: Request) -> dict[str, Any]:
     """A small JSON object."""
-    content = await request.body()
     try:
-        body = json.loads(content) if len(content) <= LARGEST_BODY else None
-    except ValueError:
+        content = await asyncio.wait_for(_body_bytes(request), BODY_SECONDS)
+    except asyncio.TimeoutError:
+        raise BodyRefused(408, f"sent within {BODY_SECONDS:.0f} seconds") from None
+    try:
+        body = json.loads(content)
+        # Half a surrogate pair is JSON but no text: neither tables nor responses can hold it.
+        json.dumps(body, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise InputError("the request must be a JSON object of at most 128 kB")
+        raise BodyRefused(400, "got something else")
     return body
+
+
+async def _body_bytes(request: Request) -> bytes:
+    """The body; one that is too large is refused before it is read, or as soon as it turns out to be."""
+    size = int(request.headers.get("content-length", 0))
+    content = bytearray()
+    if size <= LARGEST_BODY:
+        async for part in request.stream():
+            content += part
+            size = max(size, len(content))
+            if size > LARGEST_BODY:
+                break
+    if size > LARGEST_BODY:
+        raise BodyRefused(413, "got more")
+    return bytes(content)
 
 
 def whole_number(request: Request, name: str, low: int, high: int) -> int:
     """A whole number of the query string, in its range."""
     text = request.query_params.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
-        raise InputError(f"'{name}' must be a whole number from {low} to {high}, got '{text}'")
-    return int(text)
+    number = number_of_digits(text)
+    if number is None or not low <= number <= high:
+        raise InputError(f"'{name}' must be a whole number from {low} to {high}, got '{text[:40]}'")
+    return number
 
 
 def json_response(value: Any) -> Response:
     """A value as JSON; what is not finite becomes null."""
     text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
+    # Half a surrogate pair in a name of someone's file is no text.
+    content = text.encode("utf-8", "replace")
+    return Response(content, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _or_missing(answer: TopClasses | Missing) -> dict[str, Any]:
@@ -258,7 +291,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1", token: str | None = 
 
     Args:
         host: the address it will listen on; a request must name it, or an address of this machine.
-        token: what a browser must show where the address is not this machine's own.
+        token: what a browser must show; None: nothing.
     """
     app = FastAPI(title="Confide explorer", docs_url=None, redoc_url=None, openapi_url=None)
     for path, handler in Routes(explorer).table().items():
@@ -273,7 +306,8 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1", token: str | None = 
 
 def error_response(_: Request, error: Exception) -> Response:
     """Bad input as one line."""
-    return Response(json.dumps({"error": str(error)}), 400, media_type="application/json")
+    status = error.status if isinstance(error, BodyRefused) else 400
+    return Response(json.dumps({"error": str(error)}), status, media_type="application/json")
 
 
 def asset(name: str) -> Response:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from confide.checks import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
 from confide.explorer.layout import Layout
 from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
@@ -68,7 +68,7 @@ class Explorer:
     @property
     def name(self) -> str:
         """A plain name for files and other tools."""
-        plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.layout.title)
+        plain = "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "-" for c in self.layout.title)
         return plain.strip("-")[:80] or "run"
 
     def classes(self, text: str) -> list[NamedClass]:
@@ -77,9 +77,8 @@ class Explorer:
         if not names:
             # Classes without names are called by their numbers.
             few = self.samples.num_classes <= MAX_CLASSES_FOUND
-            typed = int(text) if text.isdigit() else -1
-            labels = [k for k in range(self.samples.num_classes) if text in str(k)] if few else [typed]
-            return [NamedClass(k, str(k)) for k in labels if 0 <= k < self.samples.num_classes]
+            labels = [k for k in range(self.samples.num_classes) if text in str(k)] if few else [number_of_digits(text)]
+            return [NamedClass(k, str(k)) for k in labels if k is not None and k < self.samples.num_classes]
         hits = [(len(name), k) for k, name in enumerate(names) if text in name.lower()]
         return [NamedClass(k, names[k]) for _, k in sorted(hits)[:MAX_CLASSES_FOUND]]
 
@@ -138,18 +137,23 @@ class Explorer:
 
 FORMATS = ("csv", "parquet")
 RESERVED = {"id", "filepath", "tags", "metadata", "created_at", "last_modified_at", "ground_truth", "relabel"}
-FORMULA = r"^([=+@\t\r]|-[^0-9.])"
-"""How a cell begins that a spreadsheet would take for a formula."""
+FORMULA = r"^[\pZ\pC]*[=+\-@＝＋－＠]|^[\t\r\n]"
+"""How a cell begins that a spreadsheet could take for a formula, also after blanks, which some drop."""
+NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+"""A cell that only looks like one."""
 
 
 def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Table:
     """The chosen rows in their order, with every column, what the model predicts, and the tags."""
     model = query.model_stage
-    whole = database.arrow(f"SELECT id, {_select(query)} FROM {database.source(model)}")
+    # By position: people's names of columns need not be different for DuckDB.
+    whole = database.arrow(
+        f"SELECT {', '.join(['id', *(c.sql for c in query.columns.values())])} FROM {database.source(model)}"
+    )
     picked = whole.take(pa.array(rows, pa.int32()))
-    columns: dict[str, pa.Array] = {"id": picked.column("id")}
-    for column in query.columns.values():
-        values, name = picked.column(column.key), column.key.removeprefix("c.")
+    columns: dict[str, pa.Array] = {"id": picked.column(0)}
+    for place, column in enumerate(query.columns.values(), start=1):
+        values, name = picked.column(place), column.key.removeprefix("c.")
         columns[name] = pa.array(column.values).take(values.combine_chunks()) if column.kind == "category" else values
         if column.kind == "class":
             columns[f"{name}_name"] = pa.array([database.samples.name_of(v) for v in values.to_pylist()], pa.string())
@@ -157,11 +161,6 @@ def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Tabl
         columns["model"] = pa.array([model.model] * len(rows), pa.string())
         columns["stage"] = pa.array([model.stage] * len(rows), pa.string())
     return _with_tags(pa.table(columns), database)
-
-
-def _select(query: Query) -> str:
-    quoted = ((c.sql, c.key.replace('"', '""')) for c in query.columns.values())
-    return ", ".join(f'{sql} AS "{key}"' for sql, key in quoted)
 
 
 def _with_tags(table: pa.Table, database: SampleDatabase) -> pa.Table:
@@ -189,17 +188,15 @@ def as_bytes(table: pa.Table, kind: str) -> bytes:
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    columns = {}
-    for name in table.column_names:
-        values = table.column(name)
-        if pa.types.is_string(values.type):
-            values = pc.if_else(
-                pc.fill_null(pc.match_substring_regex(values, FORMULA), False),
-                pc.binary_join_element_wise("'", values, ""),
-                values,
-            )
-        columns[re.sub(FORMULA, r"'\1", name)] = values
-    return pa.table(columns)
+    columns = [_quoted(c) if pa.types.is_string(c.type) else c for c in table.columns]
+    return pa.table(columns, names=_quoted(pa.array(table.column_names, pa.string())).to_pylist())
+
+
+def _quoted(texts: Any) -> Any:
+    """Texts with an apostrophe before what a spreadsheet could take for a formula."""
+    starts, number = (pc.match_substring_regex(texts, pattern) for pattern in (FORMULA, NUMBER))
+    formula = pc.fill_null(pc.and_not(starts, number), False)
+    return pc.if_else(formula, pc.binary_join_element_wise("'", texts, ""), texts)
 
 
 def write_export(path: Path, table: pa.Table) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from confide.checks import InputError
 
@@ -24,6 +26,12 @@ CREATE TABLE IF NOT EXISTS tags (
     changed TEXT NOT NULL, PRIMARY KEY (split, id));
 CREATE TABLE IF NOT EXISTS views (name TEXT PRIMARY KEY, query TEXT NOT NULL, changed TEXT NOT NULL);
 """
+BUSY_SECONDS = 10.0
+"""How long a change waits for another program."""
+QUERY_SECONDS = 20.0
+"""A statement of SQLite that takes longer is ended."""
+SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal that names another file, which SQLite would delete."""
 
 
 class TagChange(TypedDict, total=False):
@@ -64,19 +72,39 @@ class TagFile:
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
+        self._check_files()
+        connection = None
         try:
-            connection = sqlite3.connect(self.path, check_same_thread=False, timeout=10)
+            connection = sqlite3.connect(self.path, check_same_thread=False, timeout=BUSY_SECONDS)
+            _limit_time(connection)
+            # The file may come from elsewhere: nothing that its schema holds is trusted, nor run before it is checked.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            objects = _schema(connection)
+            if objects and objects != EXPECTED_SCHEMA:
+                more = sorted(name for _, name, _ in objects ^ EXPECTED_SCHEMA)
+                raise sqlite3.DatabaseError(f"its tables are not those of a tags file: {', '.join(more)[:200]}")
             connection.execute("PRAGMA journal_mode = DELETE")
             # On disk before the response: a crash of the program or of the machine loses nothing that was confirmed.
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(SCHEMA)
         except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
             raise InputError(
                 f"tags must be kept in {self.path}, but it cannot be written or is no tags file ({error}); "
-                "make the folder writable"
+                "make the folder writable, or move the file away"
             ) from None
         self._connection = connection
         return connection
+
+    def _check_files(self) -> None:
+        """Refuse what SQLite would follow or delete: links, and a journal that names another file."""
+        for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-journal", "-wal", "-shm"))):
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise InputError(f"tags must be kept in a plain file, but {path} is none; move it away")
+        journal = self.path.with_name(self.path.name + "-journal")
+        if journal.exists() and _end(journal, len(SUPER_JOURNAL)) == SUPER_JOURNAL:
+            raise InputError(f"{journal} must be of {self.path.name} alone, but it names another file; move it away")
 
     def _existing(self) -> sqlite3.Connection | None:
         """The connection, if there is a file by now: another explorer may have made it."""
@@ -86,6 +114,15 @@ class TagFile:
             return self._open()
         except InputError:
             return None  # what came there since the start may be no tags file: an error when a tag is written
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The connection, if there is a file; what SQLite cannot read becomes one line."""
+        with self._lock:
+            try:
+                yield self._existing()
+            except sqlite3.Error as error:
+                raise InputError(f"{self.path} must be a readable tags file, but: {error}; {_advice(error)}") from None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -103,17 +140,15 @@ class TagFile:
 
     def all(self) -> list[SampleTag]:
         """Every tag, oldest first."""
-        with self._lock:
-            connection = self._existing()
+        with self._reading() as connection:
             if connection is None:
                 return []
-            rows = connection.execute(f"SELECT {FIELDS} FROM tags ORDER BY changed, split, id").fetchall()
-        return [SampleTag(*row) for row in rows]
+            sql = f"SELECT {FIELDS} FROM tags ORDER BY changed, split, id"
+            return [_tag(row) for row in connection.execute(sql)]
 
     def get(self, split: str, sample: str) -> SampleTag | None:
         """The tag of a sample."""
-        with self._lock:
-            connection = self._existing()
+        with self._reading() as connection:
             return None if connection is None else _read(connection, split, sample)
 
     def put(self, tag: SampleTag) -> SampleTag:
@@ -131,11 +166,11 @@ class TagFile:
 
     def views(self) -> list[tuple[str, str]]:
         """Saved views as (name, query), by name."""
-        with self._lock:
-            connection = self._existing()
+        with self._reading() as connection:
             if connection is None:
                 return []
-            return [tuple(row) for row in connection.execute("SELECT name, query FROM views ORDER BY name")]
+            rows = connection.execute("SELECT name, query FROM views ORDER BY name")
+            return [(str(name), str(query)) for name, query in rows]
 
     def save_view(self, name: str, query: str) -> None:
         """Keep a view under a name; an empty query removes it."""
@@ -155,6 +190,36 @@ class TagFile:
             self._connection = None
 
 
+def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """Everything a file defines (tables, indexes, views, triggers), as type, name and SQL."""
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return frozenset((str(kind), str(name), re.sub(r"\s+", " ", str(sql))) for kind, name, sql in rows)
+
+
+def _expected_schema() -> frozenset[tuple[str, str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return _schema(connection)
+
+
+EXPECTED_SCHEMA = _expected_schema()
+
+
+def _limit_time(connection: sqlite3.Connection) -> None:
+    """End every statement that takes too long: pages that point at each other can keep SQLite for ever."""
+    started = 0.0
+
+    def is_late() -> bool:
+        return time.monotonic() - started > QUERY_SECONDS
+
+    def start(_: str) -> None:
+        nonlocal started
+        started = time.monotonic()
+
+    connection.set_trace_callback(start)
+    connection.set_progress_handler(is_late, 10_000)
+
+
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
@@ -162,7 +227,23 @@ def _now() -> str:
 def _read(connection: sqlite3.Connection, split: str, sample: str) -> SampleTag | None:
     sql = f"SELECT {FIELDS} FROM tags WHERE split = ? AND id = ?"
     row = connection.execute(sql, (split, sample)).fetchone()
-    return None if row is None else SampleTag(*row)
+    return None if row is None else _tag(row)
+
+
+def _tag(row: tuple[Any, ...]) -> SampleTag:
+    """A tag of the file; SQLite lets any column hold any type."""
+    tag = SampleTag(*row)
+    texts = all(isinstance(value, str) for value in (tag.split, tag.id, tag.note, tag.changed))
+    label = tag.new_label is None or (type(tag.new_label) is int and 0 <= tag.new_label < 1 << 31)
+    if not texts or not label or tag.action not in (None, *TAG_ACTIONS):
+        raise sqlite3.DatabaseError(f"a row of it is no tag: {repr(row)[:100]}")
+    return tag
+
+
+def _end(path: Path, size: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(-min(size, path.stat().st_size), 2)
+        return file.read(size)
 
 
 def _write(connection: sqlite3.Connection, tag: SampleTag) -> SampleTag:
@@ -188,4 +269,6 @@ def _advice(error: sqlite3.Error) -> str:
         return "another program is writing it: end that one, or try again"
     if "full" in words:
         return "make room on the disk"
+    if "no tag" in words or "malformed" in words or "decode" in words or "interrupted" in words:
+        return "move the file away"
     return "make the folder writable"

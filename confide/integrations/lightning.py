@@ -1,4 +1,5 @@
-"""Lightning: a callback that lets a loss learn from the validation set (AdaFocal, CalFocal) and know when epochs end.
+"""Lightning: a callback that lets a loss learn from the validation set (AdaFocal, CalFocal) and know when epochs end,
+and one that logs metrics of the validation predictions.
 
 class Classifier(lightning.LightningModule):
     def __init__(self):
@@ -11,13 +12,14 @@ trainer.fit(classifier, train_loader, val_loader)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from confide.checks import InputError, MissingExtra
+from confide.integrations.epoch_log import WORDS, gathered, logged_metrics
 from confide.losses import LossModule
 from confide.simplex.statistics import check
 
@@ -89,6 +91,49 @@ def loss_callback(
             held.update(*predictions_of(module, batches, batch_to), **known)
 
     return LossCallback()
+
+
+def metrics_callback(
+    words: Sequence[str] = WORDS,
+    *,
+    batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None,
+    loader: Any = None,
+) -> Any:
+    """A Lightning callback that logs metrics of the validation predictions after every epoch.
+
+    Args:
+        words: of metrics; beside a calibration error `val_<word>_by_chance` is what a calibrated model would show.
+        batch_to: makes (inputs, labels) of a batch. Default: the batch is such a pair.
+        loader: batches to predict. Default: the trainer's validation loader.
+
+    Returns:
+        The callback, for `lightning.Trainer(callbacks=[...])`; it logs `val_<word>`.
+
+    Raises:
+        MissingExtra: Lightning is not installed.
+
+    Example:
+        >>> from confide.integrations.lightning import metrics_callback
+        >>> callback = metrics_callback(["ece", "aurc"])  # doctest: +SKIP
+    """
+    try:
+        from lightning.pytorch.callbacks import Callback
+    except ImportError as error:
+        raise MissingExtra("lightning", "lightning", "the Lightning callback") from error
+
+    class MetricsCallback(Callback):  # type: ignore[misc]
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            batches = loader if loader is not None else trainer.val_dataloaders
+            if batches is None:
+                raise InputError(
+                    "metrics need validation predictions, but the trainer has none; give it a loader and the module a "
+                    "validation_step, or pass loader= to metrics_callback"
+                )
+            logits, labels = predictions_of(module, batches, batch_to)
+            logged = logged_metrics(gathered(logits), gathered(labels), words)
+            module.log_dict({f"val_{word}": value for word, value in logged.items()}, rank_zero_only=True)
+
+    return MetricsCallback()
 
 
 def _loss_of(module: Any, name: str) -> LossModule:

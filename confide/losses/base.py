@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -142,11 +143,55 @@ def create(
 # The module: a loss in someone's training loop.
 
 
+BATCHES_WITHOUT_UPDATE = 5_000
+
+
+class UpdateWatch:
+    """Notices where a loss that learns from validation predictions is not given any: an epoch ended, or predictions
+    without gradients were looked at, or very many batches went by, and `update` was not called.
+    """
+
+    def __init__(self) -> None:
+        self.batches, self.validated, self.warned = 0, False, False
+
+    def updated(self) -> None:
+        """`update` is being called."""
+        self.batches, self.validated = 0, False
+
+    def seen(self, word: str, training: bool) -> None:
+        """A batch of training, or one without gradients, which is one of validation."""
+        if not training:
+            self.validated = self.batches > 0
+            return
+        self.batches += 1
+        if self.validated:
+            self.warn(word, "a validation pass went by")
+        elif self.batches > BATCHES_WITHOUT_UPDATE:
+            self.warn(word, f"{BATCHES_WITHOUT_UPDATE:,} batches went by")
+
+    def epoch_ended(self, word: str) -> None:
+        """The loop says that an epoch ended."""
+        if self.batches:
+            self.warn(word, "an epoch went by")
+        self.batches = 0
+
+    def warn(self, word: str, what: str) -> None:
+        """Say it, once."""
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"loss '{word}' learns from validation predictions, but {what} without update(val_logits, val_labels), "
+                "so it stays as it was; call update after every epoch",
+                stacklevel=4,
+            )
+
+
 class LossModule(nn.Module, ABC):
     """A loss in someone's training loop; subclasses say what one value per sample is.
 
     One that adapts to validation predictions has `update(val_logits, val_labels, *, needs)`, which the loop calls after
-    every `update_every` batches or, at 0, after every epoch; one with a history overrides `end_epoch`.
+    every `update_every` batches or, at 0, after every epoch; it warns once where an epoch goes by without. One with a
+    history overrides `end_epoch`.
     """
 
     word: str = ""
@@ -160,6 +205,18 @@ class LossModule(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("class_weights", None)
+        self._watch = UpdateWatch()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if (update := cls.__dict__.get("update")) is not None:
+
+            @functools.wraps(update)
+            def watched(self: LossModule, *predictions: Any, **needs: Any) -> None:
+                self._watch.updated()
+                update(self, *predictions, **needs)
+
+            cls.update = watched
 
     @abstractmethod
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
@@ -171,8 +228,11 @@ class LossModule(nn.Module, ABC):
     def batch(self, logits: Logits, labels: Labels, **needs: Any) -> BatchLoss:
         """The batch before its reduction."""
         method = LOSSES.get(self.word)
-        needs = {**self.bound_needs(), **needs}
-        check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
+        if self.update is not None and not torch.compiler.is_compiling():
+            self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
+        if needs or self.needs or self.bound_needs():
+            needs = {**self.bound_needs(), **needs}
+            check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
         return evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
 
     def bound_needs(self) -> dict[str, Any]:
@@ -189,6 +249,8 @@ class LossModule(nn.Module, ABC):
 
     def end_epoch(self) -> None:
         """What the loss does when a pass over the training set ends; most do nothing."""
+        if self.update is not None:
+            self._watch.epoch_ended(self.word)
 
     def log(self) -> dict[str, float]:
         """What a training log should keep of the loss after every epoch; most have nothing to tell."""
@@ -323,11 +385,16 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 class BatchLoss(NamedTuple):
     """One value per sample, with what a mean of them takes."""
 
-    values: PerSample
+    per_sample: PerSample | Callable[[], PerSample]
     mass: Tensor | None = None
     """Sum of weights that a mean divides by; None: the number of samples."""
     fused_mean: Scalar | None = None
-    """The plain mean of the values, where the kernels that made them gave it."""
+    """The plain mean of the values, where what made them gave it."""
+
+    @property
+    def values(self) -> PerSample:
+        """One value per sample."""
+        return self.per_sample() if callable(self.per_sample) else self.per_sample
 
     def mean(self) -> Scalar:
         """The plain mean of the values."""
@@ -335,10 +402,10 @@ class BatchLoss(NamedTuple):
 
     def reduced(self, reduction: str) -> Tensor:
         """Mean, sum or the values themselves; the mean of nothing is 0."""
+        if reduction == "mean" and self.mass is None and (callable(self.per_sample) or self.per_sample.shape[0]):
+            return self.mean()
         if reduction == "none":
             return self.values
-        if reduction == "mean" and self.mass is None and self.values.shape[0]:
-            return self.mean()
         total = self.values.sum()
         if reduction == "sum" or self.mass is None:
             return total
@@ -359,22 +426,24 @@ def evaluate_batch(
     if needs:
         needs = {name: check_need(name, value, logits.shape[0]) for name, value in needs.items()}
     if ignore_index is None or labels.ndim == 2:
-        values, mean = _unpacked(values_of(logits, labels, **needs))
-        keep = None
+        values = values_of(logits, labels, **needs)
+        if class_weights is None and isinstance(values, FusedLoss):
+            return BatchLoss(values.values, None, values.mean)
+        values, keep = _values_of(values), None
         if labels.ndim == 2 and values.device.type == "cpu" and not bool(torch.isfinite(values).all()):
             row = int((~torch.isfinite(values)).nonzero()[0])
             raise InputError(f"logits and soft labels must be finite, they are not at sample {row} of {len(values)}")
     else:
         keep = labels != ignore_index
-        values, mean = _values_without_ignored(method, values_of, logits, labels, needs, keep), None
+        values = _values_without_ignored(method, values_of, logits, labels, needs, keep)
     if class_weights is None:
-        return BatchLoss(values, None if keep is None else keep.sum().to(values.dtype), mean)
+        return BatchLoss(values, None if keep is None else keep.sum().to(values.dtype))
     weights = weights_of_samples(class_weights.to(values), labels, logits.shape[1], keep)
     return BatchLoss(values * weights, weights.sum())
 
 
-def _unpacked(values: LossValues) -> tuple[PerSample, Scalar | None]:
-    return values if isinstance(values, FusedLoss) else (values, None)
+def _values_of(values: LossValues) -> PerSample:
+    return BatchLoss(*values[:1]).values if isinstance(values, FusedLoss) else values
 
 
 def _values_without_ignored(
@@ -387,11 +456,11 @@ def _values_without_ignored(
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
     if not method.spec.batch:
-        values, _ = _unpacked(values_of(logits, torch.where(keep, labels, 0), **needs))
+        values = _values_of(values_of(logits, torch.where(keep, labels, 0), **needs))
         return torch.where(keep, values, torch.zeros_like(values))
     rows = keep.nonzero().squeeze(1)
     needs = {k: v[rows] if k in PER_SAMPLE_NEEDS else v for k, v in needs.items()}
-    values, _ = _unpacked(values_of(logits[rows], labels[rows], **needs))
+    values = _values_of(values_of(logits[rows], labels[rows], **needs))
     return values.new_zeros(len(logits)).index_put((rows,), values)
 
 
@@ -428,7 +497,8 @@ def check_need(name: str, value: Any, n: int) -> Any:
 
 def check_batch(method: Method[OptionSpec], logits: Any, labels: Any, soft: bool) -> tuple[Tensor, Tensor]:
     """Shapes and dtypes of a batch; values are checked by the pass over the logits itself."""
-    logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
+    if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)):
+        logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(
             f"logits must be n x c with at least two classes, got shape {tuple(logits.shape)}; reshape them"

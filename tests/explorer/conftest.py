@@ -22,6 +22,7 @@ import torch
 from confide import calibrators
 from confide.explorer.tags import SampleTag, TagFile
 from confide.files import formats
+from confide.files.signing import sign
 from confide.predictions import Predictions
 from confide.records import Features, Scores
 from confide.training import SampleHistory
@@ -101,9 +102,8 @@ def save_notes(folder: Path, sizes: dict[str, int], title: str) -> None:
     }
     formats.write_json(folder / "data.json", {"name": "made", "class_names": list(CLASSES), "sizes": sizes})
     versions = {"confide": "0.1.0"}
-    formats.write_json(
-        folder / "manifest.json", {"format": "run/1", "config": config, "versions": versions, "stages": {}}
-    )
+    manifest = {"format": "run/1", "config": config, "versions": versions, "stages": {}}
+    formats.write_json(folder / "manifest.json", sign(manifest))
 
 
 @pytest.fixture(scope="session")
@@ -187,6 +187,7 @@ def serve() -> Iterator[Callable[..., Client]]:
     pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
     uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra: explore)")
     from confide.explorer import open_layout
+    from confide.explorer.access import server_config
     from confide.explorer.launch import bind
     from confide.explorer.server import create_app
     from confide.explorer.session import Explorer
@@ -197,7 +198,7 @@ def serve() -> Iterator[Callable[..., Client]]:
         explorer = Explorer(open_layout(path, **options))
         lag = Lag(create_app(explorer, host, token))
         listening = bind("127.0.0.1", 0)
-        server = uvicorn.Server(uvicorn.Config(lag, log_level="error", access_log=False, lifespan="off"))
+        server = uvicorn.Server(server_config(lag))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started:

@@ -132,7 +132,7 @@ def test_another_address_needs_the_token(serve, run_folder):
     assert client.send("GET", "/")[0] == 401
     assert client.send("GET", "/api/about")[0] == 401
     assert client.send("GET", "/?token=wrong")[0] == 401
-    assert client.send("GET", "/api/about", headers={"Cookie": "confide_token=wrong"})[0] == 401
+    assert client.send("GET", "/api/about", headers={"Cookie": f"confide_token_{client.port}=wrong"})[0] == 401
     status, headers, _ = client.send("GET", f"/?split=test&token={TOKEN}")
     assert (status, headers["location"]) == (303, "/?split=test")
     cookie = headers["set-cookie"]
@@ -145,8 +145,8 @@ def test_another_address_needs_the_token(serve, run_folder):
     assert client.send("GET", "/api/about", headers={**shown, "Host": "192.168.7.7:8765"})[0] == 200
 
 
-def test_only_other_addresses_get_a_token():
-    from confide.explorer.launch import is_local, new_token
+def test_the_machines_own_addresses_are_known_and_tokens_differ():
+    from confide.explorer.access import is_local, new_token
 
     assert all(map(is_local, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
     assert not any(map(is_local, ("0.0.0.0", "192.168.1.4", "::", "example.org")))

@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_is_said_so_and_the_rest_works(client, r
     (run_folder / "tags.sqlite").mkdir()  # as good as read-only, also for a superuser
     status, _, content = client.send("PUT", "/api/tag?row=0", {"action": "drop"}, {"X-Confide": "1"})
     assert status == 400
-    assert "make the folder writable" in json.loads(content)["error"]
+    assert "must be kept in a plain file" in json.loads(content)["error"]
     assert client.get("find")["count"] == 180
 
 
@@ -157,7 +157,7 @@ def test_without_fiftyone_the_extra_is_named(client, monkeypatch):
 
 def start(run_folder: Path) -> tuple[subprocess.Popen[str], int]:
     """The explorer as a user starts it, and its port."""
-    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0"]
+    command = [sys.executable, "-m", "confide", "explore", str(run_folder), "--port", "0", "--no-token"]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
     return started, int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from confide import losses
+from confide import Predictions, losses, metrics
 from confide.checks import InputError
-from confide.integrations.huggingface import compute_loss_func
+from confide.integrations.huggingface import compute_loss_func, compute_metrics
 
 
 def test_outputs_of_every_kind_are_understood() -> None:
@@ -36,9 +36,42 @@ def test_a_loss_that_needs_more_than_labels_is_refused() -> None:
         compute_loss_func("crl")
 
 
+def test_adafocal_learns_from_the_evaluations_of_the_trainer() -> None:
+    """The gammas stayed at 1 without a word."""
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = 3 * torch.randn((60, 4), generator=generator), torch.arange(60) % 4
+    labels[50:] = -100
+    loss, alone = compute_loss_func("adafocal", ignore_index=-100), losses.create("adafocal")
+    loss({"logits": logits.clone().requires_grad_()}, labels)
+    with torch.no_grad():
+        for rows in torch.arange(60).split(16):
+            loss({"logits": logits[rows]}, labels[rows])
+    assert bool((loss.loss.gammas == 1).all())
+    loss({"logits": logits.clone().requires_grad_()}, labels)
+    assert alone.update is not None
+    alone.update(logits[:50], labels[:50])
+    torch.testing.assert_close(loss.loss.gammas, alone.gammas)
+    assert bool((alone.gammas != 1).any())
+    assert not loss.evaluated
+
+
+def test_metrics_of_an_evaluation_leave_out_padding_and_name_chance() -> None:
+    logits, labels = torch.randn((2, 30, 4), generator=torch.Generator().manual_seed(0)), torch.arange(60) % 4
+    labels[:7] = -100
+    evaluated = SimpleNamespace(predictions=(logits.numpy(), "states"), label_ids=labels.reshape(2, 30).numpy())
+    logged = compute_metrics(["nll", "ece", "auroc:entropy"])(evaluated)
+    expected = Predictions(logits.reshape(60, 4)[7:], labels[7:])
+    assert logged["nll"] == pytest.approx(float(metrics.nll(expected)))
+    assert logged["auroc:entropy"] == pytest.approx(float(metrics.auroc(expected, score="entropy")))
+    assert 0 < logged["ece_by_chance"] < 0.3
+    with pytest.raises(InputError, match="did you mean 'ece'"):
+        compute_metrics(["eec"])
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_trainer_learns_with_it(tmp_path: Any) -> None:
+@pytest.mark.parametrize("word", ["focal", "adafocal"])
+def test_the_trainer_learns_with_it(tmp_path: Any, word: str) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
 
@@ -59,12 +92,24 @@ def test_the_trainer_learns_with_it(tmp_path: Any) -> None:
         gradient_accumulation_steps=2,
         learning_rate=0.1,
         report_to=[],
+        eval_strategy="epoch",
         save_strategy="no",
         use_cpu=True,
         disable_tqdm=True,
     )
     model = Classifier()
-    trainer = transformers.Trainer(model, arguments, train_dataset=rows, compute_loss_func=compute_loss_func("focal"))
+    loss = compute_loss_func(word)
+    trainer = transformers.Trainer(
+        model,
+        arguments,
+        train_dataset=rows,
+        eval_dataset=rows,
+        compute_loss_func=loss,
+        compute_metrics=compute_metrics(),
+    )
     trainer.train()
+    assert {"eval_ece", "eval_ece_by_chance", "eval_aurc"} <= set(trainer.state.log_history[-2])
+    if word == "adafocal":
+        assert bool((loss.loss.gammas != 1).any())
     predicted = model.linear(features).argmax(dim=1)
     assert float((predicted == features[:, :3].argmax(dim=1)).float().mean()) > 0.9

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from confide import losses
+from confide import Predictions, losses, metrics
 from confide.checks import InputError
-from confide.integrations.lightning import loss_callback, predictions_of
+from confide.integrations.lightning import loss_callback, metrics_callback, predictions_of
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, optio
     trainer = lightning.Trainer(
         max_epochs=2,
         accelerator="cpu",
-        callbacks=[loss_callback()],
+        callbacks=[loss_callback(), metrics_callback()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -62,6 +62,9 @@ def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, optio
     trainer.fit(model, *loaders)
     assert calls == [40] * updates
     assert all(model.modes)
+    expected = float(metrics.nll(Predictions(*predictions_of(model, loaders[1]))))
+    assert float(trainer.callback_metrics["val_nll"]) == pytest.approx(expected, rel=1e-5)
+    assert {"val_ece", "val_ece_by_chance", "val_aurc"} <= set(trainer.callback_metrics)
     assert not torch.equal(model.loss.gammas, torch.ones(15, dtype=torch.float64))
 
 
