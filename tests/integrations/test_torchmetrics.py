@@ -41,7 +41,7 @@ def test_a_collection_probabilities_and_names():
     collection.update(logits, labels)
     assert set(collection.compute()) == {"ECE", "AURC", "NLL"}
     assert integration.Ece is integration.ECE
-    assert integration.ClasswiseECE.word == "classwise_ece"
+    assert integration.ClasswiseECE is integration.metric_class("classwise_ece")
     assert (integration.ECE.higher_is_better, integration.AUROC.higher_is_better) == (False, True)
     probs = integration.ECE(from_probs=True)
     assert float(probs(torch.softmax(logits, 1), labels)) == pytest.approx(float(integration.ECE()(logits, labels)))
