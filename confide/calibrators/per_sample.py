@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -96,7 +97,7 @@ def parameterised_temperature(
     generator = torch.Generator().manual_seed(seed)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
     widths = (min(TOP_LOGITS, logits.shape[1]), *HIDDEN, 1)
-    for layer, (wide, narrow) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for layer, (wide, narrow) in enumerate(pairwise(widths)):
         last = layer == len(HIDDEN)
         drawn = torch.randn(narrow, wide, generator=generator, dtype=torch.float64) / math.sqrt(wide)
         values[f"weight{layer}"] = 0.01 * drawn if last else drawn
