@@ -193,7 +193,7 @@ class Monitor:
         most_weight: the largest weight that labels may carry, where they are no plain random draw.
         point: an operating point, whose threshold decides what is accepted and whose risk is the promise.
         cells: labelled predictions of shifted samples, one of each corruption and severity: with them accuracy is
-            estimated by a regression on batch statistics, the most accurate way under such shifts.
+            estimated by a regression on batch statistics, whose interval counts what such shifts change.
 
     Raises:
         InputError: the file is of another reference, or there is neither a file nor a reference.
