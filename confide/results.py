@@ -327,6 +327,32 @@ class ClassThreshold:
     n: int
 
 
+NAMED_RISKS = ("promise", "risks")
+"""Fields that only a point of several risks has."""
+
+
+@dataclass(frozen=True)
+class PromisedRisk:
+    """A rate that an operating point promises, such as "fpr[cat]": its limit, and what was counted at the threshold.
+
+    `events` are what counts against it (for precision and recall those that lack), `bound` what can be said of it with
+    the point's confidence at that threshold alone.
+    """
+
+    label: str
+    limit: float
+    at_least: bool
+    events: float
+    n: int
+    bound: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """The rate that was seen; NaN where nothing counts."""
+        share = self.events / self.n if self.n else math.nan
+        return 1 - share if self.at_least else share
+
+
 @dataclass(frozen=True)
 class OperatingPoint:
     """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
@@ -351,6 +377,10 @@ class OperatingPoint:
     classes: Mapping[str, ClassThreshold] = field(default_factory=dict)
     note: str = ""
     format: str = formats.OPERATING_POINT.tag
+    promise: str = "probability"
+    """Whether the promise holds with the stated confidence, or in expectation over calibration sets."""
+    risks: tuple[PromisedRisk, ...] = ()
+    """All promised risks, where several were asked for by name."""
 
     @property
     def certified(self) -> bool:
@@ -363,8 +393,10 @@ class OperatingPoint:
         return self.risk or self.bound
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
-        return asdict(self)
+        """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
+        row = asdict(self)
+        named = self.risks or self.promise != "probability"
+        return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> OperatingPoint:
@@ -373,6 +405,8 @@ class OperatingPoint:
         known["classes"] = {k: ClassThreshold(**own) for k, own in (row.get("classes") or {}).items()}
         if "class_names" in known:
             known["class_names"] = tuple(known["class_names"])
+        known["risks"] = tuple(PromisedRisk(**risk) for risk in row.get("risks") or ())
+        known.pop("format", None)  # of the file, not of the point
         return cls(**known)
 
     def save(self, path: str | Path) -> None:
@@ -382,7 +416,7 @@ class OperatingPoint:
     @classmethod
     def load(cls, path: str | Path) -> OperatingPoint:
         """Read what `save` wrote."""
-        return load_fitted(path, formats.OPERATING_POINT, lambda state: cls.from_dict(state.record))
+        return load_fitted(path, formats.RISKS_POINT, lambda state: cls.from_dict(state.record))
 
 
 @dataclass(frozen=True)
