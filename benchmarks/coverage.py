@@ -268,9 +268,9 @@ def page(data: dict[str, Any]) -> str:
         "# Coverage of the 95 % intervals",
         "",
         f"`{data['command']}`, commit {data['commit']}, {data['machine']}, {data['minutes']:.1f} minutes. "
-        f"{sets_text(results)} sets a cell by theory; the i.i.d. bootstrap ({RESAMPLES} resamples) on the first {data['resampled']} "
-        f"of the same sets where n is at most 2,000. True values from {POPULATION:,} samples in the same bins; 0 for "
-        "the calibration errors of a calibrated model.",
+        f"{sets_text(results)} sets a cell by theory; the i.i.d. bootstrap ({RESAMPLES} resamples) on the first "
+        f"{data['resampled']} of the same sets where n is at most 2,000. True values from {POPULATION:,} samples in "
+        "the same bins; 0 for the calibration errors of a calibrated model.",
         "",
         f"Of {count} combinations of cell and metric {len(verdict['low'])} lie below 93 % and {len(verdict['high'])} "
         "above 97 % by more than Monte-Carlo error (1 % for the whole family); "
