@@ -780,6 +780,8 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
     with held(job.out):
+        if is_lead_process():
+            disk.remove_leftovers(RunPaths(job.out).folders())
         if job.recipe is None:
             return TrainingOutcome.of(job, train_networks(job, dataset, scores))
         return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
