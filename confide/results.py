@@ -15,7 +15,7 @@ from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from confide.checks import InputError, check_kind, did_you_mean
+from confide.checks import InputError, check_kind, check_options, did_you_mean
 from confide.files import formats
 from confide.files.fitted import DAMAGE, FittedState, load_fitted, save_fitted
 from confide.files.frames import as_frame
@@ -809,6 +809,7 @@ class Evaluation:
             >>> evaluation.find("accuracy", group="class=1").n
             3
         """
+        check_options("find", "measurements by", where, [entry.name for entry in fields(Measurement)])
         for m in self.measurements:
             if m.metric == metric and all(getattr(m, k) == v for k, v in where.items()):
                 return m
