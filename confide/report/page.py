@@ -81,7 +81,7 @@ def render_report(evaluation: Evaluation) -> str:
         contents=[
             section
             for section in SECTIONS
-            if (not chosen or section.id in chosen) and not (section.optional and sections[section.id].empty)
+            if (not chosen or section.id in chosen) and (not section.optional or sections[section.id].drawings)
         ],
         title=view.about.title or view.focus,
         kicker=_kicker(view),
