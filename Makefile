@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all test-gpu lint wheel readme evidence clean
+.PHONY: demo test test-all faults test-gpu lint wheel readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -16,6 +16,10 @@ test: $(STAMP) lint
 
 test-all: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
+
+# Every single write of every verb that writes fails in every way, and the verb goes on to the same numbers.
+faults: $(STAMP)
+	FAULTS=all $(BIN)/python -m pytest -n 2 tests/faults
 
 test-gpu:
 	$(PYTHON) -m pytest -m gpu -W ignore::pytest.PytestConfigWarning tests

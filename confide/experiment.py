@@ -33,16 +33,16 @@ __all__ = ["Outcome", "run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a run left its results: the folder, the evaluation, the report, and the stages made this time."""
+    """Where a run left its results: the folder, the evaluation, the report, and the stages computed this time."""
 
     folder: Path
     evaluation: Evaluation
     report: Path
-    made: tuple[str, ...]
+    computed: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"folder": self.folder, "report": self.report, "made": self.made, **self.evaluation.to_dict()}
+        return {"folder": self.folder, "report": self.report, "made": self.computed, **self.evaluation.to_dict()}
 
 
 def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
@@ -54,7 +54,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         changes: fields of the config to change; `**{"training.epochs": 3}` changes one inner field.
 
     Returns:
-        The folder, the evaluation, the report, and the stages that were made this time.
+        The folder, the evaluation, the report, and the stages that were computed this time.
 
     Raises:
         InputError: where a word, option or value of the config is not known, before any work; or where another process
@@ -67,7 +67,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         >>> config = {"data": "rows.npz", "features": "pixels", "training": {"model": "mlp", "epochs": 1},
         ...           "metrics": ["accuracy"], "promise": 0.0}
         >>> outcome = confide.run(config, "run")
-        >>> outcome.report.name, len(confide.run(config, "run").made)
+        >>> outcome.report.name, len(confide.run(config, "run").computed)
         ('report.html', 0)
     """
     config = load_config(config, **changes)
@@ -86,7 +86,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
                 ranked_by = trust_values if stage.name == RAW else {}
                 stages.append(evaluate(folder, config, loss, stage, scores["test"], ranked_by))
         evaluation = conclude(folder, config, dataset, stages, scores["test"])
-        return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.made))
+        return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.computed))
 
 
 def open_data(folder: RunFolder, config: Config) -> Dataset:
@@ -120,8 +120,8 @@ def extract(folder: RunFolder, config: Config, dataset: Dataset, split: str) -> 
 
 
 STAGE_OF_SCORES = {
-    pipeline.GROUPS: "difficulty:bands",
-    pipeline.LABEL_GROUPS: "difficulty:label_bands",
+    training.GROUPS: "difficulty:bands",
+    training.LABEL_GROUPS: "difficulty:label_bands",
     PREDICTED_CLASS: "difficulty:unlabelled",
 }
 """Stages whose scores span several splits, under the names that keys were made of from the first."""
@@ -159,7 +159,7 @@ def score(
             "test", ("train", "test"), lambda: pipeline.score_split(fitted(), rows["test"], judge_labels=True)
         ),
     }
-    for kind in sorted({pipeline.group_file(each) for each in settings.values()} - {""}):
+    for kind in sorted({training.group_scores_kind(each) for each in settings.values()} - {""}):
         scores[kind] = stage(kind, ("train", "val"), partial(group_scores, kind))
     if any(choice.by_difficulty for choice in config.calibrators):
         scores[PREDICTED_CLASS] = stage(
@@ -173,7 +173,7 @@ def train(
 ) -> dict[str, Predictions]:
     """Predictions of a model trained with one loss, on every split but its own."""
     home = folder.paths.model(loss.name)
-    kind = pipeline.group_file(settings)
+    kind = training.group_scores_kind(settings)
     record = dataset.split(settings.record)
     history = training.SampleHistory(folder.paths.history(loss.name), record.labels, settings.record)
     folder.stage(

@@ -57,7 +57,7 @@ RAW = "raw"
 """The stage of a model as it was trained."""
 THRESHOLD_SPLIT = "promise"
 """The part of val that nothing is fitted on, so that thresholds chosen on it can be promised."""
-GROUPS, LABEL_GROUPS, PREDICTED_CLASS = "groups", "label_groups", "predicted_class"
+PREDICTED_CLASS = "predicted_class"
 """Scores over several splits: to the likeliest class or to the label's, by which a loss groups; by which calibrators
 go."""
 
@@ -201,7 +201,7 @@ def score_groups(kind: str, fitted: difficulty.FittedDifficulty, rows: Mapping[s
         >>> len(pipeline.score_groups("groups", pipeline.fit_difficulty("prototype", rows["train"]), rows))
         2000
     """
-    labels = None if kind == LABEL_GROUPS else "predicted"
+    labels = None if kind == training.LABEL_GROUPS else "predicted"
     return Scores.joined([fitted.score(rows[split], labels) for split in ("train", "val") if split in rows])
 
 
@@ -780,6 +780,8 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
     dataset = open_data(job.data, **job.data_options)
     scores = job.load_scores()
     with held(job.out):
+        if is_lead_process():
+            disk.remove_leftovers(RunPaths(job.out).folders())
         if job.recipe is None:
             return TrainingOutcome.of(job, train_networks(job, dataset, scores))
         return _train_by_recipe(job, load_config(job.recipe), dataset, scores)
@@ -825,7 +827,7 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
 def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
     """What the loss reads: `scores`, or made by the recipe; what the calibrator goes by is made before training too."""
     paths = RunPaths(job.out)
-    kind = group_file(job.settings) if scores is None else ""
+    kind = training.group_scores_kind(job.settings) if scores is None else ""
     by_difficulty = "val" in dataset.splits and any(choice.by_difficulty for choice in recipe.calibrators[:1])
     needed = [paths.scores(name) for name in (kind, PREDICTED_CLASS if by_difficulty else "") if name]
     choice = _recipe_features(job, recipe)
@@ -852,13 +854,6 @@ def _recipe_features(job: TrainingJob, recipe: Config) -> MethodChoice:
 def _recipe_rows(choice: MethodChoice, dataset: Dataset) -> dict[str, Features]:
     """Features of train and val."""
     return {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
-
-
-def group_file(settings: training.Settings) -> str:
-    """Name of the scores by which the loss of these settings groups samples; empty where it does not."""
-    if not training.group_scores_kind(settings):
-        return ""
-    return LABEL_GROUPS if settings.label_bands else GROUPS
 
 
 def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:

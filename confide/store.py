@@ -284,10 +284,10 @@ class RunFolder:
         ...     return folder.stage("sum", uses={"n": 3}, file=folder.path / "sum.json", make=lambda: sum(range(3)),
         ...         write=lambda record, path: formats.write_json(path, record), read=formats.read_json)
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, ['sum'])
         >>> with RunFolder("run", {}, seed=0) as folder:
-        ...     total(folder), folder.made
+        ...     total(folder), folder.computed
         (3, [])
     """
 
@@ -298,7 +298,7 @@ class RunFolder:
         self.seed = seed
         self.stages: dict[str, StageRecord] = {}
         self.keys: dict[str, str] = {}
-        self.made: list[str] = []
+        self.computed: list[str] = []
         self._held = ExitStack()
 
     def __enter__(self) -> RunFolder:
@@ -357,7 +357,7 @@ class RunFolder:
             {p.relative_to(self.path).as_posix(): formats.checksum(p) for p in written},
             round(time.monotonic() - started, 3),
         )
-        self.made.append(name)
+        self.computed.append(name)
         self._write_manifest()
         # Read back, so that a first run and a resumed one go on from the very same record.
         return read(file)

@@ -28,7 +28,7 @@ def go(path, *, a=1, b=1, calls=None):
     with RunFolder(path, {"a": a, "b": b}, seed=3) as folder:
         stage(folder, "first", a, ())
         stage(folder, "second", b, ("first",))
-        return folder.made
+        return folder.computed
 
 
 def test_a_second_call_makes_nothing(tmp_path):

@@ -27,7 +27,7 @@ from confide.config import MethodChoice
 from confide.metrics import calibration_test, measure_many
 from confide.models import Device
 from confide.store import environment
-from confide.training import Settings, Trained, fit, group_scores_kind
+from confide.training import GROUPS, Settings, Trained, fit, group_scores_kind
 
 # Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
 
@@ -202,7 +202,7 @@ def train(
 
 def _kind(settings: Settings) -> str:
     """The scores a loss wants: those of the prepared ones that know the label, or bands that do not."""
-    return "bands" if group_scores_kind(settings) == "bands" else "difficulty"
+    return "bands" if group_scores_kind(settings) == GROUPS else "difficulty"
 
 
 def _by_difficulty(cell: Cell) -> bool:

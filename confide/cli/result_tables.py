@@ -16,7 +16,7 @@ def show_outcome(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         print_json(outcome.as_dict())
         return
-    if not outcome.made:
+    if not outcome.computed:
         print("nothing to do: every stage was made before with these options")
     print(run_table(outcome.evaluation))
     print("± is half the 95 % interval; * marks an ECE that a perfectly calibrated model would show in less than 5 %")

@@ -76,11 +76,11 @@ def run(args: argparse.Namespace) -> None:
     )
     evaluation, folder = comparison.evaluation, Path(args.out)
     evaluation.save(folder / "evaluation.json")
-    comparison.fitted[comparison.kept].save(folder / "trust.json")
+    comparison.fitted[comparison.chosen].save(folder / "trust.json")
     comparison.trusted.save(folder / "predictions.parquet")
     paths = {
         "evaluation": str(folder / "evaluation.json"),
-        f"trust predictor ({comparison.kept})": str(folder / "trust.json"),
+        f"trust predictor ({comparison.chosen})": str(folder / "trust.json"),
         "predictions with trust": str(folder / "predictions.parquet"),
     }
     if args.json:

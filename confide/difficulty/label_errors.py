@@ -319,12 +319,12 @@ def _log_probs(predictions: Predictions, ids: Ids, num_classes: int) -> NDArray[
     return np.asarray(torch.log_softmax(logits[:, :num_classes].double(), dim=1).cpu().numpy())
 
 
-def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
+def with_verdicts(scores: Scores, verdicts: Verdicts) -> Scores:
     """Scores with the verdicts as further columns.
 
     Args:
         scores: of the same samples, in the same order.
-        found: their verdicts.
+        verdicts: theirs.
 
     Returns:
         The scores with the verdicts' columns, which `save` writes beside them.
@@ -339,4 +339,4 @@ def with_verdicts(scores: Scores, found: Verdicts) -> Scores:
         >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)
         ['distance_deviation', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
     """
-    return replace(scores, columns={**scores.columns, **found.columns()})
+    return replace(scores, columns={**scores.columns, **verdicts.columns()})

@@ -86,7 +86,7 @@ class TrustComparison:
     values: Mapping[str, TrustValues]
     baseline_tnr: Mapping[str, float]
     """TNR of max-softmax at the TPR of each predictor's own threshold."""
-    kept: str
+    chosen: str
     """The predictor to use: the one asked for, else combined, else max-softmax."""
     trusted: Predictions
     """The test predictions with its column `trust`."""
@@ -130,7 +130,7 @@ def fit_and_compare(
         >>> evidence = TrustEvidence(
         ...     Predictions(logits[:40], labels[:40], split="val"), Predictions(logits[40:], labels[40:], split="test"))
         >>> comparison = fit_and_compare(evidence, only=("entropy",), intervals=False)
-        >>> sorted(comparison.values), comparison.kept
+        >>> sorted(comparison.values), comparison.chosen
         (['entropy', 'mcp'], 'mcp')
     """
     options = options or {}

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 import yaml
@@ -452,6 +451,8 @@ def _holds_vectors(column: pa.ChunkedArray) -> bool:
     """Whether every row is a list of numbers, all of one length."""
     if not pa.types.is_list(column.type) or column.null_count:
         return False
+    import pyarrow.compute as pc  # loaded for lists alone: most tables have none
+
     kind, lengths = column.type.value_type, pc.list_value_length(column)
     return (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(lengths.unique()) == 1
 

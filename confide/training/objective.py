@@ -153,7 +153,8 @@ def _column_groups(column: str, train: Split, samples: Split, number: int) -> ND
 
 # Groups of difficulty by which a loss measures calibration: who needs them, and scores that may make them.
 
-BANDS, LABEL_BANDS = "bands", "label_bands"
+GROUPS, LABEL_GROUPS = "groups", "label_groups"
+"""Scores by which a loss groups samples: the difficulty of the likeliest class, or that of the label."""
 
 
 def group_scores_kind(settings: Settings) -> str:
@@ -163,14 +164,14 @@ def group_scores_kind(settings: Settings) -> str:
         settings: of a training.
 
     Returns:
-        `bands` (difficulty of the likeliest class), `label_bands` (of the label), or nothing where the loss needs none.
+        `groups` (difficulty of the likeliest class), `label_groups` (of the label); nothing where the loss needs none.
 
     Example:
         >>> confide.training.group_scores_kind(confide.training.Settings(loss="adaptive_difficulty"))
-        'bands'
+        'groups'
     """
     loss = losses.LOSSES.get(settings.loss).function
     needs = loss.validation_needs() if isinstance(loss, type) and issubclass(loss, losses.LossModule) else ()
     if settings.group_by != "difficulty" or "groups" not in needs:
         return ""
-    return LABEL_BANDS if settings.label_bands else BANDS
+    return LABEL_GROUPS if settings.label_bands else GROUPS

@@ -3,12 +3,11 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from confide.checks import InputError
-from confide.cli.doctor import EXTRAS
+from confide.cli.doctor import BRINGS, requirements
 from confide.cli.main import VERBS, main
 from confide.cli.shared import parse_method_options, parse_options, text_table
 
@@ -93,9 +92,10 @@ def test_bad_input_is_one_line_and_status_1(tmp_path, capsys):
 
 
 def test_doctor_knows_every_extra():
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
-    assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"dev", "slow"} == set(EXTRAS)
+    needed = requirements()
+    assert set(needed) - {"", "dev", "slow"} == set(BRINGS)
+    assert "torch" in needed[""]
+    assert set(needed["explore"]) == {"fastapi", "uvicorn", "duckdb"}
 
 
 def test_doctor_and_list_answer_machines(capsys):

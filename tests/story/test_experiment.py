@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_the_predictions(outcome):
 
 def test_a_second_call_makes_nothing_and_says_the_same(outcome, data):
     again = confide.run({**SMALL, "data": data}, outcome.folder)
-    assert again.made == ()
+    assert again.computed == ()
     assert plain(again.evaluation.to_dict()) == plain(outcome.evaluation.to_dict())
 
 
@@ -72,8 +72,8 @@ def test_the_same_seed_gives_the_same_numbers_elsewhere(outcome, data, tmp_path)
 
 def test_a_changed_option_makes_only_what_depends_on_it(outcome, data):
     changed = confide.run({**SMALL, "data": data, "calibrators": ["temperature", "vector"]}, outcome.folder)
-    assert any(stage.startswith("calibrate:cross_entropy:vector") for stage in changed.made)
-    assert not any(stage.startswith(("train:", "predict:", "features:", "difficulty:")) for stage in changed.made)
+    assert any(stage.startswith("calibrate:cross_entropy:vector") for stage in changed.computed)
+    assert not any(stage.startswith(("train:", "predict:", "features:", "difficulty:")) for stage in changed.computed)
     manifest = json.loads((outcome.folder / "manifest.json").read_text())
     assert "train:cross_entropy" in manifest["stages"]
 
@@ -106,7 +106,7 @@ def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, 
     after = calibrator(said.with_column("difficulty", hardness.of(said.ids)))
     shown = outcome.evaluation.value("nll", model="cross_entropy", stage="banded", group=None)
     assert shown == pytest.approx(float(after.facts.need("nll").double().mean()), rel=1e-6)
-    assert confide.run(plan, tmp_path / "run").made == ()
+    assert confide.run(plan, tmp_path / "run").computed == ()
     logits, moved = said.logits.double(), after.logits.double()
     shown = (logits[:, :1] - logits[:, 1:2]) / (moved[:, :1] - moved[:, 1:2])
     told = json.loads((outcome.folder / "evaluation.json").read_text(encoding="utf-8"))["about"]["stages"]
