@@ -172,6 +172,14 @@ class Dataset:
         return self.splits[name]
 
 
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of anything sliced by rows; () of lists of several lengths."""
+    try:
+        return tuple(np.shape(values))
+    except ValueError:
+        return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
@@ -183,6 +191,12 @@ class Features:
     split: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the extractor, as they were given."""
+
+    def __post_init__(self) -> None:
+        shapes = [_shape(part) for part in (self.values, self.labels, self.ids)]
+        if [len(shape) for shape in shapes] != [2, 1, 1] or len({shape[0] for shape in shapes}) != 1:
+            values, labels, ids = shapes
+            raise InputError(f"features must be n x d with n labels and n ids, got shapes {values}, {labels} and {ids}")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -376,17 +390,18 @@ class Scores:
             raise InputError(
                 f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
             )
-        values = columns.pop("score").astype(np.float64)
-        ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
-        return cls(
-            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
-            values=values,
-            method=about.get("method", "difficulty"),
-            options=_noted(about, "options", dict),
-            labels=None if labels is None else labels.astype(np.int64),
-            columns=columns,
-            notes=tuple(map(str, _noted(about, "notes", list))),
-        )
+        with formats.reading(path, "table of scores"):
+            values = columns.pop("score").astype(np.float64)
+            ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
+            return cls(
+                ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+                values=values,
+                method=about.get("method", "difficulty"),
+                options=_noted(about, "options", dict),
+                labels=None if labels is None else labels.astype(np.int64),
+                columns=columns,
+                notes=tuple(map(str, _noted(about, "notes", list))),
+            )
 
 
 def rows_of(ids: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:

@@ -923,21 +923,22 @@ class Evaluation:
             0.9
         """
         formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
-        measurements = tuple(_measurement(row) for row in data["measurements"])
-        return cls(
-            measurements=measurements,
-            curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),
-            comparisons=_comparisons(data["comparisons"], measurements),
-            samples=tuple(Sample(**s) for s in data["samples"]),
-            operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
-            about=About.from_dict(data["about"]),
-            warnings=tuple(data["warnings"]),
-            sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
-            decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
-            metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
-            stage_titles=data.get("stage_titles", {}),
-            difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
-        )
+        with formats.reading(where, "evaluation"):
+            measurements = tuple(_measurement(row) for row in data["measurements"])
+            return cls(
+                measurements=measurements,
+                curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),
+                comparisons=_comparisons(data["comparisons"], measurements),
+                samples=tuple(Sample(**s) for s in data["samples"]),
+                operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
+                about=About.from_dict(data["about"]),
+                warnings=tuple(data["warnings"]),
+                sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
+                decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
+                metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
+                stage_titles=data.get("stage_titles", {}),
+                difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
+            )
 
 
 def asdict_shallow(record: Any) -> dict[str, Any]:

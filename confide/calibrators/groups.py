@@ -255,6 +255,10 @@ def _saved_edges(values: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
+MAX_CLASSES = 1 << 24
+"""Of a calibrator in a file: more would only take memory."""
+
+
 def calibrator_from_state(state: FittedState) -> Calibrator:
     """The calibrator of a saved state, with groups or without."""
     record = state.record
@@ -266,7 +270,11 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
         return TwoClassMap(word, state.tensors, *facts)
     beside = record.get("evidence")
     if beside is None:
-        return Calibrator(word, state.tensors, *facts)
+        calibrator = Calibrator(word, state.tensors, *facts)
+        if not 2 <= calibrator.num_classes <= MAX_CLASSES:
+            raise ValueError(f"num_classes must lie in [2, {MAX_CLASSES}], got {calibrator.num_classes}")
+        calibrator.calibrated(torch.zeros(1, calibrator.num_classes))  # what the file lacks shows now, not in use
+        return calibrator
     return Calibrator(word, state.tensors, *facts, beside["feature_dim"], tuple(beside["opinions"]), beside["source"])
 
 

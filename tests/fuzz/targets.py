@@ -11,7 +11,8 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -98,9 +99,10 @@ def _config(path: Path) -> None:
 
 def _pictures(path: Path) -> None:
     """A folder of two classes beside the picture that is damaged."""
-    for name in (f"{split}/{label}/{k}.png" for split in ("train", "val", "test") for label in ("cat", "dog") for k in "ab"):
-        (path.parents[2] / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8), (200, 10, 50)).save(path.parents[2] / name)
+    for split, label, name in product(("train", "val", "test"), ("cat", "dog"), ("a.png", "b.png")):
+        other = path.parents[2] / split / label / name
+        other.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (200, 10, 50)).save(other)
     Image.effect_noise((9, 9), 50).convert("RGB").save(path)
 
 
@@ -119,17 +121,16 @@ def _evaluation() -> Evaluation:
     return confide.evaluate(_predictions("test"), metrics=["accuracy", "ece"], intervals=False)
 
 
-def _loaded_evaluation(path: Path) -> None:
-    Evaluation.load(path).as_table()
-
-
 def _used(load: Callable[[Path], Any], apply: Callable[[Any], object]) -> Callable[[Path], object]:
     """Load, and use what was loaded: a file that loads must also work."""
     return lambda path: apply(load(path))
 
 
 TARGETS = (
-    *(Target(f"predictions.{e}", lambda p: _predictions().save(p), Predictions.load) for e in ("npz", "parquet", "csv")),
+    *(
+        Target(f"predictions.{e}", lambda p: _predictions().save(p), Predictions.load)
+        for e in ("npz", "parquet", "csv")
+    ),
     *(Target(f"features.{e}", lambda p: _features().save(p), Features.load) for e in ("npz", "parquet")),
     *(Target(f"scores.{e}", lambda p: _scores().save(p), Scores.load) for e in ("npz", "parquet", "csv")),
     Target("data.npz", lambda p: np.savez(p, **_arrays()), lambda p: data.load_dataset(str(p))),
@@ -143,7 +144,12 @@ TARGETS = (
             lambda p, word=word: calibrators.fit(word, _predictions()).save(p),
             _used(calibrators.load, lambda calibrator: calibrator(_predictions("test"))),
         )
-        for word, ending in (("temperature", "json"), ("matrix", "safetensors"), ("histogram", "json"), ("spline", "json"))
+        for word, ending in (
+            ("temperature", "json"),
+            ("matrix", "safetensors"),
+            ("histogram", "json"),
+            ("spline", "json"),
+        )
     ),
     Target(
         "rmd.safetensors",
@@ -168,7 +174,7 @@ TARGETS = (
 )
 
 
-@lru_cache(maxsize=None)
+@cache
 def seed_of(target: Target) -> bytes:
     """A whole file."""
     with TemporaryDirectory() as folder:
@@ -202,7 +208,26 @@ def tried(target: Target, content: bytes, folder: Path) -> bool:
 # Damage.
 
 VALUES: tuple[Any, ...] = (
-    *(None, True, -1, 0, 1, 10**23, 1e308, -1e308, "", "x", "\ud800", "²", [], {}, [[]], {"a": {}}, [1, "a"], "9" * 5000),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1,
+        10**23,
+        1e308,
+        -1e308,
+        "",
+        "x",
+        "\ud800",
+        "²",
+        [],
+        {},
+        [[]],
+        {"a": {}},
+        [1, "a"],
+        "9" * 5000,
+    ),
     *(["a", "b"], [1e999], {"": None}, 2**31, 2**63, -(2**63), 0.5),
 )
 
@@ -267,7 +292,19 @@ def _mutated_yaml(whole: bytes, draws: random.Random, _: str) -> bytes:
 
 
 COLUMN_FILES = ("predictions.npz", "predictions.parquet", "scores.parquet", "features.npz", "data.npz", "data.parquet")
-TYPES = ("float16", "float64", ">f8", "int8", "uint64", ">i4", "bool", "str", "complex64", "datetime64[s]", "longdouble")
+TYPES = (
+    "float16",
+    "float64",
+    ">f8",
+    "int8",
+    "uint64",
+    ">i4",
+    "bool",
+    "str",
+    "complex64",
+    "datetime64[s]",
+    "longdouble",
+)
 
 
 def _mutated_columns(whole: bytes, draws: random.Random, ending: str) -> bytes:
@@ -285,7 +322,8 @@ def _mutated_columns(whole: bytes, draws: random.Random, ending: str) -> bytes:
             case 1 if values.dtype.kind in "fi" and values.size:
                 odd = (np.nan, np.inf, -np.inf, 1e300, 1e-300) if values.dtype.kind == "f" else (-1, 127, C)
                 values = values.copy()
-                values.reshape(-1)[draws.randrange(values.size)] = draws.choice(odd)
+                with np.errstate(over="ignore"):
+                    values.reshape(-1)[draws.randrange(values.size)] = draws.choice(odd)
             case 2:
                 values = values[: draws.randrange(len(values))]
             case 3:
@@ -293,7 +331,10 @@ def _mutated_columns(whole: bytes, draws: random.Random, ending: str) -> bytes:
             case 4:
                 columns[draws.choice(("label", "labels", "probs", "trust", "id", "", "confidence"))] = values
             case 5:
-                notes = {**notes, draws.choice(("class_names", "options", "format", "split")): draws.choice(("5", "[", "x"))}
+                notes = {
+                    **notes,
+                    draws.choice(("class_names", "options", "format", "split")): draws.choice(("5", "[", "x")),
+                }
             case _:
                 del columns[name]
         if name in columns:
