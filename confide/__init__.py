@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         losses,
         metrics,
         models,
+        monitor,
         penalties,
         pipeline,
         report,
@@ -45,7 +46,18 @@ __version__ = "0.1.0"
 
 _OUTPUTS = ("calibrators", "decisions", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
-_WORK = ("data", "evaluation", "explorer", "integrations", "pipeline", "report", "robustness", "scoring", "training")
+_WORK = (
+    "data",
+    "evaluation",
+    "explorer",
+    "integrations",
+    "monitor",
+    "pipeline",
+    "report",
+    "robustness",
+    "scoring",
+    "training",
+)
 _MODULES = (*_OUTPUTS, *_METHODS, *_WORK)
 _NAMES_BY_MODULE = {
     "predictions": ("Predictions",),

@@ -108,14 +108,20 @@ def _rows_or_none(values: Tensor | None, rows: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True, eq=False)
 class ClassTable:
-    """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c."""
+    """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c.
+
+    `squares` are sums of p_c^2, in the first bin of what they add up to over classes shared out by confidence; `truth`
+    are sums of p_c where the label was c.
+    """
 
     count: NDArray[np.float64]
     confidence: NDArray[np.float64]
     hits: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    truth: NDArray[np.float64]
 
     def __add__(self, other: ClassTable) -> ClassTable:
-        return ClassTable(self.count + other.count, self.confidence + other.confidence, self.hits + other.hits)
+        return ClassTable(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class ClassCounter:
@@ -129,6 +135,8 @@ class ClassCounter:
         self.first_edge = float(width_edges(bins)[1])
         self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
         self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
+        self.squares, self.truth = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
+        self.all_squares = 0.0
         self._columns: list[NDArray[np.int64]] = []
         self._probs: list[Floating] = []
         self._held = 0
@@ -158,10 +166,13 @@ class ClassCounter:
         if self._held > 1 << 19:
             self._flush()
 
-    def add_truth(self, p_true: Floating, labels: NDArray[np.int64]) -> None:
-        """The probabilities of the labels, for how often each class came true in each of its bins."""
+    def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
+        """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
         self.hits += np.bincount(cell, minlength=len(self.hits))
+        self.truth += np.bincount(cell, p_true, minlength=len(self.hits))
+        # Brier is sum p^2 - 2 p_true + 1.
+        self.all_squares += float(brier.sum(dtype=np.float64) + 2 * p_true.sum(dtype=np.float64)) - len(brier)
 
     def _flush(self) -> None:
         if not self._probs:
@@ -170,6 +181,7 @@ class ClassCounter:
         cell = np.concatenate(self._columns) * self.bins + width_bin_of(probs, self.bins, self.closed)
         self.count += np.bincount(cell, minlength=len(self.count))
         self.confidence += np.bincount(cell, probs, minlength=len(self.count))
+        self.squares += np.bincount(cell, np.square(probs), minlength=len(self.count))
         self._columns, self._probs, self._held = [], [], 0
 
     def table(self) -> ClassTable:
@@ -179,7 +191,10 @@ class ClassCounter:
         count, confidence = self.count.reshape(shape).copy(), self.confidence.reshape(shape).copy()
         count[:, 0] = self.rows - count[:, 1:].sum(axis=1)
         confidence[:, 0] = self.columns - confidence[:, 1:].sum(axis=1)
-        return ClassTable(count, confidence, self.hits.reshape(shape).copy())
+        squares = self.squares.reshape(shape).copy()
+        below = max(self.all_squares - float(squares[:, 1:].sum()), 0.0)
+        squares[:, 0] = below * confidence[:, 0] / max(float(confidence[:, 0].sum()), 1e-300)
+        return ClassTable(count, confidence, self.hits.reshape(shape).copy(), squares, self.truth.reshape(shape).copy())
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
@@ -218,7 +233,7 @@ def facts_of(
             if counter is not None:
                 counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
     if counter is not None and truth is not None:
-        counter.add_truth(out["p_true"], truth)
+        counter.add_truth(out["p_true"], truth, out["brier"])
     _check_finite_facts(out["entropy"] if truth is None else out["entropy"] + out["nll"], values, from_probs)
     tensors: dict[str, Tensor | None] = {name: torch.from_numpy(vector).to(wide.device) for name, vector in out.items()}
     if from_probs:

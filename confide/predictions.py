@@ -17,18 +17,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.block_sizes import CACHED_FLOAT64, rows_in
-from confide.checks import InputError, as_tensor, check_finite, check_ids, check_labels, check_logits, check_probs
+from confide.checks import (
+    InputError,
+    as_tensor,
+    check_finite,
+    check_ids,
+    check_labels,
+    check_logits,
+    check_probs,
+    did_you_mean,
+)
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
 from confide.files import formats
 from confide.files.columns import (
+    CANONICAL_COLUMNS,
     CORRECT_COLUMNS,
+    ROLE_COLUMNS,
     SCORE_COLUMNS,
     ColumnRoles,
     are_words,
     class_indices_of,
     class_names_of,
+    classes_of_columns,
     column_roles,
 )
+from confide.files.frames import as_frame, column_array, frame_columns
 from confide.records import Features, Ids, default_ids, rows_of
 from confide.types import Labels, Logits, PerSample, Probs
 
@@ -367,6 +380,7 @@ class Predictions:
         if labels is not None:
             if isinstance(known, PairOutputs):
                 raise InputError("pairs of confidence and correctness take no labels; leave them out")
+            labels = _class_indices(labels, class_names)
             labels = check_labels(as_tensor(labels, "labels"), n, known.num_classes)
         arrays = {name: np.asarray(values) for name, values in (columns or {}).items()}
         for name, values in arrays.items():
@@ -504,8 +518,8 @@ class Predictions:
         """Predictions of which only label, predicted class and confidence are known: a record with facts only.
 
         Args:
-            labels: n class indices, or None.
-            prediction: n predicted classes.
+            labels: n class indices or words, or None.
+            prediction: n predicted classes, likewise.
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
@@ -519,8 +533,13 @@ class Predictions:
             >>> float(confide.metrics.accuracy(predictions))
             0.5
         """
-        predicted, values = as_tensor(prediction, "prediction"), as_tensor(confidence, "confidence")
-        truth = None if labels is None else as_tensor(labels, "labels")
+        names = record.get("class_names")
+        words = [column_array(v) for v in (labels, prediction) if v is not None and not isinstance(v, Tensor)]
+        if names is None and len(words) == 1 + (labels is not None) and all(map(are_words, words)):
+            names = record["class_names"] = tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
+        predicted = as_tensor(_class_indices(prediction, names), "prediction")
+        values = as_tensor(confidence, "confidence")
+        truth = None if labels is None else as_tensor(_class_indices(labels, names), "labels")
         lengths = [len(vector) for vector in (truth, predicted, values) if vector is not None]
         if len(set(lengths)) > 1:
             raise InputError(
@@ -529,6 +548,74 @@ class Predictions:
         predicted = check_labels(predicted, len(values), None, "prediction")
         outputs = Top1Outputs(predicted, _check_confidence(values))
         return cls(None, truth, ids, split, outputs=outputs, **record)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        label: str = "label",
+        probs: Sequence[str] | None = None,
+        *,
+        logits: Sequence[str] | None = None,
+        prediction: str | None = None,
+        confidence: str | None = None,
+        correct: str | None = None,
+        id: str | None = None,
+        split: str | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> Predictions:
+        """Predictions from a data frame of pandas or polars, or a dictionary of columns; labels may be words.
+
+        Columns that are not named here are understood by their names, as those of a file; others are kept as `columns`.
+
+        Args:
+            frame: a row per sample.
+            label: the column of the true classes; without it the samples have no labels.
+            probs: columns of probabilities, one per class in the order of the classes, or one of class 1.
+            logits: columns of logits, likewise.
+            prediction: the column of the predicted classes, with `confidence`.
+            confidence: the column of the confidence.
+            correct: the column that says whether an answer was right, with `confidence`.
+            id: the column of the ids.
+            split: `train`, `val` or `test`.
+            class_names: of the classes; by default the names of the columns of probabilities or logits.
+
+        Returns:
+            The record.
+
+        Raises:
+            InputError: a column is not there, or two may hold the same thing.
+
+        Example:
+            >>> frame = {"cat": [0.9, 0.2], "dog": [0.1, 0.8], "label": ["cat", "cat"], "site": ["A", "B"]}
+            >>> predictions = confide.Predictions.from_frame(frame, probs=["cat", "dog"])
+            >>> predictions.facts.correct.tolist(), list(predictions.columns)
+            ([True, False], ['site'])
+        """
+        columns = frame_columns(frame)
+        outputs = {"probs": probs, "logits": logits}
+        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
+        if label != "label" or label in columns:
+            one_each["label"] = label
+        given = {role: [name] for role, name in one_each.items() if name is not None}
+        given |= {kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names}
+        for name in (name for names in given.values() for name in names):
+            if name not in columns:
+                raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
+        table, metadata = {}, {}
+        for role, names in given.items():
+            several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
+            table[CANONICAL_COLUMNS[role]] = several
+            if role in outputs and len(names) > 1:
+                metadata["class_names"] = json.dumps(class_names or classes_of_columns(names))
+        if class_names is not None:
+            metadata["class_names"] = json.dumps(list(class_names))
+        rest = {name: v for name, v in columns.items() if name not in {n for names in given.values() for n in names}}
+        # A role that was named hides other columns that might have it.
+        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in given)}
+        table |= {name: values for name, values in rest.items() if name not in hidden}
+        predictions = predictions_from_columns(table, metadata, split, "the data frame")
+        return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
 
     @classmethod
     def from_pairs(
@@ -841,6 +928,38 @@ class Predictions:
             metadata["class_names"] = json.dumps(self.class_names)
         formats.write_table(path, columns, metadata)
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """A data frame with a row per sample: id, label, predicted class, confidence, correctness, columns.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame; classes by name where these are known.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).to_frame().columns  # doctest: +SKIP
+            Index(['id', 'label', 'prediction', 'confidence', 'correct'], dtype='object')
+        """
+        facts, names = self.facts, None if self.class_names is None else np.array(self.class_names)
+
+        def named(classes: Tensor) -> NDArray[Any]:
+            return classes.cpu().numpy() if names is None else names[classes.cpu().numpy()]
+
+        rows: dict[str, NDArray[Any]] = {"id": self.ids}
+        if self._labels is not None:
+            rows["label"] = named(self._labels)
+        if facts.predicted is not None:
+            rows["prediction"] = named(facts.predicted)
+        rows["confidence"] = facts.sureness()
+        if facts.right is not None:
+            rows["correct"] = facts.right.cpu().numpy()
+        if self.trust is not None:
+            rows["trust"] = self.trust.cpu().numpy()
+        return as_frame(
+            {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
+        )
+
     @classmethod
     def load(cls, path: str | Path, split: str | None = None) -> Predictions:
         """Read .parquet, .npz, .csv or .jsonl: `logits` or `probs`, a top-1 table, or `correct` and `confidence`.
@@ -891,6 +1010,15 @@ def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple
         yield rows, probs
 
 
+def _class_indices(labels: Any, class_names: Sequence[str] | None) -> Any:
+    """Labels that are words as class indices; others as they are."""
+    if isinstance(labels, Tensor):
+        return labels
+    array = column_array(labels)
+    names = None if class_names is None else tuple(class_names)
+    return class_indices_of(array, names, "the predictions") if len(array) and are_words(array) else labels
+
+
 FIRST_ROWS = 100
 
 
@@ -923,11 +1051,8 @@ def predictions_from_columns(
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
-    words = [values for values in (labels, prediction) if values is not None and are_words(values)]
-    if outputs is None and len(words) == 2:
-        names = names or tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
-        prediction = class_indices_of(words[1], names, where)
-    labels = class_indices_of(labels, names, where) if labels is not None and are_words(labels) else labels
+    if outputs is not None and labels is not None and are_words(labels):
+        labels = class_indices_of(labels, names, where)
     confidence = columns[roles.confidence] if roles.confidence else None
     n = len(next(values for values in (labels, outputs, prediction, confidence) if values is not None))
     others = {name: columns[name] for name in roles.others if name in columns}

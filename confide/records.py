@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, check_ids
 from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
+from confide.files.frames import as_frame
 from confide.files.shards import open_shards
 
 T = TypeVar("T")
@@ -352,6 +353,23 @@ class Scores:
             {name: np.concatenate([part.columns[name] for part in parts]) for name in shared},
             notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         )
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The scores as a data frame: id, label where known, score, and the other columns.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame, a row per sample.
+
+        Example:
+            >>> scores = confide.difficulty.score("md", [[0.0], [1.0], [3.0]], [0, 0, 0])
+            >>> scores.to_frame().sort_values("score").tail(1)["id"]  # doctest: +SKIP
+        """
+        labels = {} if self.labels is None else {"label": self.labels}
+        own = {"id": self.ids, **labels, "score": self.values}
+        return as_frame({**own, **{name: values for name, values in self.columns.items() if name not in own}}, library)
 
     def save(self, path: str | Path) -> None:
         """Write as parquet (or npz, csv): `id, label, score` and further columns; method and options as metadata.

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from confide.checks import InputError, did_you_mean
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.files.frames import as_frame
 
 LEVEL = 0.05
 """Below this p a test is believed; intervals hold 1 - LEVEL."""
@@ -326,6 +327,32 @@ class ClassThreshold:
     n: int
 
 
+NAMED_RISKS = ("promise", "risks")
+"""Fields that only a point of several risks has."""
+
+
+@dataclass(frozen=True)
+class PromisedRisk:
+    """A rate that an operating point promises, such as "fpr[cat]": its limit, and what was counted at the threshold.
+
+    `events` are what counts against it (for precision and recall those that lack), `bound` what can be said of it with
+    the point's confidence at that threshold alone.
+    """
+
+    label: str
+    limit: float
+    at_least: bool
+    events: float
+    n: int
+    bound: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """The rate that was seen; NaN where nothing counts."""
+        share = self.events / self.n if self.n else math.nan
+        return 1 - share if self.at_least else share
+
+
 @dataclass(frozen=True)
 class OperatingPoint:
     """Accept a prediction if its score is at least `threshold`; None where no threshold can promise the risk.
@@ -350,6 +377,10 @@ class OperatingPoint:
     classes: Mapping[str, ClassThreshold] = field(default_factory=dict)
     note: str = ""
     format: str = formats.OPERATING_POINT.tag
+    promise: str = "probability"
+    """Whether the promise holds with the stated confidence, or in expectation over calibration sets."""
+    risks: tuple[PromisedRisk, ...] = ()
+    """All promised risks, where several were asked for by name."""
 
     @property
     def certified(self) -> bool:
@@ -362,8 +393,10 @@ class OperatingPoint:
         return self.risk or self.bound
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary, ready for JSON."""
-        return asdict(self)
+        """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
+        row = asdict(self)
+        named = self.risks or self.promise != "probability"
+        return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> OperatingPoint:
@@ -372,6 +405,8 @@ class OperatingPoint:
         known["classes"] = {k: ClassThreshold(**own) for k, own in (row.get("classes") or {}).items()}
         if "class_names" in known:
             known["class_names"] = tuple(known["class_names"])
+        known["risks"] = tuple(PromisedRisk(**risk) for risk in row.get("risks") or ())
+        known.pop("format", None)  # of the file, not of the point
         return cls(**known)
 
     def save(self, path: str | Path) -> None:
@@ -381,7 +416,7 @@ class OperatingPoint:
     @classmethod
     def load(cls, path: str | Path) -> OperatingPoint:
         """Read what `save` wrote."""
-        return load_fitted(path, formats.OPERATING_POINT, lambda state: cls.from_dict(state.record))
+        return load_fitted(path, formats.RISKS_POINT, lambda state: cls.from_dict(state.record))
 
 
 @dataclass(frozen=True)
@@ -836,6 +871,36 @@ class Evaluation:
                 raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
             broken.append(expected.broken_by(rows[0], surely))
         return [one for one in broken if one is not None]
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The measurements as a data frame, a row each.
+
+        Args:
+            library: `pandas` or `polars`; by default the one in use or installed.
+
+        Returns:
+            The data frame: model, stage, split, group, metric, score, value, low, high, chance, p_value, n.
+
+        Example:
+            >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> confide.evaluate(p, "accuracy", intervals=False).to_frame()["value"][0]  # doctest: +SKIP
+            0.5
+        """
+        names = (
+            "model",
+            "stage",
+            "split",
+            "group",
+            "metric",
+            "score",
+            "value",
+            "low",
+            "high",
+            "chance",
+            "p_value",
+            "n",
+        )
+        return as_frame({name: [getattr(m, name) for m in self.measurements] for name in names}, library)
 
     def save(self, path: str | Path) -> None:
         """Write evaluation.json, atomically.

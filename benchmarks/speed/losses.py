@@ -176,15 +176,14 @@ def _rows(text: str) -> dict[str, tuple[str, str]]:
     return {name: (f"{float(ms):.2f}", f"{float(ratio):.2f}") for name, ms, ratio in found}
 
 
-def heading(device: str) -> list[str]:
+def heading(device: str, command: str, ratios: str) -> list[str]:
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or os.environ.get("COMMIT", "unknown")
     hardware = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, one thread"
-    command = f"python -m benchmarks.speed.losses --device {device}"
     return [
         f"# Losses, forward + backward, {'GPU' if device == 'cuda' else 'CPU'}\n",
         f"{hardware}; torch {torch.__version__}; {date.today()}; commit {commit}; `{command}`.",
-        "Ratios are to `torch.nn.functional.cross_entropy` (row `torch`) in the same run.",
+        ratios,
     ]
 
 
@@ -212,12 +211,14 @@ def main() -> None:
     if options.child:
         child(options.child[0], options.child[1:])
         return
+    command = f"python -m benchmarks.speed.losses --device {options.device}"
+    ratios = "Ratios are to `torch.nn.functional.cross_entropy` (row `torch`) in the same run."
     if options.device == "cuda":
         from benchmarks.speed.losses_gpu import gpu_report  # it imports this module: the cases are the same
 
-        lines = heading("cuda") + gpu_report()
+        lines = heading("cuda", command, ratios) + gpu_report()
     else:
-        lines = heading("cpu") + cpu_report(options.repeats)
+        lines = heading("cpu", command, ratios) + cpu_report(options.repeats)
     print("\n".join(lines))
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -19,22 +19,14 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 import confide
-from confide.metrics.base import parse_metric
-from confide.metrics.resampling import bootstrap
-from confide.metrics.view import MetricSamples, View
 
 SIZES = ((50_000, 1000), (1_000_000, 100), (10_000, 10))
-ONE_SCORE = (
-    *("accuracy", "nll", "brier", "ece", "ece_mass", "aurc", "eaurc", "augrc"),
-    *("auroc", "aupr_success", "aupr_error", "fpr95"),
-)
 
 
 def simulated(n: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -190,24 +182,6 @@ def stitched(logits: torch.Tensor, labels: torch.Tensor, own: float, floor: Call
     print(f"  peers, best of each  {total:8.1f} x floor = {total / own:.1f} x confide")
 
 
-def resampled(n: int = 50_000, resamples: int = 1000) -> None:
-    """1,000 bootstrap resamples of the twelve metrics of one sorted score."""
-    logits, labels = simulated(n, 10)
-    base = MetricSamples(confide.Predictions(logits, labels), resampled=True)
-    asked = []
-    for word in ONE_SCORE:
-        method, options = parse_metric(word)
-        asked.append(partial(method.spec.value, **options))
-    for one in asked:
-        one(View(base))
-    wall, cpu = time.perf_counter(), time.process_time()
-    bootstrap(base, asked, resamples=resamples)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(
-        f"\nbootstrap, n = {n:,}, {resamples:,} resamples of {len(asked)} metrics: {cpu:.1f} s CPU, {wall:.1f} s wall"
-    )
-
-
 def shards(count: int, rows: int, classes: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for k in range(count):
         yield simulated(rows, classes, seed=k)
@@ -237,7 +211,6 @@ def main() -> None:
         return
     for n, classes in SIZES:
         compare(n, classes, args.rounds, args.peers)
-    resampled()
 
 
 if __name__ == "__main__":

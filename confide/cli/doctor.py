@@ -27,8 +27,8 @@ BRINGS = {
     "track": "training logs in TensorBoard and MLflow",
     "explore": "the explorer",
     "fiftyone": "export of tagged samples to FiftyOne",
-    "lightning": "the callback for Lightning",
-    "sklearn": "calibrators as scikit-learn transformers",
+    "lightning": "callbacks for Lightning, every metric as one of torchmetrics",
+    "sklearn": "classifiers that are calibrated or abstain, for scikit-learn",
     "bench": "peers to compare quality and speed with",
 }
 """What each extra is for; what it installs is read from the package's own metadata."""

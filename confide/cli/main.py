@@ -20,6 +20,7 @@ VERBS = {
     "operating-point": "a confidence threshold with a guaranteed risk",
     "sets": "prediction sets that hold the true class as often as promised",
     "decide": "what to do with every sample by cost, whom to ask, what it costs",
+    "monitor": "watch predictions in the field: estimates without labels, drift, alarms",
     "calibrate": "fit calibrators on validation predictions, choose, apply",
     "score": "how hard is every sample of a dataset",
     "harden": "a hard benchmark from scores, and errors by difficulty",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from confide.checks import InputError
-from confide.evaluation.evaluate import MetricRequest, calibration_tests, metric_words, why_unavailable
+from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
-from confide.metrics.resampling import RESAMPLES, bootstrap, without_chance
-from confide.metrics.view import View, metric_samples
+from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
+from confide.metrics.intervals import chance_of
+from confide.metrics.resampling import RESAMPLES, bootstrap_draws
+from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
@@ -36,8 +38,8 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
 
-    The interval of the difference (b minus a) is a bootstrap with the same resamples on both sides; the p-value is
-    twice the share of them on the other side of 0. Of calibration errors the part owed to chance is taken off both.
+    Interval and p-value of the difference (b minus a) come from how each sample moves it. Of calibration errors the
+    part owed to chance is taken off both sides.
 
     Args:
         a: predictions, or all of them by name ("model/stage").
@@ -47,8 +49,8 @@ def compare(
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
-        resamples: of the bootstrap.
-        seed: of the resamples.
+        resamples: draws from the law of a calibration error, and of metrics that have no theory.
+        seed: of these draws.
 
     Returns:
         One `Comparison` per metric and pair: difference, interval, p, Holm-corrected p, and which side is better.
@@ -68,62 +70,101 @@ def compare(
     first = next(iter(records.values()))
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
-    values = {name: [request(View(metric_samples(p))) for request in requests] for name, p in aligned.items()}
-    draws = {name: unbiased_draws(p, requests, values[name], resamples, seed) for name, p in aligned.items()}
+    samples = {name: MetricSamples(p, resampled=True) for name, p in aligned.items()}
+    estimates = {name: [estimate(base, r, resamples, seed) for r in requests] for name, base in samples.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
         sides = ComparedRow.of(left), ComparedRow.of(right)
-        for k, request in enumerate(requests):
-            difference = values[right][k] - values[left][k]
-            low, high, p_value = paired_test(difference, draws[right][k] - draws[left][k])
+        for request, of_a, of_b in zip(requests, estimates[left], estimates[right], strict=True):
+            low, high, p_value = paired_test(of_a, of_b, samples[left].design, resamples, seed)
             metric = metric_name(request.method, request.options)
-            rows.append(Comparison(metric, *sides, difference, low, high, p_value, p_value))
+            rows.append(Comparison(metric, *sides, of_b.value - of_a.value, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))
 
 
-def paired_draws(
-    predictions: Predictions, requests: Sequence[MetricRequest], resamples: int, seed: int
-) -> list[tuple[Floats, float]]:
-    """Bootstrap draws of every metric and their factor; the same seed draws the same samples for every record."""
-    light = [request for request in requests if not request.whole]
-    drawn, factor = np.empty((0, resamples)), 1.0
-    if light:
-        drawn, factor = bootstrap(metric_samples(predictions), light, resamples=resamples, seed=seed)
-    rows = iter(drawn)
-    base = metric_samples(predictions)
-    return [r.method.spec.resample(base, r.options, seed) if r.whole else (next(rows), factor) for r in requests]
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A value, what chance adds to it (None where it is no calibration error), and how each sample moves it.
 
-
-def unbiased_draws(
-    predictions: Predictions, requests: Sequence[MetricRequest], values: Sequence[float], resamples: int, seed: int
-) -> list[Floats]:
-    """Draws of what every metric would be of all samples there are, about its value.
-
-    Noise makes a calibration error larger, and that of the sharper model less: it is taken off as in the interval.
+    A metric without influence values has `draws` of resamples instead, the same for every record.
     """
-    base = metric_samples(predictions)
-    nulls = calibration_tests(base, requests, values, seed, resamples)
-    unbiased = []
-    for request, value, (draws, factor), null in zip(
-        requests, values, paired_draws(predictions, requests, resamples, seed), nulls, strict=True
-    ):
-        known = draws[np.isfinite(draws)]
-        centred = value + (draws - (known.mean() if len(known) else 0.0)) * factor
-        if null is not None:
-            chance = 0.0 if request.method.spec.debiased else null.mean
-            centred = without_chance(value, value + (draws - value) * factor, chance)
-        unbiased.append(centred)
-    return unbiased
+
+    value: float
+    bias: float | None
+    influence: Influence | None = None
+    draws: Floats | None = None
 
 
-def paired_test(difference: float, draws: Floats) -> tuple[float, float, float]:
+def estimate(base: MetricSamples, request: MetricRequest, resamples: int, seed: int) -> Estimate:
+    """What a paired test needs to know of one side."""
+    method, options, view = request.method, request.options, View(base)
+    value = request(view)
+    chance = chance_of(method, view, options, value, draws=resamples, seed=seed)
+    bias = None if chance is None else 0.0 if method.spec.debiased else chance.mean
+    if not math.isfinite(value):
+        return Estimate(value, bias)
+    if method.spec.influence is None:
+        return Estimate(value, bias, draws=bootstrap_draws(method, base, options, seed))
+    return Estimate(value, bias, method.spec.influence(view, **options).of_samples())
+
+
+def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: int) -> tuple[float, float, float]:
+    """Interval and p-value of b minus a; the difference lies inside.
+
+    By the influence values of b less those of a. Of calibration errors what chance adds is taken off both sides first.
+    """
+    difference = b.value - a.value
+    if not math.isfinite(difference):
+        return math.nan, math.nan, math.nan
+    if a.influence is None or b.influence is None:
+        assert a.draws is not None
+        assert b.draws is not None
+        first, second = (centred(draws - np.nanmean(draws), side) for draws, side in ((a.draws, a), (b.draws, b)))
+        return drawn_test(difference, second - first)
+    of_a, of_b = a.influence, b.influence
+    errors = None if of_a.errors is None or of_b.errors is None else of_a.errors | of_b.errors
+    spread = spread_of(Influence(of_b.psi - of_a.psi, errors=errors, noise=of_a.noise + of_b.noise), design)
+    if a.bias is None or b.bias is None:
+        low, high = mean_interval(difference, spread)
+        return low, high, student_tail(difference, spread)
+    own, other = (spread_of(side, design).variance for side in (of_a, of_b))
+    draws = correlated_normals(own, other, (own + other - spread.variance) / 2, resamples, seed)
+    return drawn_test(difference, centred(draws[1], b) - centred(draws[0], a))
+
+
+def centred(noise: Floats, side: Estimate) -> Floats:
+    """Draws of what a metric would be of all samples there are: of a calibration error without what chance adds."""
+    if side.bias is None:
+        return side.value + noise
+    # In squares, as in the interval of one error: (v + e)^2 less its mean, about v^2 - m^2.
+    return np.asarray(np.sqrt(np.maximum(0.0, side.value**2 - side.bias**2 + 2 * side.value * noise)))
+
+
+def correlated_normals(first: float, second: float, shared: float, draws: int, seed: int) -> Floats:
+    """Normal draws of two estimates with these variances and covariance, `2 draws`."""
+    own = np.random.default_rng(seed).standard_normal((2, draws))
+    slope = shared / first if first > 0 else 0.0
+    rest = math.sqrt(max(second - slope * shared, 0.0))
+    return np.stack([own[0] * math.sqrt(first), slope * math.sqrt(first) * own[0] + rest * own[1]])
+
+
+def student_tail(difference: float, spread: Spread) -> float:
+    """Two-sided p-value of Student's t; as the normal tail of its equivalent deviate (Wallace, 1959)."""
+    if spread.variance <= 0 or difference == 0:
+        return 1.0
+    square, freedom = difference**2 / spread.variance, spread.freedom
+    scale = (8 * freedom + 1) / (8 * freedom + 3)
+    return math.erfc(scale * math.sqrt(freedom * math.log1p(square / freedom)) / math.sqrt(2))
+
+
+def drawn_test(difference: float, draws: Floats) -> tuple[float, float, float]:
     """Interval and p-value of a difference from draws of it; the difference lies inside.
 
     p is twice the share of draws on the other side of 0; where these are few, the tail of a normal with the spread of
     all: no p-value could survive Holm's correction over more tests than there are draws per 0.05 otherwise.
     """
     known = draws[np.isfinite(draws)]
-    if not len(known) or not math.isfinite(difference):
+    if not len(known):
         return math.nan, math.nan, math.nan
     low, high = (float(q) for q in np.quantile(known, TAILS))
     other = known <= 1e-12 if difference > 0 else known >= -1e-12

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.resampling import wilson_interval
+from confide.metrics.influence import wilson_interval
+from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
 from confide.random import generator
@@ -54,20 +55,18 @@ def _mass_edges(base: MetricSamples, bins: int) -> Floats:
 
 
 def _bands(base: MetricSamples, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
-    """2.5 % and 97.5 % of the accuracy in each bin if correctness were Bernoulli(confidence)."""
-    rising = base.ordered("msp").values[::-1].astype(np.float64)
-    rng = generator(seed, "reliability band")
-    low, high = np.full(len(starts) - 1, np.nan), np.full(len(starts) - 1, np.nan)
-    for k, (begin, end) in enumerate(pairwise(starts)):
-        sure = rising[begin:end]
-        if not len(sure):
-            continue
-        spread = float(np.sqrt((sure * (1 - sure)).sum()))
-        if spread > 10 or len(sure) > 5000:  # a sum of so many draws is normal
-            ends = np.clip(sure.mean() + np.array([-Z, Z]) * spread / len(sure), 0, 1)
-        else:
-            ends = np.quantile((rng.random((1000, len(sure))) < sure).mean(axis=1), TAILS)
-        low[k], high[k] = ends
+    """2.5 % and 97.5 % of the accuracy in each bin, from the lowest, if correctness were Bernoulli(confidence)."""
+    at = base.n - starts  # positions from the most confident on
+    sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
+    sure, variance = (-np.diff(v) for v in sums)
+    count = np.diff(starts).astype(np.float64)
+    full = np.maximum(count, 1)
+    ends = sure / full + np.array([[-Z], [Z]]) * np.sqrt(variance) / full
+    few = np.flatnonzero((count > 0) & (variance <= 100))  # a sum with a larger variance is normal
+    if len(few):
+        wrong = bernoulli_sums((count - sure)[few], variance[few], generator(seed, "reliability band"), 1000)
+        ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
+    low, high = np.where(count > 0, np.clip(ends, 0, 1), np.nan)
     return low, high
 
 

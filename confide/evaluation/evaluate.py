@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,11 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
-from confide.metrics import resampling
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
-from confide.metrics.view import MetricSamples, View, metric_samples
+from confide.metrics.influence import Influence, Spread, spread_of
+from confide.metrics.intervals import BOOTSTRAP, THEORY, chance_of, interval_of, shaped_interval
+from confide.metrics.resampling import Null
+from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
@@ -101,16 +102,25 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     return groups
 
 
-def strata_of(predictions: Predictions, strata: Any) -> NDArray[np.intp]:
-    """The stratum of every sample: of its label, of a column, or as given."""
-    if isinstance(strata, str) and strata == "class":
+def design_of(predictions: Predictions, strata: Any, unit: Any) -> Design:
+    """How the samples were drawn; a unit that is a word but no column only names them."""
+    named = isinstance(unit, str) and unit not in predictions.columns
+    return Design(
+        strata=None if strata is None else parts_of(predictions, strata, "strata"),
+        clusters=None if unit is None or named else parts_of(predictions, unit, "unit"),
+    )
+
+
+def parts_of(predictions: Predictions, parts: Any, name: str) -> NDArray[np.intp]:
+    """The part of every sample: of its label ("class"), of a column, or as given."""
+    if isinstance(parts, str) and parts == "class":
         return predictions.labels.cpu().numpy().astype(np.intp)
-    if isinstance(strata, str):
-        if strata not in predictions.columns:
-            raise InputError(f"no strata named '{strata}'; {did_you_mean(strata, ('class', *predictions.columns))}")
-        strata = predictions.columns[strata]
-    values = strata.detach().cpu() if hasattr(strata, "detach") else strata
-    column = _checked_column("strata", values, len(predictions))
+    if isinstance(parts, str):
+        if parts not in predictions.columns:
+            raise InputError(f"no {name} named '{parts}'; {did_you_mean(parts, ('class', *predictions.columns))}")
+        parts = predictions.columns[parts]
+    values = parts.detach().cpu() if hasattr(parts, "detach") else parts
+    column = _checked_column(name, values, len(predictions))
     return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
@@ -126,27 +136,40 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
     return MEAN_FACTS if predictions.facts.nll is not None else MEAN_FACTS[:2]
 
 
-def group_means(view: View, grouping: SampleGroups) -> Floats:
-    """Means of accuracy, confidence gap, NLL and Brier in every group, group by group, flat; NaN where empty."""
-    index, size, weights = view.base.rows_of(grouping.index), len(grouping.names), view.weights
-    total = np.bincount(index, weights, minlength=size)
-
-    def mean(name: str) -> Floats:
-        values = view.base.vector(name)
-        sums = np.bincount(index, values if weights is None else weights * values, minlength=size)
-        return np.asarray(np.divide(sums, total, out=np.full(size, np.nan), where=total > 0))
-
-    right = mean("correct")
-    rows = [right, mean("sureness") - right]
-    if view.predictions.facts.nll is not None:
-        rows += [mean("nll"), mean("brier")]
-    return np.stack(rows, axis=1).reshape(-1)
+def per_sample(base: MetricSamples, word: str) -> Floats:
+    """The values whose mean is that metric."""
+    if word == "confidence_gap":
+        return np.asarray(base.vector("sureness") - base.vector("correct"))
+    return base.vector({"accuracy": "correct"}.get(word, word)).astype(np.float64)
 
 
-# Measurements of one set of samples: one bootstrap and one null serve all of them.
+def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:
+    """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
+    design, index, sizes = base.design, grouping.index, grouping.sizes
+    total = np.bincount(index, design.weights, minlength=len(sizes))
+    rows: list[list[Measurement]] = [[] for _ in sizes]
+    for word in facts_for_means(base.predictions):
+        request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
+        sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
+        means = sums / np.where(total > 0, total, 1.0)
+        apart = values - means[index]
+        squares = np.bincount(index, apart**2, minlength=len(sizes))
+        for group in np.flatnonzero(sizes).tolist():
+            value, size, bounds = float(means[group]), int(sizes[group]), None
+            if how is not None:
+                # A group's own size is chance too: to first order that is the spread within the group.
+                spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
+                if not design.plain:
+                    psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
+                    spread = replace(spread_of(Influence(psi), design), units=size)
+                bounds = shaped_interval(request.method, value, spread, fewest=size)
+            rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
+    return [row for own in rows for row in own]
+
+
+# Measurements of one set of samples.
 
 MOST_FOR_SLOW = 5_000
-COSTLY_RESAMPLES = 200  # of sweep and smooth ECE, which are searches themselves
 
 
 @dataclass(frozen=True)
@@ -156,20 +179,6 @@ class MetricRequest:
     method: Method[MetricSpec]
     options: dict[str, Any]
     score: str | None = None
-
-    @property
-    def calibration(self) -> bool:
-        return self.method.spec.info.kind == "calibration"
-
-    @property
-    def whole(self) -> bool:
-        """Needs all probabilities again for every resample, so it has no bootstrap here."""
-        return bool(self.method.spec.whole)
-
-    @property
-    def costly(self) -> bool:
-        """Takes far longer than a sorted score's metrics, so it gets fewer resamples."""
-        return bool(self.method.spec.costly)
 
     def __call__(self, view: View) -> float:
         return value_of(self.method, view, self.options)
@@ -204,81 +213,21 @@ def measurements(
     requests: Sequence[MetricRequest],
     tag: ModelStage,
     seed: int,
-    resamples: int,
+    how: str | None,
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
-    """All measurements of one set of samples; one bootstrap and one null serve them all."""
-    view = View(base)
-    values = [request(view) for request in requests]
-    means = [group_means(view, grouping) for grouping in groups]
-    draws = BootstrapDraws([None] * len(requests), [None] * len(groups))
-    tests: list[resampling.Null | None] = [None] * len(requests)
-    if resamples:
-        draws = bootstrap_draws(base, requests, seed, resamples, groups)
-        tests = calibration_tests(base, requests, values, seed, resamples)
-    rows = []
-    for request, value, spread, null in zip(requests, values, draws.metrics, tests, strict=True):
-        bounds = None
-        if spread is not None:
-            bounds = resampling.interval_from(request.method, value, base.n, spread, null, draws.factor)
-        elif resamples:
-            bounds = resampling.whole_interval(request.method, base, request.options, value, null, seed)
-        rows.append(row_of(request, value, base.n, tag, bounds, null))
-    for grouping, mean, spread in zip(groups, means, draws.groups, strict=True):
-        rows += mean_rows(base, grouping, mean, tag, spread, draws.factor)
+    """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
+    view, rows = View(base), []
+    for request in requests:
+        value, bounds, chance = request(view), None, None
+        if how is not None:
+            chance = chance_of(request.method, view, request.options, value, seed=seed)
+            bounds = interval_of(request.method, view, request.options, value, chance, how=how, seed=seed)
+        note = note_of(request.method, request.options, view) if bounds else None
+        rows.append(row_of(request, value, base.n, tag, bounds, chance, note=note))
+    for grouping in groups:
+        rows += group_rows(base, grouping, tag, how)
     return rows
-
-
-@dataclass(frozen=True)
-class BootstrapDraws:
-    """Draws of every metric (None where it is resampled by itself) and group, and the factor of their spread."""
-
-    metrics: list[Floats | None]
-    groups: Sequence[Floats | None]
-    factor: float = 1.0
-
-
-def bootstrap_draws(
-    base: MetricSamples, requests: Sequence[MetricRequest], seed: int, resamples: int, groups: Sequence[SampleGroups]
-) -> BootstrapDraws:
-    """One bootstrap for all that is quick, another with fewer resamples for what is a search itself."""
-    light = [k for k, request in enumerate(requests) if not request.whole and not request.costly]
-    costly = [k for k, request in enumerate(requests) if not request.whole and request.costly]
-    statistics: list[resampling.Statistic] = [
-        *(requests[k] for k in light),
-        *(partial(group_means, grouping=g) for g in groups),
-    ]
-    drawn, factor = resampling.bootstrap(base, statistics, resamples=resamples, seed=seed)
-    metrics: list[Floats | None] = [None] * len(requests)
-    for k, row in zip(light, drawn, strict=False):
-        metrics[k] = row
-    sizes = [len(grouping.names) * len(facts_for_means(base.predictions)) for grouping in groups]
-    by_group = np.split(drawn[len(light) :], np.cumsum(sizes)[:-1]) if sizes else []
-    if costly:
-        costly_requests = [requests[k] for k in costly]
-        drawn, factor = resampling.bootstrap(
-            base, costly_requests, resamples=min(resamples, COSTLY_RESAMPLES), seed=seed
-        )
-        for k, row in zip(costly, drawn, strict=True):
-            metrics[k] = row
-    return BootstrapDraws(metrics, by_group, factor)
-
-
-def calibration_tests(
-    base: MetricSamples, requests: Sequence[MetricRequest], values: Sequence[float], seed: int, resamples: int
-) -> list[resampling.Null | None]:
-    """The null of every calibration error; None for what is none."""
-    tests: list[resampling.Null | None] = [None] * len(requests)
-    for costly, draws in ((False, resamples), (True, min(resamples, COSTLY_RESAMPLES))):
-        places = [k for k, r in enumerate(requests) if r.calibration and not r.whole and r.costly == costly]
-        methods = [(requests[k].method, requests[k].options) for k in places]
-        drawn = resampling.nulls(base, methods, resamples=draws, seed=seed) if methods else []
-        for k, null in zip(places, drawn, strict=True):
-            tests[k] = null
-    for k, request in enumerate(requests):
-        if request.calibration and request.whole:
-            tests[k] = resampling.whole_null(request.method, base.predictions, request.options, values[k], seed)
-    return tests
 
 
 def row_of(
@@ -287,8 +236,9 @@ def row_of(
     n: int,
     tag: ModelStage,
     bounds: tuple[float, float] | None = None,
-    null: resampling.Null | None = None,
+    chance: Null | None = None,
     group: str | None = None,
+    note: str | None = None,
 ) -> Measurement:
     """A row of the table."""
     return Measurement(
@@ -300,31 +250,12 @@ def row_of(
         group=group,
         model=tag.model,
         score=request.score,
-        chance=null.mean if null else None,
-        chance_high=null.high if null else None,
-        p_value=null.p_value if null else None,
-        note=note_of(request.method, request.options, n) if bounds else None,
+        chance=chance.mean if chance else None,
+        chance_high=chance.high if chance else None,
+        p_value=chance.p_value if chance else None,
+        note=note,
         bounds=bounds or (math.nan, math.nan),
     )
-
-
-def mean_rows(
-    base: MetricSamples, grouping: SampleGroups, values: Floats, tag: ModelStage, draws: Floats | None, factor: float
-) -> list[Measurement]:
-    """Rows of the means in every group that has samples."""
-    requests = [MetricRequest(METRICS.get(word), {}) for word in facts_for_means(base.predictions)]
-    rows = []
-    for group, size in enumerate(grouping.sizes):
-        if not size:
-            continue
-        for k, request in enumerate(requests):
-            place = group * len(requests) + k
-            value = float(values[place])
-            bounds = None
-            if draws is not None:
-                bounds = resampling.interval_from(request.method, value, int(size), draws[place], None, factor)
-            rows.append(row_of(request, value, int(size), tag, bounds, group=grouping.label(group)))
-    return rows
 
 
 def group_measurements(
@@ -333,8 +264,8 @@ def group_measurements(
     requests: Sequence[MetricRequest],
     tag: ModelStage,
     seed: int,
-    resamples: int,
-    strata: NDArray[np.intp] | None = None,
+    how: str | None,
+    design: Design,
 ) -> list[Measurement]:
     """Every metric within every group; what the means already show is not repeated."""
     rows = []
@@ -342,9 +273,9 @@ def group_measurements(
         if not size:
             continue
         chosen = np.flatnonzero(grouping.index == group)
-        base = MetricSamples(predictions.take(chosen), strata=None if strata is None else strata[chosen])
+        base = metric_samples(predictions.take(chosen), design=design.take(chosen))
         part = [request_for_rows(r, chosen) for r in requests if not why_unavailable(r.method, base.predictions)]
-        rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, resamples)]
+        rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, how)]
     return rows
 
 
@@ -359,13 +290,14 @@ def request_for_rows(request: MetricRequest, rows: NDArray[np.intp]) -> MetricRe
 
 # The evaluation.
 
-GROUP_RESAMPLES = 200
+HOW = {True: THEORY, False: None, BOOTSTRAP: BOOTSTRAP}
+"""How intervals are made, by what is asked for."""
 
 
 def evaluate(
     predictions: Any,
     metrics: str | Sequence[str] = "core",
-    intervals: bool = True,
+    intervals: bool | str = True,
     by: Any = None,
     *,
     model: str = "model",
@@ -376,7 +308,7 @@ def evaluate(
     strata: Any = None,
     seed: int = 0,
     title: str | None = None,
-    unit: str | None = None,
+    unit: Any = None,
     class_names: Sequence[str] | None = None,
     about: About | None = None,
 ) -> Evaluation:
@@ -386,7 +318,8 @@ def evaluate(
         predictions: a record, a file, a folder of shards, or an iterator of records or of (logits, labels); from the
             last two only the facts of each shard are kept, so memory stays bounded.
         metrics: "core", "all", or a list of words; `ece_mass` is `ece` in equal-mass bins.
-        intervals: 1,000 bootstrap resamples, and the calibration test; False for the values alone.
+        intervals: with 95 % intervals and the calibration test, by theory; "bootstrap" for 1,000 resamples instead,
+            far slower; False for the values alone.
         by: groups to measure in full: "class" (of the label), "predicted" class, "difficulty", a column's name,
             {name: values}, or a list of these.
             The means by class and by fifth of difficulty are always there.
@@ -397,9 +330,10 @@ def evaluate(
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
         strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
             By default samples count as drawn independently.
-        seed: of the resamples.
+        seed: of what is drawn.
         title: of the report.
-        unit: what the samples are called, such as "images".
+        unit: what the samples are called, such as "images". The name of a column, or n values, says what was drawn as
+            one, such as the image or question of several samples: intervals count these, not samples.
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
 
@@ -416,26 +350,25 @@ def evaluate(
         0.75
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
-    if isinstance(strata, str) and strata != "class":
-        columns = (*columns, strata)
+    columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
-    base = metric_samples(predictions, class_table=tables)
-    if strata is not None:
-        base = replace(base, strata=strata_of(predictions, strata))
+    design = design_of(predictions, strata, unit)
+    base = metric_samples(predictions, class_table=tables, design=design)
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
     requests, missing = metric_requests(metrics, predictions, ranking)
     tag = ModelStage(model, stage, predictions.split)
-    rows = measurements(
-        base, requests, tag, seed, resampling.RESAMPLES if intervals else 0, auto_groups(predictions, difficulty)
-    )
+    if intervals not in HOW:
+        raise InputError(f"intervals must be True, False or '{BOOTSTRAP}', got {intervals!r}")
+    how = HOW[intervals]
+    rows = measurements(base, requests, tag, seed, how, auto_groups(predictions, difficulty))
     for grouping in groups:
-        resamples = GROUP_RESAMPLES if intervals else 0
-        rows += group_measurements(predictions, grouping, requests, tag, seed, resamples, base.strata)
-    curves = all_curves(View(base), ranking, difficulty, intervals, seed)
-    known = About(title=title, unit=unit, class_names=tuple(class_names or ()), missing=missing)
+        rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
+    curves = all_curves(View(base), ranking, difficulty, bool(intervals), seed)
+    called = unit if isinstance(unit, str) else None
+    known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),

@@ -40,6 +40,31 @@ NUMBERED_COLUMNS = {"logits": re.compile(r"logits?_?(\d+)"), "probs": re.compile
 NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"prob(?:s|ability)?_(.+)")}
 
 
+CANONICAL_COLUMNS = {
+    **{"label": "label", "id": "id", "prediction": "pred_label", "confidence": "confidence", "correct": "correct"},
+    **{"logits": "logits", "probs": "probs"},
+}
+"""Role -> the name that is always understood."""
+ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
+    "label": LABEL_COLUMNS,
+    "id": ID_COLUMNS,
+    "prediction": PREDICTED_COLUMNS,
+    "confidence": (*CONFIDENCE_COLUMNS, *SCORE_COLUMNS),
+    "correct": CORRECT_COLUMNS,
+    "logits": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
+    "probs": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
+}
+"""Role -> names that may have it."""
+
+
+def classes_of_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """The classes that columns are named by, with or without what they hold: `prob_cat`, `cat`."""
+    for pattern in NAMED_COLUMNS.values():
+        if all(pattern.fullmatch(name) for name in names):
+            return tuple(pattern.sub(r"\1", name) for name in names)
+    return tuple(names)
+
+
 def first_column(columns: Mapping[str, NDArray[Any]], names: Sequence[str], otherwise: Any = None) -> Any:
     """The first of these columns that is there."""
     return next((columns[name] for name in names if name in columns), otherwise)

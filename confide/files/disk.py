@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,6 +102,47 @@ def atomic(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             os.close(handle)
+
+
+@contextmanager
+def appending(path: Path, patience: float = 30.0) -> Iterator[IO[bytes]]:
+    """A file of lines, held against other writers: what a killed writer left of a last line is cut off first.
+
+    Yields:
+        The open file at its beginning. What is written at its end is on the disk when the block ends.
+    """
+    make_folder(path.parent)
+    new = not path.exists()
+    with open(path, "a+b") as lines:
+        waited = 0.0
+        while not _try_lock(lines.fileno()):
+            if waited >= patience:
+                raise InputError(f"{path} must be free to write, but another process holds it; wait for it")
+            time.sleep(0.05)
+            waited += 0.05
+        lines.seek(0)
+        end = _end_of_last_line(lines)
+        if end != lines.seek(0, os.SEEK_END):
+            lines.truncate(end)
+        lines.seek(0)
+        yield lines
+        lines.flush()
+        flush(lines.fileno(), path)
+    if new:
+        flush_folder(path.parent)
+
+
+def _end_of_last_line(lines: IO[bytes], step: int = 1 << 16) -> int:
+    """The place after the last newline."""
+    place = lines.seek(0, os.SEEK_END)
+    while place > 0:
+        start = max(0, place - step)
+        lines.seek(start)
+        found = lines.read(place - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        place = start
+    return 0
 
 
 def remove_leftovers(folders: Iterable[Path]) -> None:

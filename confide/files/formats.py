@@ -88,6 +88,8 @@ DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(
 TRUST = Format("trust", 1, "a trust predictor", "fit it again")
 DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endings=(".safetensors",))
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
+RISKS_POINT = Format("operating-point", 2, "an operating point", "make it again", reads=(1,))
+"""The same with several risks; a point of one error rate stays in version 1, which every confide reads."""
 ORACLE = Format("oracle", 1, "an oracle", "train it again")
 TRAINED = Format("trained", 1, "a trained model", "train it again")
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
@@ -99,6 +101,7 @@ PROBABILITIES = Format("probabilities", 1, "a recorder's folder", "record it aga
 PREDICTIONS = Format("predictions", 1, "predictions", "save them again")
 SCORES = Format("scores", 1, "scores", "score again")
 HISTORY = Format("history", 1, "an epoch of a training's history", "train it again")
+WATCH = Format("watch", 1, "a watch", "start it again")
 HARD = Format("hard", 1, "a hard benchmark", "export it again")
 
 

@@ -230,8 +230,9 @@ class LossModule(nn.Module, ABC):
         method = LOSSES.get(self.word)
         if self.update is not None and not torch.compiler.is_compiling():
             self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
-        needs = {**self.bound_needs(), **needs}
-        check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
+        if needs or self.needs or self.bound_needs():
+            needs = {**self.bound_needs(), **needs}
+            check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
         return evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
 
     def bound_needs(self) -> dict[str, Any]:
@@ -384,11 +385,16 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 class BatchLoss(NamedTuple):
     """One value per sample, with what a mean of them takes."""
 
-    values: PerSample
+    per_sample: PerSample | Callable[[], PerSample]
     mass: Tensor | None = None
     """Sum of weights that a mean divides by; None: the number of samples."""
     fused_mean: Scalar | None = None
-    """The plain mean of the values, where the kernels that made them gave it."""
+    """The plain mean of the values, where what made them gave it."""
+
+    @property
+    def values(self) -> PerSample:
+        """One value per sample."""
+        return self.per_sample() if callable(self.per_sample) else self.per_sample
 
     def mean(self) -> Scalar:
         """The plain mean of the values."""
@@ -396,10 +402,10 @@ class BatchLoss(NamedTuple):
 
     def reduced(self, reduction: str) -> Tensor:
         """Mean, sum or the values themselves; the mean of nothing is 0."""
+        if reduction == "mean" and self.mass is None and (callable(self.per_sample) or self.per_sample.shape[0]):
+            return self.mean()
         if reduction == "none":
             return self.values
-        if reduction == "mean" and self.mass is None and self.values.shape[0]:
-            return self.mean()
         total = self.values.sum()
         if reduction == "sum" or self.mass is None:
             return total
@@ -420,22 +426,24 @@ def evaluate_batch(
     if needs:
         needs = {name: check_need(name, value, logits.shape[0]) for name, value in needs.items()}
     if ignore_index is None or labels.ndim == 2:
-        values, mean = _unpacked(values_of(logits, labels, **needs))
-        keep = None
+        values = values_of(logits, labels, **needs)
+        if class_weights is None and isinstance(values, FusedLoss):
+            return BatchLoss(values.values, None, values.mean)
+        values, keep = _values_of(values), None
         if labels.ndim == 2 and values.device.type == "cpu" and not bool(torch.isfinite(values).all()):
             row = int((~torch.isfinite(values)).nonzero()[0])
             raise InputError(f"logits and soft labels must be finite, they are not at sample {row} of {len(values)}")
     else:
         keep = labels != ignore_index
-        values, mean = _values_without_ignored(method, values_of, logits, labels, needs, keep), None
+        values = _values_without_ignored(method, values_of, logits, labels, needs, keep)
     if class_weights is None:
-        return BatchLoss(values, None if keep is None else keep.sum().to(values.dtype), mean)
+        return BatchLoss(values, None if keep is None else keep.sum().to(values.dtype))
     weights = weights_of_samples(class_weights.to(values), labels, logits.shape[1], keep)
     return BatchLoss(values * weights, weights.sum())
 
 
-def _unpacked(values: LossValues) -> tuple[PerSample, Scalar | None]:
-    return values if isinstance(values, FusedLoss) else (values, None)
+def _values_of(values: LossValues) -> PerSample:
+    return BatchLoss(*values[:1]).values if isinstance(values, FusedLoss) else values
 
 
 def _values_without_ignored(
@@ -448,11 +456,11 @@ def _values_without_ignored(
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
     if not method.spec.batch:
-        values, _ = _unpacked(values_of(logits, torch.where(keep, labels, 0), **needs))
+        values = _values_of(values_of(logits, torch.where(keep, labels, 0), **needs))
         return torch.where(keep, values, torch.zeros_like(values))
     rows = keep.nonzero().squeeze(1)
     needs = {k: v[rows] if k in PER_SAMPLE_NEEDS else v for k, v in needs.items()}
-    values, _ = _unpacked(values_of(logits[rows], labels[rows], **needs))
+    values = _values_of(values_of(logits[rows], labels[rows], **needs))
     return values.new_zeros(len(logits)).index_put((rows,), values)
 
 
@@ -489,7 +497,8 @@ def check_need(name: str, value: Any, n: int) -> Any:
 
 def check_batch(method: Method[OptionSpec], logits: Any, labels: Any, soft: bool) -> tuple[Tensor, Tensor]:
     """Shapes and dtypes of a batch; values are checked by the pass over the logits itself."""
-    logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
+    if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)):
+        logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(
             f"logits must be n x c with at least two classes, got shape {tuple(logits.shape)}; reshape them"

@@ -12,7 +12,7 @@ from torch import Tensor
 from confide.checks import InputError, as_tensor
 from confide.losses.base import LossModule, as_function, check_groups, check_validation, loss, stateful_loss
 from confide.losses.focal import AdaFocal
-from confide.simplex.reference import LossValues
+from confide.simplex.reference import LossValues, accumulator
 from confide.simplex.statistics import fused, simplex_statistics
 from confide.types import Labels, Logits
 
@@ -58,7 +58,10 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
         >>> confide.losses.difficulty_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[0.0, 1.0])
         tensor([0.1269, 1.1386])
     """
-    if weights.device.type == "cpu" and len(weights) and not bool(((weights >= 0) & (weights <= 1)).all()):
+    # A look at the values would end the graph of a compiler, and on a GPU wait for the device.
+    seen = weights.is_cpu and len(weights) and not torch.compiler.is_compiling()
+    low, high = weights.aminmax() if seen else (0.0, 1.0)
+    if not (low >= 0 and high <= 1):
         bad = int((~((weights >= 0) & (weights <= 1))).nonzero()[0])
         raise InputError(
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "
@@ -144,14 +147,13 @@ class AdaptiveDifficulty(LossModule):
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         groups = check_groups(needs["groups"].to(logits.device), len(self.doubts))
-        strength = self.strengths(logits.shape[1]).to(logits.device, torch.float32)[groups]
+        strength = self.strengths(logits.shape[1]).to(logits.device, accumulator(logits.dtype))[groups]
         if self.focal is not None:
             statistics = simplex_statistics(logits, labels, "log_p_true entropy")
             return self.focal.from_log_p(statistics.log_p_true) - strength.to(statistics.entropy) * statistics.entropy
         if (whole := fused(logits, labels, "entropy", vector=strength, b=-1.0)) is not None:
             return whole
         statistics = simplex_statistics(logits, labels, "log_p_true entropy")
-        strength = self.strengths(logits.shape[1]).to(statistics.entropy)[groups]
         return -statistics.log_p_true - strength * statistics.entropy
 
     @torch.no_grad()

@@ -93,7 +93,7 @@ def weights_by_rank(device: torch.device, weights_form: str, n: int) -> Tensor:
 
 
 _LAST_RANK_WEIGHTS: dict[tuple[torch.device, str, int], Tensor] = {}
-"""Of the last call: all batches but the last of an epoch have one size, and on a GPU making the weights takes longer
+"""Of the last call: all batches but the last of an epoch have one size, and making the weights may take longer
 than the loss."""
 
 
@@ -102,7 +102,7 @@ def _cached_rank_weights(device: torch.device, weights_form: str, n: int) -> Ten
     key = (device, weights_form, n)
     if key not in _LAST_RANK_WEIGHTS:
         by_rank = weights_by_rank(device, weights_form, n)
-        if torch.cuda.is_current_stream_capturing():
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return by_rank
         _LAST_RANK_WEIGHTS.clear()
         _LAST_RANK_WEIGHTS[key] = by_rank

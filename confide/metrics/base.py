@@ -14,11 +14,14 @@ import torch
 
 from confide.checks import InputError
 from confide.facts import ClassTable, Facts, join_facts
-from confide.metrics.resampling import RESAMPLES, Null, interval_of, nulls, whole_null
-from confide.metrics.view import MetricSamples, View, metric_samples, score_name
+from confide.metrics import intervals
+from confide.metrics.influence import Influence
+from confide.metrics.resampling import RESAMPLES, Null
+from confide.metrics.view import View, metric_samples, score_name
 from confide.predictions import Predictions
 from confide.registry import Method, MethodSpec, Registry
 from confide.results import Better, Measurement, MetricInfo, MetricKind
+from confide.types import Floats
 
 BINNINGS = ("width", "mass")
 SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
@@ -59,8 +62,8 @@ class MetricSpec(MethodSpec):
     """What a metric is, beside its formula.
 
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
-    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own `null`
-    and `resample` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
+    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own
+    `resample` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
     perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
     samples, which has an interval at 0 and 1 too. `all_classes`: a mean of facts that only a whole distribution has.
     `from_class_table`: with its default options the sums of classes and bins suffice. `slow` is left out above a
@@ -80,7 +83,9 @@ class MetricSpec(MethodSpec):
     costly: bool = False
     slow: bool = False
     resampled_rows: int | None = None
-    null: Callable[..., Any] = _not_whole
+    influence: Callable[..., Influence] | None = None
+    rare: bool = False
+    chance: Callable[..., Floats] | None = None
     resample: Callable[..., Any] = _not_whole
 
     def as_dict(self) -> dict[str, Any]:
@@ -306,27 +311,34 @@ def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[
     missing = [name for name in method.needs if name not in options]
     if missing:
         raise InputError(f"metric '{method.word}' needs {missing[0]}=; give it")
-    base = metric_samples(predictions)
-    value = value_of(method, View(base), options)
+    view = View(metric_samples(predictions))
+    value = value_of(method, view, options)
     return Measurement(
         metric=metric_name(method, options),
         value=value,
         n=len(predictions),
         split=predictions.split,
         score=score_name(options.get("score", method.options["score"])) if "score" in method.options else None,
-        note=note_of(method, options, len(predictions)),
-        interval=cache(partial(interval_of, method, predictions, options, value)),
+        note=note_of(method, options, view),
+        interval=cache(partial(_interval, method, view, options, value)),
     )
 
 
-def note_of(method: Method[MetricSpec], options: dict[str, Any], n: int) -> str | None:
-    """Options that differ from the defaults and what was resampled only in part, in words, for the table."""
+def _interval(method: Method[MetricSpec], view: View, options: dict[str, Any], value: float) -> tuple[float, float]:
+    chance = intervals.chance_of(method, view, options, value)
+    return intervals.interval_of(method, view, options, value, chance)
+
+
+def note_of(method: Method[MetricSpec], options: dict[str, Any], view: View) -> str | None:
+    """Options that differ from the defaults, what was resampled only in part, and too few errors, in words."""
     shown_elsewhere = ("score", "binning")
     changed = {k: v for k, v in options.items() if k not in shown_elsewhere and v != method.options.get(k)}
     words = [f"{k} {v}" for k, v in changed.items()]
+    n = view.base.n
     most = method.spec.resampled_rows or n
     if n > most:
         words.append(f"interval from resamples of {most:,} of {n:,} rows")
+    words += filter(None, [intervals.too_few(method, view)])
     return ", ".join(words) or None
 
 
@@ -359,13 +371,11 @@ def calibration_test(
         raise InputError(f"metric '{metric}' is no calibration error, so it has no calibration test")
     options = {**extra, **options}
     method.check_options(options)
-    base = MetricSamples(predictions)
-    if not method.spec.whole:
-        return nulls(base, [(method, options)], resamples=resamples, seed=seed)[0]
-    null = whole_null(method, predictions, options, value_of(method, View(base), options), seed)
-    if null is None:
+    view = View(metric_samples(predictions))
+    chance = intervals.chance_of(method, view, options, value_of(method, view, options), draws=resamples, seed=seed)
+    if chance is None:
         raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")
-    return null
+    return chance
 
 
 # Metrics in someone else's loop: update batch by batch, compute, reset, merge across processes.

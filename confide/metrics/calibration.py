@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
+from confide.metrics.influence import Folded, Influence
+from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import View
 from confide.numerics.binning import (
     BinSums,
@@ -19,7 +23,7 @@ from confide.numerics.binning import (
     split_edges,
     width_edges,
 )
-from confide.types import Floats
+from confide.types import Floats, Indices
 
 # Expected calibration error.
 
@@ -38,6 +42,163 @@ def binned_error(sums: BinSums, norm: int | str) -> float:
     if norm == 2:
         return float(np.sqrt((gaps**2 / count).sum() / count.sum()))
     return float((gaps / count).max() if norm == "max" else (gaps / count).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """Samples from the most confident on: their bin, confidence less correctness, weight, and sums of these per bin."""
+
+    index: Indices
+    bins: int
+    sure: Floats
+    residual: Floats
+    weight: Floats | None
+    order: Indices | None
+
+    @classmethod
+    def of(cls, view: View, bins: int, binning: str, closed: str = "right", edges: str = "rank") -> Binned:
+        """The samples of a view in the bins of the expected calibration error."""
+        ordered = view.base.ordered("msp")
+        weight = view.in_order(ordered)
+        sure = ordered.values.astype(np.float64)
+        if edges in ("interpolated", "order", "midpoint"):
+            rising = sure[::-1]
+            if edges == "order":
+                index = bin_of(rising, order_edges(rising, bins), closed="left")[::-1]
+            else:
+                cut = interpolated_edges(rising, bins) if edges == "interpolated" else split_edges(rising, bins)
+                index, bins = bin_of(rising, cut)[::-1], len(cut) - 1
+        elif binning == "mass" and weight is not None:
+            below = 1 - np.cumsum(weight) / weight.sum()
+            index = np.minimum((below * bins * (1 + 1e-12)).astype(np.intp), bins - 1)
+        else:
+            at = view.base.positions(binning, bins, closed)
+            index = np.repeat(np.arange(bins)[::-1], np.diff(at))
+        return cls(index, bins, sure, sure - ~ordered.wrong, weight, ordered.order)
+
+    def sums(self, values: Floats | None = None, power: int = 1) -> Floats:
+        """Sums per bin of values times powers of the weights."""
+        weight = None if self.weight is None else self.weight**power
+        both = weight if values is None else values if weight is None else values * weight
+        return np.bincount(self.index, both, minlength=self.bins).astype(np.float64)
+
+    def influence(self, norm: int | str) -> Influence:
+        """psi of the error: its signs are soft where a bin's gap is not clear of its noise."""
+        count = self.sums()
+        total, full = float(count.sum()), count > 0
+        share = np.where(full, count, 1.0) / total
+        gap = np.where(full, self.sums(self.residual) / np.where(full, count, 1.0), 0.0)
+        noise = self.sums((self.residual - gap[self.index]) ** 2, power=2) / total**2  # of share x gap
+        if norm == 1:
+            within = self.sums(self.residual**2, power=2) / total**2 - (share * gap) ** 2 * full / max(total, 1.0)
+            folded = Folded.of(share * gap, np.maximum(within, 0.0))
+            psi = (folded.slope[self.index]) * self.residual
+            return Influence(psi - self._mean(psi), order=self.order, noise=float(folded.rest.sum()))
+        if norm == 2:
+            found = self.square_influence()
+            scale = 2 * max(math.sqrt(float((share * gap**2).sum())), SMALLEST_ERROR)
+            return replace(found, psi=found.psi / scale, noise=found.noise / scale**2)
+        # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
+        mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
+        prior = mean * (1 - mean) / np.where(full, count, 1.0) ** 2
+        variance = noise / share**2 + prior
+        folded = Folded.of(gap, variance)
+        part = (
+            np.full(self.bins, 1.0 / full.sum()) if norm == "mean" else np.abs(gap) >= np.abs(gap[full]).max() - 1e-15
+        )
+        factor = np.where(full, part * folded.slope / share, 0.0)
+        psi = factor[self.index] * (self.residual - gap[self.index])
+        rest = float((part**2 * (folded.rest + folded.slope**2 * prior) * full).sum())
+        return Influence(psi, order=self.order, noise=rest)
+
+    def square_influence(self) -> Influence:
+        """psi of the mean over samples of the squared gap of their bin; noise is that of squares of normal gaps."""
+        count = self.sums()
+        full = np.where(count > 0, count, 1.0)
+        gap = self.sums(self.residual) / full
+        apart = self.residual - gap[self.index]
+        psi = 2 * gap[self.index] * apart + (gap**2)[self.index]
+        rest = 2 * (self.sums(apart**2, power=2) / full / count.sum()) ** 2
+        return Influence(psi - self._mean(psi), order=self.order, noise=float(rest.sum()))
+
+    def _mean(self, values: Floats) -> float:
+        return float(values.mean() if self.weight is None else values @ self.weight / self.weight.sum())
+
+    def chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
+
+        In bins of few samples every sample is drawn, in the others their number at once.
+        """
+        count, variance = self.sums(), self.sums(self.sure * (1 - self.sure), power=2)
+        if self.weight is not None:
+            return rng.standard_normal((draws, self.bins)) * np.sqrt(variance), count
+        confidence = self.sums(self.sure)
+        wrong = bernoulli_sums(count - confidence, variance, rng, draws)
+        gaps = np.minimum(wrong, count) - (count - confidence)
+        few = (count > 0) & (count <= EXACT)
+        if few.any():
+            rows = np.flatnonzero(few[self.index])
+            misses = rng.random((draws, len(rows))) >= self.sure[rows]
+            starts = np.flatnonzero(np.diff(self.index[rows], prepend=-1))
+            own = self.index[rows[starts]]
+            gaps[:, own] = np.add.reduceat(misses, starts, axis=1, dtype=np.float64) - (count - confidence)[own]
+        return gaps, count
+
+
+SMALLEST_ERROR = 1e-6
+"""Below this an error counts as one of this size where its root is linearised."""
+EXACT = 30
+"""In bins of at most so many samples the calibration test draws every sample."""
+
+
+def binned_errors(gaps: Floats, count: Floats, norm: int | str) -> Floats:
+    """`binned_error` of every row of gaps."""
+    full = count > 0
+    gaps, count = np.abs(gaps[:, full]), count[full]
+    if norm == 1:
+        return np.asarray(gaps.sum(axis=1) / count.sum())
+    if norm == 2:
+        return np.asarray(np.sqrt((gaps**2 / count).sum(axis=1) / count.sum()))
+    shares = gaps / count
+    return np.asarray(shares.max(axis=1) if norm == "max" else shares.mean(axis=1))
+
+
+def ece_influence(
+    view: View,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    norm: int | str = 1,
+    closed: str = "right",
+    edges: str = "rank",
+) -> Influence:
+    """psi of the expected calibration error."""
+    return Binned.of(view, bins, binning, closed, edges).influence(norm)
+
+
+def ece_chance(
+    view: View,
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    norm: int | str = 1,
+    closed: str = "right",
+    edges: str = "rank",
+) -> Floats:
+    """The expected calibration error of a calibrated model."""
+    return binned_errors(*Binned.of(view, bins, binning, closed, edges).chance_gaps(draws, rng), norm)
+
+
+def mce_influence(view: View, **bins: Any) -> Influence:
+    """psi of the gap in the bin where it is largest."""
+    return ece_influence(view, norm="max", **bins)
+
+
+def mce_chance(view: View, draws: int, rng: np.random.Generator, **bins: Any) -> Floats:
+    """The largest gap of a calibrated model."""
+    return ece_chance(view, draws, rng, norm="max", **bins)
 
 
 def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
@@ -84,6 +245,8 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
         {"binning": "mass", "edges": "order"},
         {"binning": "mass", "edges": "midpoint"},
     ),
+    influence=ece_influence,
+    chance=ece_chance,
 )
 def ece(
     view: View,
@@ -130,6 +293,8 @@ def ece(
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
     binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
+    influence=mce_influence,
+    chance=mce_chance,
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Maximum calibration error, max over non-empty bins of |mean confidence - accuracy|.
@@ -179,6 +344,69 @@ def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
     return 2 * plain - float((weight * np.abs(confidence - drawn)).sum(axis=1).mean())
 
 
+def debiased_parts(view: View, bins: int, binning: str, of: str) -> list[Binned]:
+    """The samples in the bins of the debiased error: of the confidence, or of every class's probability."""
+    if of == "top":
+        return [Binned.of(view, bins, binning, edges="rank" if binning == "width" else "midpoint")]
+    parts = []
+    for sure, hit in view.class_columns():
+        cut = width_edges(bins) if binning == "width" else split_edges(sure, bins)
+        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, sure - hit, view.weights, None))
+    return parts
+
+
+def debiased_influence(
+    view: View, *, bins: int = 15, binning: str = "mass", norm: int = 2, of: str = "top"
+) -> Influence:
+    """psi of the error before its noise is taken off, about the debiased value."""
+    parts = debiased_parts(view, bins, binning, of)
+    scale = 1 / len(parts)
+    if norm == 2:
+        squares = [debiased_square_of(part) for part in parts]
+        # psi of a root is that of its square over twice the root.
+        scale /= 2 * max(math.sqrt(max(float(np.mean(squares)), 0.0)), SMALLEST_ERROR)
+    found = [part.influence(norm) if norm == 1 else part.square_influence() for part in parts]
+    psi = np.sum([part.psi for part in found], axis=0) * scale
+    return Influence(psi, order=found[0].order, noise=sum(part.noise for part in found) * scale**2)
+
+
+def debiased_square_of(part: Binned) -> float:
+    """The squared error less its noise, at least 0."""
+    count = part.sums()
+    full = count > 0
+    count = count[full]
+    gaps, confidence = part.sums(part.residual)[full] / count, part.sums(part.sure)[full] / count
+    noise = (confidence - gaps) * (1 - confidence + gaps) / np.maximum(count - 1, 1)
+    return max(0.0, float((count * np.where(count >= 2, gaps**2 - noise, 0.0)).sum() / count.sum()))
+
+
+def debiased_chance(
+    view: View,
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    bins: int = 15,
+    binning: str = "mass",
+    norm: int = 2,
+    of: str = "top",
+) -> Floats:
+    """The debiased error of a calibrated model."""
+    parts = []
+    for part in debiased_parts(view, bins, binning, of):
+        gaps, count = part.chance_gaps(draws, rng)
+        full = count > 0
+        count, gaps = count[full], gaps[:, full] / count[full]
+        accuracy = np.clip(part.sums(part.sure)[full] / count - gaps, 0.0, 1.0)
+        spread, share = accuracy * (1 - accuracy), count / count.sum()
+        if norm == 1:
+            parts.append(((2 * np.abs(gaps) - Folded.of(gaps, spread / count).mean) * share).sum(axis=1))
+        else:
+            terms = np.where(count >= 2, gaps**2 - spread / np.maximum(count - 1, 1), 0.0)
+            parts.append(np.maximum((terms * share).sum(axis=1), 0.0))
+    mean = np.mean(parts, axis=0)
+    return np.asarray(mean if norm == 1 else np.sqrt(mean))
+
+
 @calibration_metric(
     "debiased_ece",
     paper="Kumar et al., 2019, arXiv:1909.10155",
@@ -186,6 +414,8 @@ def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
     meaning="The root mean squared gap between confidence and accuracy, with the part owed to chance taken off.",
     corners=({"binning": "width"}, {"norm": 1}, {"of": "classes"}, {"bins": 1}, {"bins": 1000}),
     debiased=True,
+    influence=debiased_influence,
+    chance=debiased_chance,
 )
 def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int = 2, of: str = "top") -> float:
     """Debiased error, sqrt(max(0, sum_b n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)])).
@@ -243,6 +473,46 @@ def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
     return max(n - 1, 1)
 
 
+def sweep_influence(view: View, *, binning: str = "mass", norm: int | str = 1) -> Influence:
+    """psi of the error in the bins that were chosen; that another sample would choose others is left out of account."""
+    sure, hit = view.top()
+    bins = most_bins(sure, hit, binning)
+    if binning == "mass":
+        return Binned.of(view, bins, binning).influence(norm)
+    found = Binned.of(view, 1, "width")
+    index = np.minimum((found.sure * bins).astype(np.intp), bins - 1)
+    return replace(found, index=index, bins=bins).influence(norm)
+
+
+SWEEP_DRAWS, FINE = 200, 1000
+
+
+def sweep_chance(
+    view: View, draws: int, rng: np.random.Generator, *, binning: str = "mass", norm: int | str = 1
+) -> Floats:
+    """ECE by sweep of a calibrated model: hits of at most a thousand groups of neighbours are drawn, then it sweeps."""
+    fine = Binned.of(view, min(FINE, view.base.n), "mass")
+    gaps, count = fine.chance_gaps(min(draws, SWEEP_DRAWS), rng)
+    confidence = fine.sums(fine.sure)
+    middle, places = confidence / np.maximum(count, 1e-300), np.append(0.0, np.cumsum(count))
+    sure, total = np.append(0.0, np.cumsum(confidence)), float(count.sum())
+
+    def sums(bins: int, hits: Floats) -> BinSums:
+        if binning == "mass":
+            at = np.linspace(0, total, bins + 1)
+        else:
+            at = places[np.append(np.searchsorted(middle, np.arange(bins) / bins), len(middle))]
+        return BinSums(*(np.diff(np.interp(at, places, v)) for v in (places, sure, hits)))
+
+    errors = []
+    for row in gaps:
+        hits, bins = np.append(0.0, np.cumsum(confidence - row)), 1
+        while bins < len(middle) and monotone(sums(bins + 1, hits)):
+            bins += 1
+        errors.append(binned_error(sums(bins, hits), norm))
+    return np.array(errors)
+
+
 @calibration_metric(
     "sweep_ece",
     paper="Roelofs et al., 2022, arXiv:2012.08668",
@@ -250,6 +520,8 @@ def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
     meaning="The calibration error with the most bins that still show accuracy rising with confidence.",
     corners=({"binning": "width"}, {"norm": 2}),
     costly=True,
+    influence=sweep_influence,
+    chance=sweep_chance,
 )
 def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> float:
     """ECE by monotonic sweep: bins grow from 2 until an accuracy falls below that of the bin before.
@@ -284,26 +556,38 @@ def spread_on_grid(sure: Floats, residual: Floats, cells: int) -> Floats:
 
 
 class Smoother:
-    """The integral of |smoothed residual| for any width; reflection at 0 and 1 is exact in cosine space."""
+    """Curves smoothed to any width, from masses on a grid; reflection at 0 and 1 is exact in cosine space.
 
-    def __init__(self, sure: Floats, residual: Floats, cells: int) -> None:
+    Several rows of masses are smoothed at once.
+    """
+
+    def __init__(self, masses: Floats) -> None:
         from scipy.fft import dct
 
         self.transform = partial(dct, type=1)
-        masses = spread_on_grid(sure, residual, cells)
-        masses[[0, -1]] *= 2
+        self.cells = masses.shape[-1] - 1
+        masses = masses.copy()
+        masses[..., [0, -1]] *= 2
         self.spectrum = self.transform(masses) / 2
-        self.frequencies = (np.pi * np.arange(cells + 1)) ** 2 / 2
-        self.cells = cells
+        self.frequencies = (np.pi * np.arange(self.cells + 1)) ** 2 / 2
 
-    def error(self, width: float) -> float:
-        """smECE at that kernel width."""
-        curve = np.abs(self.transform(self.spectrum * np.exp(-self.frequencies * width**2)))
-        return float((curve.sum() - (curve[0] + curve[-1]) / 2) / self.cells)
+    def curve(self, width: float | Floats) -> Floats:
+        """The smoothed curve at every grid point; a width a row where there are rows."""
+        widths = np.asarray(width)[..., None] if np.ndim(width) else width
+        return np.asarray(self.transform(self.spectrum * np.exp(-self.frequencies * widths**2)))
+
+    def errors(self, width: float | Floats) -> Floats:
+        """Integrals of the absolute curves."""
+        return np.asarray(integral(np.abs(self.curve(width))))
 
     def excess(self, width: float) -> float:
         """How far the error lies above the width; falls, and is 0 at the answer."""
-        return self.error(width) - width
+        return float(self.errors(width)) - width
+
+
+def integral(curve: Floats) -> Any:
+    """The integral over [0, 1] of a curve on a grid, by trapezoids."""
+    return (curve.sum(axis=-1) - (curve[..., 0] + curve[..., -1]) / 2) / (curve.shape[-1] - 1)
 
 
 def smooth_error(sure: Floats, residual: Floats) -> float:
@@ -312,13 +596,81 @@ def smooth_error(sure: Floats, residual: Floats) -> float:
 
     cells = SMALLEST_GRID
     while True:
-        smoother = Smoother(sure, residual, cells)
+        smoother = Smoother(spread_on_grid(sure, residual, cells))
         smallest = POINTS_PER_WIDTH / cells
-        if smoother.error(smallest) > smallest:
+        if smoother.errors(smallest) > smallest:
             return float(brentq(smoother.excess, smallest, 1.0 + 1e-9, xtol=1e-10))
         if cells >= LARGEST_GRID:
-            return min(smoother.error(smallest), smallest)
+            return min(float(smoother.errors(smallest)), smallest)
         cells *= 4
+
+
+def grid_for(width: float) -> int:
+    """The coarsest grid that resolves a width."""
+    cells = SMALLEST_GRID
+    while cells < LARGEST_GRID and width < POINTS_PER_WIDTH / cells:
+        cells *= 4
+    return cells
+
+
+def smooth_influence(view: View) -> Influence:
+    """psi of the width s that solves E(s) = s: that of the integral E of |curve|, over 1 - dE / ds.
+
+    A sample moves the curve by its residual times the kernel; the sign of the curve is soft where it is not clear of
+    its noise, which is alike over about a width.
+    """
+    sure, wrong, weights = view.weighted_top()
+    total = float(weights.sum())
+    residual = sure - ~wrong
+    width = max(smooth_error(sure, residual * weights / total), 1e-4)
+    cells = grid_for(width)
+    smoother = Smoother(spread_on_grid(sure, residual * weights / total, cells))
+    curve = smoother.curve(width)
+    # A squared Gaussian of width s is one of width s / sqrt 2, over 2 s sqrt pi.
+    squares = Smoother(spread_on_grid(sure, (residual * weights / total) ** 2, cells)).curve(width / math.sqrt(2))
+    folded = Folded.of(curve, np.maximum(squares, 0.0) / (2 * math.sqrt(math.pi) * width))
+    signs = folded.slope / cells
+    signs[[0, -1]] /= 2
+    at_samples = np.interp(sure, np.linspace(0, 1, cells + 1), Smoother(signs).curve(width))
+    psi = at_samples * residual
+    slope = float(smoother.errors(1.05 * width) - smoother.errors(0.95 * width)) / (0.1 * width)
+    scale = 1 / max(1 - slope, 1.0)
+    noise = float(integral(folded.rest)) * width * math.sqrt(2 * math.pi) * scale**2
+    mean = float(psi @ weights) / total
+    return Influence((psi - mean) * scale, order=view.base.ordered("msp").order, noise=noise)
+
+
+SMOOTH_DRAWS, SINGLE_DRAWS = 200, 5_000
+
+
+def smooth_chance(view: View, draws: int, rng: np.random.Generator) -> Floats:
+    """Smooth ECE of a calibrated model: residuals drawn sample by sample, or for many samples at each grid point.
+
+    The logarithm of E(s) / s is nearly linear in that of s, so a few secant steps solve all draws at once.
+    """
+    sure, _, weights = view.weighted_top()
+    share, draws = weights / weights.sum(), min(draws, SMOOTH_DRAWS)
+    variance = sure * (1 - sure) * share**2
+    if not variance.any():
+        return np.zeros(draws)
+    # E(s) of pure noise: the mean of |normal| with the curve's variance, here as if that were even over [0, 1].
+    guess = (math.sqrt(2 / math.pi) * math.sqrt(float(variance.sum()) / (2 * math.sqrt(math.pi)))) ** (2 / 3)
+    cells = grid_for(guess)
+    if len(sure) <= SINGLE_DRAWS:
+        residual = (sure - (rng.random((draws, len(sure))) < sure)) * share
+        masses = np.stack([spread_on_grid(sure, row, cells) for row in residual])
+    else:
+        masses = rng.standard_normal((draws, cells + 1)) * np.sqrt(spread_on_grid(sure, variance, cells))
+    smoother = Smoother(masses)
+    low, high = math.log(POINTS_PER_WIDTH / cells / 2), 0.0
+    before, now = np.full(draws, math.log(guess)), np.full(draws, math.log(guess) - 0.3)
+    ratio = np.log(np.maximum(smoother.errors(np.exp(before)), 1e-300)) - before
+    for _ in range(4):
+        other = np.log(np.maximum(smoother.errors(np.exp(now)), 1e-300)) - now
+        apart = np.where(np.abs(other - ratio) > 1e-9, other - ratio, -1e-9)
+        step = np.where(np.abs(other) < 1e-6, 0.0, other * (now - before) / apart)
+        before, ratio, now = now, other, np.clip(now - step, low, high)
+    return np.asarray(np.exp(now))
 
 
 @calibration_metric(
@@ -327,6 +679,8 @@ def smooth_error(sure: Floats, residual: Floats) -> float:
     title="Smooth ECE",
     meaning="The calibration error without bins, smoothed at the scale of the error itself.",
     costly=True,
+    influence=smooth_influence,
+    chance=smooth_chance,
 )
 def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from confide.block_sizes import CACHED, rows_in
 from confide.checks import check_choice, check_range
+from confide.facts import ClassTable
 from confide.metrics.base import calibration_metric
-from confide.metrics.resampling import Resamples, bernoulli_sums
+from confide.metrics.influence import Folded, Influence
+from confide.metrics.resampling import Resamples
 from confide.metrics.view import MetricSamples, View
-from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_edges
+from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_bin_of, width_edges
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
 from confide.types import Floats, Indices
@@ -79,8 +81,7 @@ def thinned(base: MetricSamples, most: int, rng: np.random.Generator) -> tuple[M
     if base.n <= most:
         return base, 1.0
     rows = np.sort(rng.choice(base.n, most, replace=False))
-    strata = None if base.strata is None else base.strata[rows]
-    return MetricSamples(base.predictions.take(rows), strata=strata), math.sqrt(most / base.n)
+    return MetricSamples(base.predictions.take(rows), design=base.design.take(rows)), math.sqrt(most / base.n)
 
 
 def cell_sums(predictions: Predictions, weights: NDArray[np.float32], bins: int, closed: str) -> Floats:
@@ -108,7 +109,7 @@ def width_bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: in
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
     rng = generator(seed, "classwise bootstrap")
     base, factor = thinned(base, LARGEST, rng)
-    predictions, weights = base.predictions, Resamples(base.n, base.strata).several(RESAMPLES, rng)
+    predictions, weights = base.predictions, Resamples(base.n, base.design).several(RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
     return errors_of(cells[:, counted_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
 
@@ -121,48 +122,6 @@ def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indi
     offset = np.arange(rows)[:, None]
     place = np.searchsorted((cumulative + offset).reshape(-1), rng.random((rows, resamples)) + offset, side="right")
     return np.asarray(np.clip(place - offset * num_classes, 0, num_classes - 1), dtype=np.intp)
-
-
-def width_null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
-    """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
-    bins, closed = options.get("bins", 15), options.get("closed", "right")
-    rng = generator(seed, "classwise null")
-    table = predictions.class_table(bins, closed)
-    n, num_classes = len(predictions), predictions.num_classes
-    counted = counted_classes(predictions, options.get("classes", "all"))
-    if len(predictions) > LARGEST:
-        return cell_draws(predictions, table.confidence, width_edges(bins), closed, counted, rng)
-    cells = np.empty((n, RESAMPLES), dtype=np.int32)
-    for start, probs in blocks(predictions):
-        drawn = draw_labels(probs, RESAMPLES, rng)
-        chosen = np.take_along_axis(probs, drawn, axis=1)
-        cells[start : start + len(probs)] = drawn * bins + bin_of(chosen, width_edges(bins), closed)
-    draws = np.empty(RESAMPLES)
-    for b in range(RESAMPLES):
-        hits = np.bincount(cells[:, b], minlength=num_classes * bins).reshape(num_classes, bins)
-        draws[b] = np.abs(table.confidence - hits)[counted].sum() / (n * counted.sum())
-    return draws
-
-
-def cell_draws(
-    predictions: Predictions,
-    mean: Floats,
-    edges: Floats,
-    closed: str,
-    counted: NDArray[np.bool_],
-    rng: np.random.Generator,
-) -> Floats:
-    """Hits of a cell, drawn at once; that a row has one label only is left out of account."""
-    squares, bins = np.zeros(mean.size), len(edges) - 1
-    for _, probs in blocks(predictions):
-        cell = np.arange(probs.shape[1]) * bins + bin_of(probs, edges, closed)
-        squares += np.bincount(cell.reshape(-1), (probs * probs).reshape(-1), minlength=mean.size)
-    flat = np.maximum(mean.reshape(-1), 0)
-    draws = np.empty(RESAMPLES)
-    for b in range(RESAMPLES):
-        hits = bernoulli_sums(flat, np.maximum(flat - squares, 0), rng)
-        draws[b] = np.abs(flat - hits).reshape(mean.shape)[counted].sum() / (len(predictions) * counted.sum())
-    return draws
 
 
 # Equal-mass bins: those of a resample are of its copies, cut by rank, and every class has an order of its own.
@@ -242,32 +201,136 @@ def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> 
         return width_bootstrap_draws(base, options, seed)
     rng = generator(seed, "classwise mass bootstrap")
     base, factor = thinned(base, most_mass_rows(base.predictions), rng)
-    weights = Resamples(base.n, base.strata).several(RESAMPLES, rng)
+    weights = Resamples(base.n, base.design).several(RESAMPLES, rng)
     return weighted_errors(base.predictions, weights, options), factor
 
 
-def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
-    """Class-wise ECE of labels drawn from the probabilities; beyond 50,000 rows each cell's hits are drawn at once."""
-    if options.get("binning", "width") == "width":
-        return width_null_draws(predictions, options, seed)
-    rng = generator(seed, "classwise mass null")
-    probs, bins = probabilities_of(predictions), options.get("bins", 15)
-    n, num_classes = probs.shape
-    index = cells_of(probs, bins, options.get("edges", "rank"))
-    counted = counted_classes(predictions, options.get("classes", "all"))
-    size, flat = num_classes * bins, index.reshape(-1)
-    mean = np.bincount(flat, probs.reshape(-1), size).astype(np.float64)
-    squares = np.bincount(flat, (probs * probs).reshape(-1), size).astype(np.float64)
-    draws = np.empty(RESAMPLES)
-    exact = n <= LARGEST
-    cells = np.take_along_axis(index, draw_labels(probs, RESAMPLES, rng), axis=1) if exact else None
-    for b in range(RESAMPLES):
-        if cells is None:
-            hits = bernoulli_sums(mean, np.maximum(mean - squares, 0), rng)
-        else:
-            hits = np.bincount(cells[:, b], minlength=size).astype(np.float64)
-        draws[b] = np.abs(mean - hits).reshape(-1, bins)[counted].sum() / (n * counted.sum())
-    return draws
+# By theory: cells of class and bin are sums of residuals p - 1[label], and their absolute values add up.
+
+
+def cell_index(predictions: Predictions, bins: int, edges: str) -> NDArray[np.int32]:
+    """Class and equal-mass bin of every probability."""
+    return cells_of(probabilities_of(predictions), bins, edges)
+
+
+def mass_table(predictions: Predictions, cells: NDArray[np.int32], bins: int) -> ClassTable:
+    """Sums per class and equal-mass bin."""
+    probs, labels = probabilities_of(predictions), predictions.labels.cpu().numpy()
+    flat, size = cells.reshape(-1), probs.shape[1] * bins
+    own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
+    p_true = np.take_along_axis(probs, labels[:, None], axis=1)[:, 0]
+    sums = (
+        np.bincount(flat, minlength=size),
+        np.bincount(flat, probs.reshape(-1), size),
+        np.bincount(own, minlength=size),
+        np.bincount(flat, (probs * probs).reshape(-1), size),
+        np.bincount(own, p_true, size),
+    )
+    return ClassTable(*(v.reshape(-1, bins).astype(np.float64) for v in sums))
+
+
+def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str) -> Floats:
+    """Of every row the sum over classes of sign x (p - 1[label]), the sign that of its class and bin; in one pass."""
+    facts, labels = predictions.facts, predictions.labels.cpu().numpy()
+    outputs = predictions.outputs
+    are_probs = isinstance(outputs, ProbabilityOutputs)
+    source = (outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits).cpu()
+    energy = facts.need("energy").cpu().numpy()
+    first, flat = np.ascontiguousarray(signs[:, 0]), signs.reshape(-1)
+    edge, num_classes = float(width_edges(bins)[1]), source.shape[1]
+    rows = rows_in(CACHED, num_classes)
+    total = np.empty(len(labels))
+    for start in range(0, len(labels), rows):
+        block = source[start : start + rows]
+        block = block.float() if block.dtype in (torch.float16, torch.bfloat16) else block
+        values = block.numpy()
+        probs = values if are_probs else np.exp(values - energy[start : start + rows, None].astype(values.dtype))
+        sums = (probs @ first.astype(probs.dtype)).astype(np.float64)
+        if bins > 1:
+            places = np.flatnonzero(probs >= probs.dtype.type(edge))
+            row = places // num_classes
+            column, above = places - row * num_classes, probs.reshape(-1)[places]
+            change = flat[column * bins + width_bin_of(above, bins, closed)] - first[column]
+            sums += np.bincount(row, change * above, minlength=len(sums))
+        total[start : start + rows] = sums
+    p_true = facts.need("p_true").cpu().numpy()
+    return np.asarray(total - flat[labels * bins + width_bin_of(p_true, bins, closed)])
+
+
+def classwise_influence(
+    view: View,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    closed: str = "right",
+    classes: str = "all",
+    edges: str = "rank",
+) -> Influence:
+    """psi of class-wise ECE: of every row the sum of its residuals with the sign of their cell, soft where unclear."""
+    predictions = view.predictions
+    counted, n = counted_classes(predictions, classes), len(predictions)
+    cells = cell_index(predictions, bins, edges) if binning == "mass" else None
+    table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
+    sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hits
+    folded = Folded.of(sums / n, np.maximum(squares - sums**2 / n, 0.0) / n**2)
+    signs = np.where(counted[:, None], folded.slope, 0.0)
+    if cells is None:
+        psi = signed_sums(predictions, signs, bins, closed)
+    else:
+        probs, labels, flat = probabilities_of(predictions), predictions.labels.cpu().numpy(), signs.reshape(-1)
+        own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
+        psi = (flat[cells] * probs).sum(axis=1) - flat[own]
+    size = int(counted.sum())
+    rest = float(folded.rest[counted].sum()) * together(predictions.num_classes)
+    return Influence((psi - psi.mean()) / size, noise=rest / size**2)
+
+
+def together(num_classes: int) -> float:
+    """By how much the variance of absolute deviations grows because rows have one label: classes are correlated.
+
+    Cells of two classes are the same, those of many are hardly alike: as if by -1 / (c - 1).
+    """
+    shared = 1 / max(num_classes - 1, 1)
+    excess = math.sqrt(1 - shared**2) + shared * math.asin(shared) - 1
+    return 1 + (num_classes - 1) * excess / (math.pi / 2 - 1)
+
+
+def absolute_deviation(mean: Floats, variance: Floats) -> Floats:
+    """E|X - mean| of a binomial with that mean and variance (De Moivre): counts of rare hits are far from normal."""
+    chance = np.clip(1 - variance / np.maximum(mean, 1e-300), 1e-7, 1 - 1e-12)
+    trials, whole = mean / chance, np.floor(mean)
+    logs = [
+        torch.lgamma(torch.from_numpy(v)).numpy() for v in (trials + 1, whole + 1, np.maximum(trials - whole, 1e-12))
+    ]
+    power = (trials - whole) * np.log1p(-chance) + (whole + 1) * np.log(chance)
+    return np.where(mean > 0, 2 * np.exp(power + logs[0] - logs[1] - logs[2]), 0.0)
+
+
+def classwise_chance(
+    view: View,
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    bins: int = 15,
+    binning: str = "width",
+    closed: str = "right",
+    classes: str = "all",
+    edges: str = "rank",
+) -> Floats:
+    """Class-wise ECE of a calibrated model: a gamma with the mean and variance of the sum of absolute deviations."""
+    predictions = view.predictions
+    counted = counted_classes(predictions, classes)
+    cells = cell_index(predictions, bins, edges) if binning == "mass" else None
+    table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
+    expected = np.maximum(table.confidence[counted], 0.0)
+    variance = np.clip(expected - table.squares[counted], 0.0, None)
+    deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
+    size = len(predictions) * int(counted.sum())
+    mean, spread = float(deviation.sum()) / size, float((variance - deviation**2).sum()) / size**2
+    spread *= together(predictions.num_classes)
+    if mean <= 0 or spread <= 0:
+        return np.full(draws, mean)
+    return rng.gamma(mean**2 / spread, spread / mean, draws)
 
 
 @calibration_metric(
@@ -288,7 +351,8 @@ def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> 
     ),
     whole=True,
     from_class_table=True,
-    null=null_draws,
+    influence=classwise_influence,
+    chance=classwise_chance,
     resample=bootstrap_draws,
 )
 def classwise_ece(

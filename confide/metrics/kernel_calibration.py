@@ -119,12 +119,13 @@ def joint_sums(probs: Floats, labels: NDArray[Any], weights: Floats, bandwidth: 
     return total
 
 
-def null_draws(predictions: Predictions, options: dict[str, Any], seed: int) -> Floats:
-    """The error of 99 draws of the labels from the probabilities, on all rows."""
-    if len(predictions) < 2:
-        return np.zeros(NULL_DRAWS)
-    rows = KernelInputs.of(predictions, options.get("of", "all"))
-    truth = rows.drawn(NULL_DRAWS, generator(seed, "kernel null"))
+def kernel_chance(view: View, draws: int, rng: np.random.Generator, **options: Any) -> Floats:
+    """The error of labels drawn from the probabilities, on all rows, 99 times at most."""
+    draws = min(draws, NULL_DRAWS)
+    if len(view.predictions) < 2:
+        return np.zeros(draws)
+    rows = KernelInputs.of(view.predictions, options.get("of", "all"))
+    truth = rows.drawn(draws, rng)
     return errors_of(rows, truth, np.ones(truth.shape), options)
 
 
@@ -135,7 +136,7 @@ def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> 
     if base.n < 2:
         return np.zeros(RESAMPLES), factor
     rows = KernelInputs.of(base.predictions, options.get("of", "all"))
-    weights = Resamples(base.n, base.strata).several(RESAMPLES, rng).astype(np.float64)
+    weights = Resamples(base.n, base.design).several(RESAMPLES, rng).astype(np.float64)
     return errors_of(rows, np.broadcast_to(rows.truth, weights.shape), weights, options), factor
 
 
@@ -159,7 +160,7 @@ def leave_one_out(probs: Floats, targets: Floats, bandwidth: float) -> Floats:
     corners=({"of": "top"}, {"of": "classes"}, {"p": 2}, {"bandwidth": 0.5}),
     whole=True,
     slow=True,
-    null=null_draws,
+    chance=kernel_chance,
     resample=bootstrap_draws,
     resampled_rows=LARGEST,
 )

@@ -6,7 +6,33 @@ from __future__ import annotations
 
 from confide.checks import check_choice
 from confide.metrics.base import metric
+from confide.metrics.influence import Influence
 from confide.metrics.view import View
+
+
+def mean_influence(view: View, name: str, scale: float = 1.0) -> Influence:
+    """psi of a mean: how far each sample lies from it."""
+    return Influence((view.base.vector(name) - view.mean(name)) * scale)
+
+
+def accuracy_influence(view: View) -> Influence:
+    """psi of accuracy."""
+    return mean_influence(view, "correct")
+
+
+def nll_influence(view: View) -> Influence:
+    """psi of NLL."""
+    return mean_influence(view, "nll")
+
+
+def brier_influence(view: View, *, over: str = "sum") -> Influence:
+    """psi of the Brier score."""
+    return mean_influence(view, "brier", 1.0 if over == "sum" else 1 / view.predictions.num_classes)
+
+
+def gap_influence(view: View) -> Influence:
+    """psi of confidence minus accuracy."""
+    return Influence(mean_influence(view, "sureness").psi - mean_influence(view, "correct").psi)
 
 
 @metric(
@@ -20,6 +46,7 @@ from confide.metrics.view import View
     unit="%",
     tables={"core": 1, "models": 1, "headline": 1, "summary": 1, "calibrated": 1, "shift": 1, "groups": 1},
     rate=True,
+    influence=accuracy_influence,
 )
 def accuracy(view: View) -> float:
     """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction.
@@ -43,6 +70,7 @@ def accuracy(view: View) -> float:
     unit="nats",
     tables={"core": 3, "models": 2, "headline": 2, "summary": 2, "calibrated": 2, "shift": 4},
     all_classes=True,
+    influence=nll_influence,
 )
 def nll(view: View) -> float:
     """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12.
@@ -66,6 +94,7 @@ def nll(view: View) -> float:
     tables={"core": 4, "models": 3, "summary": 3, "calibrated": 3},
     all_classes=True,
     corners=({"over": "mean"},),
+    influence=brier_influence,
 )
 def brier(view: View, *, over: str = "sum") -> float:
     """Brier score, mean over samples of the sum over classes of (p_k - 1[y = k])^2.
@@ -93,6 +122,7 @@ def brier(view: View, *, over: str = "sum") -> float:
     range=(-1.0, 1.0),
     unit="pts",
     tables={"core": 2, "shift": 2, "groups": 2},
+    influence=gap_influence,
 )
 def confidence_gap(view: View) -> float:
     """Calibration in the large, mean confidence - accuracy: one number with a sign.

@@ -5,6 +5,7 @@ and the distance between the scores of both sides.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
+from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
 from confide.metrics.view import Ranks, View, harmonic, score_values
 from confide.types import Floats
 
@@ -53,6 +55,28 @@ def trapezoid_area(ranks: Ranks) -> float:
     return float(((risk[1:] + risk[:-1]) / 2 * np.diff(coverage)).sum())
 
 
+def aurc_influence(view: View, *, score: Any = "msp", risk: str = "error", **_: Any) -> Influence:
+    """psi of AURC, of any area and order of ties; one more error adds what those there are add on average."""
+    if risk != "error":
+        return loss_area_influence(view, score, risk)
+    steps = Steps.of(view, score)
+    still, own = area_influence(steps)
+    return steps.influence(still, own, steps.typical(own, view.base.n))
+
+
+def loss_area_influence(view: View, score: Any, risk: str) -> Influence:
+    """psi of the AURC of a loss that is no error."""
+    base = replace(view.base, resampled=True, _sorted={}, _vectors={})
+    losses = base.vector(risk)
+    steps = Steps.of(View(base, view.weights), score, losses)
+    still, own = area_influence(steps)
+    order = base.ordered(score).order
+    psi = still[steps.index] + own[steps.index] * losses[order]
+    weights = steps.mass[steps.index] if steps.starts is None else None
+    mean = float(psi.mean() if weights is None else psi @ weights / weights.sum())
+    return Influence(psi - mean, order=order)
+
+
 @ranking_metric(
     "aurc",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
@@ -62,6 +86,8 @@ def trapezoid_area(ranks: Ranks) -> float:
     unit="× 1000",
     tables={"core": 8, "models": 7, "summary": 6, "calibrated": 6, "trust": 5, "scores": 2, "shift": 5},
     corners=({"area": "trapezoid"}, {"ties": "given"}, {"ties": "given", "risk": "brier"}, {"risk": "brier"}),
+    influence=aurc_influence,
+    rare=True,
 )
 def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "averaged", risk: str = "error") -> float:
     """Area under the risk-coverage curve, mean over k of (errors among the k safest) / k, ties averaged.
@@ -99,6 +125,14 @@ def best_area(n: int, wrong: int, form: str) -> float:
     return float(wrong - right * (sums[n] - sums[right])) / n
 
 
+def eaurc_influence(view: View, *, score: Any = "msp", **_: Any) -> Influence:
+    """psi of AURC less that of the best AURC, whose derivative in the error rate r is -ln(1 - r)."""
+    steps = Steps.of(view, score)
+    still, own = area_influence(steps)
+    own -= -math.log1p(-steps.rate) if steps.rate < 1 else 0.0
+    return steps.influence(still, own, max(steps.typical(own, view.base.n), 0.0))
+
+
 @ranking_metric(
     "eaurc",
     paper="Geifman et al., 2019, arXiv:1805.08206",
@@ -108,6 +142,8 @@ def best_area(n: int, wrong: int, form: str) -> float:
     unit="× 1000",
     tables={"core": 9, "trust": 6},
     corners=({"form": "finite"},),
+    influence=eaurc_influence,
+    rare=True,
 )
 def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
     """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
@@ -127,6 +163,13 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     return own_area - best_area(round(ranks.n), round(ranks.wrong), form)
 
 
+def augrc_influence(view: View, *, score: Any = "msp") -> Influence:
+    """psi of the mean of the errors accepted at each sample's score: these errors + l (1 - coverage)."""
+    steps = Steps.of(view, score)
+    rejected = 1 - steps.before - steps.mass / 2
+    return steps.influence(steps.errors_before + steps.lost / 2, rejected, steps.typical(rejected, view.base.n))
+
+
 @ranking_metric(
     "augrc",
     paper="Traub et al., 2024, arXiv:2407.01032",
@@ -136,6 +179,8 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     range=(0.0, 0.5),
     unit="× 1000",
     tables={"core": 10},
+    influence=augrc_influence,
+    rare=True,
 )
 def augrc(view: View, *, score: Any = "msp") -> float:
     """Area under (errors accepted) / n over coverage, by trapezoids through (0, 0) and one point per distinct score.
@@ -151,6 +196,16 @@ def augrc(view: View, *, score: Any = "msp") -> float:
     return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
 
 
+def auroc_influence(view: View, *, score: Any = "msp") -> Influence:
+    """psi of DeLong et al., 1988: for a right sample the share of errors below it, for an error of right ones above."""
+    steps = Steps.of(view, score)
+    rate, errors = steps.rate, steps.errors_before + steps.lost / 2
+    below, above = 1 - errors / rate, (steps.before + steps.mass / 2 - errors) / (1 - rate)
+    value = float(below @ steps.right) / (1 - rate)
+    of_right, of_wrong = (below - value) / (1 - rate), (above - value) / rate
+    return steps.influence(of_right, of_wrong - of_right)
+
+
 @ranking_metric(
     "auroc",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
@@ -158,6 +213,7 @@ def augrc(view: View, *, score: Any = "msp") -> float:
     meaning="Chance that a right prediction is trusted more than a wrong one. 50 % is a coin.",
     better="higher",
     tables={"core": 11, "models": 8, "summary": 7, "trust": 1, "scores": 1, "shift": 6, "ood": 1},
+    influence=auroc_influence,
 )
 def auroc(view: View, *, score: Any = "msp") -> float:
     """AUROC of correct against wrong, P(score of a correct > score of a wrong) + P(tie) / 2.
@@ -177,6 +233,26 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     return float((ranks.size - ranks.new_errors) @ below / (right * ranks.wrong))
 
 
+def precision_influence(hits: Floats, mass: Floats) -> tuple[Floats, Floats]:
+    """psi of average precision, sum over hits of the precision at their score, over the share of hits.
+
+    A sample moves the precision at every score that accepts it: sum over hits i from its own on of
+    (hit - precision_i) / accepted_i. Returns psi of a sample that is no hit, and of one that is.
+    """
+    total, accepted = float(hits.sum()), np.cumsum(mass)
+    precision = np.cumsum(hits) / accepted
+    others, own = tail_sums(hits * precision / accepted), tail_sums(hits / accepted)
+    value = float(hits @ precision) / total
+    return -others / total, (precision + own - others - value) / total
+
+
+def success_influence(view: View, *, score: Any = "msp") -> Influence:
+    """psi of the average precision of right samples."""
+    steps = Steps.of(view, score)
+    of_wrong, of_right = precision_influence(steps.right, steps.mass)
+    return steps.influence(of_right, of_wrong - of_right)
+
+
 @ranking_metric(
     "aupr_success",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
@@ -192,6 +268,7 @@ def auroc(view: View, *, score: Any = "msp") -> float:
             tables={"ood": 2},
         ),
     ),
+    influence=success_influence,
 )
 def aupr_success(view: View, *, score: Any = "msp") -> float:
     """Average precision of correct samples, sum over distinct scores of (recall gained) x precision (steps).
@@ -214,6 +291,14 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)
 
 
+def error_influence(view: View, *, score: Any = "msp", form: str = "negated") -> Influence:
+    """psi of the average precision of errors, from the least safe on."""
+    steps = Steps.of(view, score)
+    turn = -1 if form == "negated" else 1
+    of_right, of_wrong = (psi[::turn] for psi in precision_influence(steps.lost[::turn], steps.mass[::turn]))
+    return steps.influence(of_right, of_wrong - of_right)
+
+
 @ranking_metric(
     "aupr_error",
     paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136",
@@ -230,6 +315,7 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
         ),
     ),
     corners=({"form": "released"},),
+    influence=error_influence,
 )
 def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
     """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
@@ -287,6 +373,22 @@ def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
     return float(ranks.errors[at[hit[0]]] / ranks.wrong) if len(hit) else math.nan
 
 
+def fpr95_influence(view: View, *, score: Any = "msp", tpr: float = 0.95, **_: Any) -> Influence:
+    """psi of the errors above the threshold, less what its movement adds: the slope of the ROC curve times psi of TPR.
+
+    The slope is from the share of errors among the samples around the threshold.
+    """
+    steps = Steps.of(view, score)
+    rate, right = steps.rate, steps.accepted - steps.errors
+    place = int(np.argmax(right >= tpr * (1 - rate) * (1 - 1e-9)))
+    accepted = np.arange(len(right)) <= place
+    local = steps.local(float(steps.accepted[place]), view.base.n)
+    slope = local / rate * (1 - rate) / max(1 - local, 1e-9)
+    of_right = np.asarray(-slope * (accepted - float(right[place]) / (1 - rate)) / (1 - rate))
+    of_wrong = np.asarray((accepted - float(steps.errors[place]) / rate) / rate)
+    return steps.influence(of_right, of_wrong - of_right)
+
+
 @ranking_metric(
     "fpr95",
     paper="Liang et al., 2018, arXiv:1706.02690",
@@ -296,6 +398,7 @@ def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
     better="lower",
     tables={"core": 14, "trust": 4, "scores": 3, "ood": 4},
     corners=({"tpr": 1.0}, {"tpr": 0.0}, {"form": "corner"}),
+    influence=fpr95_influence,
 )
 def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "reached") -> float:
     """Share of wrong samples at or above the largest threshold that at least `tpr` of the correct ones reach.
@@ -326,6 +429,26 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     return float(ranks.errors[int(np.argmax(reached))] / ranks.wrong)
 
 
+def side_influence(view: View, threshold: float, score: Any, wrong_side: bool) -> Influence:
+    """psi of the share of one side, right or wrong, that the threshold accepts; of the other side 0."""
+    accepted, wrong, weights = view.accepted(score, threshold)
+    side, chosen = wrong == wrong_side, accepted != wrong_side
+    total = float(weights[side].sum())
+    value = float(weights[side & chosen].sum()) / total
+    psi = np.where(side, chosen - value, 0.0) * (float(weights.sum()) / total)
+    return Influence(psi, order=view.base.ordered(score).order, errors=side)
+
+
+def tpr_influence(view: View, *, threshold: float = 0.5, score: Any = "msp") -> Influence:
+    """psi of the share of right samples accepted."""
+    return side_influence(view, threshold, score, False)
+
+
+def tnr_influence(view: View, *, threshold: float = 0.5, score: Any = "msp") -> Influence:
+    """psi of the share of errors rejected."""
+    return side_influence(view, threshold, score, True)
+
+
 @ranking_metric(
     "tpr",
     paper="Luo et al., 2021, arXiv:2110.00054",
@@ -334,6 +457,7 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     better="higher",
     tables={"decisions": 1},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
+    influence=tpr_influence,
 )
 def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     """Share of correct samples with score >= threshold; undefined (NaN) where no sample is correct.
@@ -359,6 +483,7 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     better="higher",
     tables={"decisions": 2},
     corners=({"threshold": 0.0}, {"threshold": 1.0}),
+    influence=tnr_influence,
 )
 def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     """Share of wrong samples with score < threshold; undefined (NaN) without errors.
@@ -391,6 +516,37 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
     return reached / ranks.n
 
 
+def coverage_influence(steps: Steps, n: int, coverage: float, risk: float, of_rate: float = 0.0) -> Influence:
+    """psi of the coverage c at which the risk of the accepted is `risk`, which moves by `of_rate` times the error rate.
+
+    There the mean of (l - risk) over the accepted is 0; it rises with c by the local risk less `risk`.
+    """
+    accepted = (steps.accepted <= coverage + 0.5 / n).astype(np.float64)
+    rise = max(steps.local(coverage, n) - risk, 1e-9)
+    return steps.influence(accepted * (1 + risk / rise), (of_rate * coverage - accepted) / rise)
+
+
+def coverage_at_risk_influence(view: View, *, risk: float = 0.05, score: Any = "msp") -> Influence:
+    """psi of the coverage at a risk."""
+    coverage = largest_coverage(view.ranks(score), risk)
+    return coverage_influence(Steps.of(view, score), view.base.n, coverage, risk)
+
+
+def halving_influence(view: View, *, score: Any = "msp") -> Influence:
+    """psi of the share rejected at half the error rate, which moves too."""
+    steps = Steps.of(view, score)
+    half = steps.rate / 2
+    found = coverage_influence(steps, view.base.n, largest_coverage(view.ranks(score), half), half, 0.5)
+    return replace(found, psi=-found.psi)
+
+
+def risk_influence(view: View, *, coverage: float = 0.8, score: Any = "msp") -> Influence:
+    """psi of the risk at a coverage: of the accepted l less the local risk, at which the threshold moves."""
+    steps, n = Steps.of(view, score), view.base.n
+    share = np.clip((coverage - steps.before) / np.maximum(steps.mass, 1e-300), 0.0, 1.0) / coverage
+    return steps.influence(-share * steps.local(coverage, n), share, 1 / n / coverage)
+
+
 @ranking_metric(
     "coverage_at_risk",
     paper="Geifman & El-Yaniv, 2017, arXiv:1705.08500",
@@ -398,6 +554,7 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
     meaning="The largest share of samples one can accept with at most the given error rate; seen here, not promised.",
     better="higher",
     corners=({"risk": 0.0}, {"risk": 1.0}),
+    influence=coverage_at_risk_influence,
 )
 def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
     """Largest k / n over thresholds whose error rate among the k accepted is at most `risk`; 0 if there is none.
@@ -423,6 +580,8 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
     meaning="The error rate among the given share of samples with the highest scores.",
     better="lower",
     corners=({"coverage": 1.0}, {"coverage": 1e-9}),
+    influence=risk_influence,
+    rare=True,
 )
 def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
     """Error rate among the ceil(coverage x n) safest samples, averaged over all orders of tied ones.
@@ -451,6 +610,7 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
     meaning="The share of samples to set aside, least trusted first, so that the error rate of the rest is halved.",
     better="lower",
     tables={"core": 15},
+    influence=halving_influence,
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
@@ -466,6 +626,43 @@ def halving_rejection(view: View, *, score: Any = "msp") -> float:
     return 1 - largest_coverage(ranks, ranks.wrong / ranks.n / 2)
 
 
+def moments_influence(view: View, score: Any, gradient: tuple[float, float, float, float]) -> Influence:
+    """psi of a function of the mean and variance of the scores of right and of wrong samples, by its gradient."""
+    ordered = view.base.ordered(score)
+    weights, values = view.in_order(ordered), ordered.values.astype(np.float64)
+    psi = np.zeros(len(values))
+    sides = (~ordered.wrong, ordered.wrong)
+    for side, (mean, variance), (of_mean, of_variance) in zip(
+        sides, view.moments(score), (gradient[:2], gradient[2:]), strict=True
+    ):
+        apart = values[side] - mean
+        share = float(side.mean() if weights is None else weights[side].sum() / weights.sum())
+        psi[side] = (of_mean * apart + of_variance * (apart**2 - variance)) / share
+    return Influence(psi, order=ordered.order, errors=ordered.wrong)
+
+
+def divergence_influence(view: View, *, score: Any = "msp", form: str = "divergence") -> Influence:
+    """psi of the average divergence."""
+    (mean, variance), (other_mean, other) = view.moments(score)
+    apart = mean - other_mean
+    scale = 0.5 if form == "released" else 0.25
+    of_mean = 2 * apart * (1 / variance + 1 / other)
+    of_first = 1 / other - (other + apart**2) / variance**2
+    of_second = 1 / variance - (variance + apart**2) / other**2
+    return moments_influence(view, score, (scale * of_mean, scale * of_first, -scale * of_mean, scale * of_second))
+
+
+def bhattacharyya_influence(view: View, *, score: Any = "msp") -> Influence:
+    """psi of the Bhattacharyya distance."""
+    (mean, variance), (other_mean, other) = view.moments(score)
+    apart, both = mean - other_mean, variance + other
+    of_mean = apart / (2 * both)
+    shared = apart**2 / (4 * both**2)
+    # ln((v1 + v2)^2 / (4 v1 v2)) / 4 is ln(v1 + v2) / 2 - ln(v1) / 4 - ln(v2) / 4.
+    of_first, of_second = (1 / (2 * both) - 1 / (4 * v) - shared for v in (variance, other))
+    return moments_influence(view, score, (of_mean, of_first, -of_mean, of_second))
+
+
 @metric(
     "separability_kl",
     paper="Luo et al., 2021, arXiv:2110.00054",
@@ -479,6 +676,7 @@ def halving_rejection(view: View, *, score: Any = "msp") -> float:
     digits=2,
     tables={"decisions": 3},
     corners=({"form": "released"},),
+    influence=divergence_influence,
 )
 def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence") -> float:
     """[KL(N1 || N2) + KL(N2 || N1)] / 2 of Gaussians fitted to the scores of correct and wrong samples.
@@ -513,6 +711,7 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
     better="higher",
     range=(0.0, math.inf),
     tables={"decisions": 4},
+    influence=bhattacharyya_influence,
 )
 def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
     """ln((v1 / v2 + v2 / v1 + 2) / 4) / 4 + (m1 - m2)^2 / (4 (v1 + v2)) of Gaussians fitted to both sides.

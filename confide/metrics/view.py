@@ -210,6 +210,44 @@ def _checked_values(score: Any, n: int, name: str) -> Floating:
 # The samples with their weights.
 
 
+@dataclass(frozen=True, eq=False)
+class Design:
+    """How the samples were drawn: independently, unless weights, strata or clusters say otherwise.
+
+    `weights`: what each sample stands for. `strata`: parts whose sizes were fixed. `clusters`: what was drawn as one.
+    """
+
+    weights: Floats | None = None
+    strata: Indices | None = None
+    clusters: Indices | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the samples were drawn independently and count alike."""
+        return self.weights is None and self.strata is None and self.clusters is None
+
+    def take(self, rows: Indices) -> Design:
+        """The design of some samples."""
+        strata, clusters = (None if v is None else v[rows] for v in (self.strata, self.clusters))
+        return Design(None if self.weights is None else self.weights[rows], strata, clusters)
+
+    def unit_sums(self, psi: Floats) -> tuple[Floats, Indices]:
+        """What each unit that was drawn adds to the mean of psi, and its stratum."""
+        share = psi / len(psi) if self.weights is None else psi * self.weights / self.weights.sum()
+        strata = np.zeros(len(psi), dtype=np.intp) if self.strata is None else self.strata
+        if self.clusters is None:
+            return share, strata
+        _, first, unit = np.unique(self.clusters, return_index=True, return_inverse=True)
+        return np.bincount(unit.reshape(-1), share).astype(np.float64), strata[first]
+
+    @property
+    def effective_units(self) -> float:
+        """How many independent units of equal weight the samples are worth."""
+        if self.clusters is not None:
+            return float(len(np.unique(self.clusters)))
+        return math.inf if self.weights is None else float(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+
 @dataclass(eq=False)
 class MetricSamples:
     """The unweighted samples: per-sample facts as arrays, and each score's order once it was asked for."""
@@ -217,7 +255,7 @@ class MetricSamples:
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
     rows: NDArray[np.intp] | None = None  # where these are some rows of a larger record: which
-    strata: NDArray[np.intp] | None = None  # where counts were fixed by design: the part of each sample
+    design: Design = field(default_factory=Design)
     _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
@@ -424,8 +462,10 @@ class View:
         return BinSums(total, sure, total - wrong)
 
 
-def metric_samples(predictions: Predictions, *, class_table: bool = False) -> MetricSamples:
-    """The samples of a record, kept with it so that several metrics sort once.
+def metric_samples(
+    predictions: Predictions, *, class_table: bool = False, design: Design | None = None
+) -> MetricSamples:
+    """The samples of a record, kept with it so that several metrics sort once, unless a design comes with them.
 
     With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise.
     """
@@ -439,6 +479,8 @@ def metric_samples(predictions: Predictions, *, class_table: bool = False) -> Me
         predictions.need_labels("a metric")
         if class_table:
             predictions.class_table()
+    if design is not None and not design.plain:
+        return MetricSamples(predictions, resampled=True, design=design)
     return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
 
 

@@ -17,6 +17,7 @@ so the row becomes NaN and sets a flag on the device; `check()` reads the flags 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,12 +25,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from confide import block_sizes
 from confide.checks import InputError, did_you_mean
 from confide.simplex.cpu import BlockPass, check_rows, check_statistics, probabilities_and
-from confide.simplex.reference import STATISTICS, FusedLoss, Request, accumulator, plain_statistics, read_flags
+from confide.simplex.reference import (
+    NO_LABEL,
+    STATISTICS,
+    FusedLoss,
+    Request,
+    accumulator,
+    plain_statistics,
+    read_flags,
+)
+from confide.simplex.small import Options, small_loss
 from confide.types import Labels, Logits, PerSample
+
+SMALL = 1 << 16
+"""Losses of batches of no more logits are made whole on a CPU: calls cost more there than the passes save."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +93,68 @@ def _outputs(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[T
             return outputs
     if soft or logits.device.type != "cpu" or torch.compiler.is_compiling():
         return plain_statistics(logits, labels, request)
-    if request.order not in (1.0, 2.0):
-        check_rows(logits, labels)
-        values = plain_statistics(logits, labels, request)
-        check_statistics(logits, dict(zip(request.names, values, strict=True)))
-        return values
+    if logits.numel() <= SMALL or request.order not in (1.0, 2.0):
+        return _checked_statistics(logits, labels, request)
     block_pass: Callable[..., tuple[Tensor, ...]] = BlockPass.apply
     return block_pass(logits, labels, request)
+
+
+def _checked_statistics(logits: Tensor, labels: Tensor | None, request: Request) -> tuple[Tensor, ...]:
+    """By plain torch, with the checks of the pass by blocks: torch itself finds a bad label, one sum a bad logit."""
+    if "log_p_true" not in request.names:
+        check_rows(logits, labels)
+    try:
+        values = plain_statistics(logits, labels, request, checked=True)
+    except IndexError:
+        check_rows(logits, labels)
+        raise
+    for value in values:
+        # The sum of rows that are finite may still overflow: then the rows are looked at, and pass.
+        if value.dtype.is_floating_point and not math.isfinite(value.detach().sum().item()):
+            check_statistics(logits, {}, value)
+    return values
+
+
+def _small_cross_entropy(logits: Logits, labels: Labels, weight: Tensor | None) -> FusedLoss:
+    """Cross-entropy by torch's own function, which is one call each way; its values are made where they are wanted.
+
+    Labels and logits are looked at where torch refuses them or the mean is not finite.
+    """
+    try:
+        wide = logits.float() if logits.element_size() == 2 else logits
+        if weight is None:
+            mean = functional.cross_entropy(wide, labels, ignore_index=NO_LABEL)
+        else:
+            total = functional.cross_entropy(wide, labels, weight, ignore_index=NO_LABEL, reduction="sum")
+            mean = total / len(labels)
+    except IndexError:
+        check_rows(logits, labels)
+        raise
+
+    def values() -> PerSample:
+        own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
+        return own if weight is None else weight[labels] * own
+
+    if not math.isfinite(mean.item()):
+        values()
+    return FusedLoss(values, mean)
 
 
 def fused(
     logits: Logits, labels: Labels, name: str, vector: Tensor | None = None, table: Tensor | None = None, **numbers: Any
 ) -> FusedLoss | None:
-    """A whole loss as one GPU kernel each way, or None where there is none: not on a GPU, no Triton, soft labels.
+    """A whole loss under one node of autograd, or None where there is none: soft labels, no Triton, many logits.
 
-    On a GPU the vectors of length n and the formula over them cost as much in launches as the logits cost in reading;
-    on a CPU they cost nothing, so there a loss is always its formula over `simplex_statistics`.
+    On a GPU the vectors of length n and the formula over them cost as much in launches as the logits cost in reading,
+    on a CPU as much in calls where the batch is small; in a large one a loss is its formula over `simplex_statistics`.
     """
-    if logits.device.type != "cuda" or labels.ndim == 2:
+    if labels.ndim == 2:
+        return None
+    if _is_small(logits) and name == "cross_entropy":
+        return _small_cross_entropy(logits, labels, table)
+    if _is_small(logits):
+        return small_loss(logits, labels, name, Options(vector, table, **numbers))
+    if logits.device.type != "cuda":
         return None
     cuda = _cuda()
     return None if cuda is None else cuda.fused(logits, labels, name, vector, table, **numbers)
@@ -105,7 +163,9 @@ def fused(
 def weighted_by_rank(
     logits: Logits, labels: Labels, score: str, weights_of: Callable[[int], Tensor]
 ) -> FusedLoss | None:
-    """-w_r log p_y on a GPU, r the ascending rank of confidence by `score`, w = weights_of(n); None elsewhere."""
+    """-w_r log p_y, r the ascending rank of confidence by `score`, w = weights_of(n); None for large CPU batches."""
+    if _is_small(logits):
+        return small_loss(logits, labels, "ranked", Options(weights_of(len(logits)), None)) if score == "msp" else None
     kernels = _weighted(logits)
     return None if kernels is None else kernels.ranked(logits, labels, score, weights_of)
 
@@ -116,6 +176,11 @@ def weighted_by_distribution(
     """Selective AU on a GPU by the largest probability, G within [1, size] / (size + 1); None elsewhere."""
     kernels = _weighted(logits)
     return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
+
+
+def _is_small(logits: Tensor) -> bool:
+    """Whether a loss of this batch is made whole on the CPU."""
+    return logits.is_cpu and 0 < logits.numel() <= SMALL and not torch.compiler.is_compiling()
 
 
 def _weighted(logits: Tensor) -> Any:

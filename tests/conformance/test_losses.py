@@ -63,6 +63,54 @@ def test_one_finite_value_per_sample_and_a_finite_gradient(word: str, options: d
     assert bool(torch.isfinite(logits.grad).all())
 
 
+def both_orders(word: str, options: dict[str, Any], logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, the gradient of their mean and of a weighted sum, and how a sum over that gradient changes."""
+    leaf = logits.clone().requires_grad_()
+    module = losses.create(word, **options)
+    needs = needs_of(word, len(logits), logits.shape[1])
+    mean = module.batch(leaf, labels, **needs).mean()
+    (by_mean,) = torch.autograd.grad(mean, leaf)
+    found = losses.create(word, reduction="none", **options)(leaf, labels, **needs)
+    (slope,) = torch.autograd.grad((found * torch.linspace(1, 2, len(found))).sum(), leaf, create_graph=True)
+    (curvature,) = torch.autograd.grad((slope * logits).sum(), leaf)
+    return torch.cat([found.detach(), mean.detach()[None]]), torch.cat([by_mean, slope.detach()]), curvature
+
+
+TWICE = [(word, options) for word, options in CASES if word not in ("mmce", "mmce_weighted", "kde_xe")]
+
+
+@pytest.mark.parametrize(("word", "options"), TWICE, ids=str)
+def test_a_small_batch_gives_what_the_passes_over_a_large_one_give(
+    word: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for num_classes in (5,) if options else (5, 40):
+        logits, labels = batch(9, num_classes)
+        small = both_orders(word, options, logits, labels)
+        with monkeypatch.context() as patch:
+            patch.setattr("confide.simplex.statistics.SMALL", 0)
+            large = both_orders(word, options, logits, labels)
+        for one, other in zip(small, large, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("word", ["cross_entropy", "focal", "adafocal", "difficulty_entropy"])
+def test_torch_compile_of_a_step_gives_the_same_loss_and_gradient(word: str) -> None:
+    logits, labels = batch()
+    module = losses.create(word)
+    needs = needs_of(word, len(logits))
+
+    def step(scores: Tensor) -> Tensor:
+        loss: Tensor = module(scores * 2, labels, **needs)
+        return loss
+
+    eager, traced = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    wanted, found = step(eager), torch.compile(step, backend="eager")(traced)
+    wanted.backward()
+    found.backward()
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(traced.grad, eager.grad)
+
+
 @pytest.mark.parametrize(("word", "options"), CASES, ids=str)
 def test_logits_of_ten_thousand_stay_finite(word: str, options: dict[str, Any]) -> None:
     if options in FORMS_WITHOUT_A_LIMIT:

@@ -276,21 +276,18 @@ def test_binary_and_data_frame_input():
     assert float(metrics.brier(Predictions.from_probs(two, labels))) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_beyond_the_largest_bootstrap_groups_and_given_scores_are_cut_alike(monkeypatch):
-    from confide.metrics import resampling
-
-    predictions = simulated(n=600)
-    trust = {"margin": predictions.facts.margin}
-    whole = confide.evaluate(predictions, trust=trust)
-    monkeypatch.setattr(resampling, "LARGEST", 500)
-    monkeypatch.setattr(resampling, "SUBSAMPLE", 400)
-    monkeypatch.setattr(resampling, "EXACT_DRAWS", 300)
-    part = confide.evaluate(simulated(n=600), trust=trust)
-    for where in ({"metric": "auroc", "score": "trust:margin"}, {"metric": "accuracy", "group": "class=1"}):
-        one, other = whole.find(**where), part.find(**where)
-        assert one.value == other.value
-        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.3)
-    assert part.find("ece").chance == pytest.approx(whole.find("ece").chance, rel=0.1)
+def test_a_default_evaluation_has_the_rows_and_bands_it_always_had():
+    """Seven means and calibration errors, eight ranking metrics of two scores, four means of every class; six bands."""
+    found = confide.evaluate(simulated(n=300))
+    classes = found.about.num_classes
+    predicted = [m for m in found.measurements if m.group and m.group.startswith("predicted")]
+    assert len(found.measurements) - len(predicted) == 7 + 8 * 2 + 4 * classes
+    assert all(m.has_interval for m in found.measurements)
+    bands = [c for c in found.curves if "band_low" in c.columns]
+    assert len(bands) == 6
+    assert all(
+        math.isfinite(b) for c in bands for b, k in zip(c.columns["band_low"], c.columns["count"], strict=True) if k
+    )
 
 
 class Missing:

@@ -11,7 +11,9 @@ from confide import Predictions, metrics
 from confide.checks import InputError
 from confide.metrics import calibration_test, classwise_calibration
 from confide.metrics.base import METRICS, value_of
-from confide.metrics.resampling import EXACT_DRAWS, bootstrap, large_null, nulls, wilson_interval
+from confide.metrics.calibration import ece_chance
+from confide.metrics.influence import wilson_interval
+from confide.metrics.resampling import bootstrap, null_draws
 from confide.metrics.view import MetricSamples, View
 
 
@@ -56,9 +58,9 @@ def test_a_gap_is_found():
 
 def test_resamples_are_the_same_for_the_same_seed_and_differ_for_another():
     base = MetricSamples(calibrated(200, 0))
-    first, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
-    again, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
-    other, _ = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=2)
+    first = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
+    again = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=1)
+    other = bootstrap(base, [lambda view: view.mean("correct")], resamples=60, seed=2)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
@@ -84,44 +86,19 @@ def test_a_resample_has_the_value_of_its_copies(word):
     )
 
 
-@pytest.mark.parametrize(("word", "truth"), [("accuracy", None), ("aurc", None), ("auroc", None)])
-def test_intervals_cover_the_true_value(word, truth):
-    population = calibrated(200_000, 999)
-    true = float(getattr(metrics, word)(population))
-    covered = 0
-    for seed in range(60):
-        found = getattr(metrics, word)(calibrated(300, seed))
-        from confide.metrics.resampling import percentile_interval
-
-        method = METRICS.get(word)
-        draws, _ = bootstrap(
-            MetricSamples(calibrated(300, seed)),
-            [lambda view, m=method: m.spec.value(view)],
-            resamples=200,
-            seed=seed,
-        )
-        low, high = percentile_interval(float(found), draws[0])
-        covered += low <= true <= high
+@pytest.mark.parametrize("word", ["accuracy", "aurc", "auroc", "fpr95", "aupr_error"])
+def test_intervals_cover_the_true_value(word):
+    true = float(getattr(metrics, word)(calibrated(200_000, 999)))
+    found = [getattr(metrics, word)(calibrated(300, seed)) for seed in range(60)]
     # 60 draws at 0.95: fewer than 50 has probability below 1e-4
-    assert covered >= 50
+    assert sum(m.low <= true <= m.high for m in found) >= 50
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.15])
 def test_calibration_intervals_cover_small_and_large_errors(gap):
-    from confide.metrics.resampling import calibration_interval
-
-    population = calibrated(400_000, 999, gap)
-    true = float(metrics.ece(population, binning="mass"))
-    covered = 0
-    method, options = METRICS.get("ece"), {"binning": "mass"}
-    for seed in range(40):
-        predictions = calibrated(400, seed, gap)
-        base = MetricSamples(predictions)
-        draws, _ = bootstrap(base, [lambda v: method.spec.value(v, **options)], resamples=150, seed=seed)
-        null = nulls(base, [(method, options)], resamples=150, seed=seed)[0]
-        low, high = calibration_interval(float(metrics.ece(predictions, **options)), draws[0], null)
-        covered += low - 0.002 <= true <= high
-    assert covered >= 33
+    true = float(metrics.ece(calibrated(400_000, 999, gap), binning="mass"))
+    found = [metrics.ece(calibrated(400, seed, gap), binning="mass") for seed in range(40)]
+    assert sum(m.low - 0.002 <= true <= m.high for m in found) >= 33
 
 
 def test_a_model_that_always_says_the_majority_class_has_the_interval_of_its_accuracy():
@@ -155,50 +132,28 @@ def test_all_correct_has_an_interval_of_some_width():
     assert 0.8 < found.low < 0.9
 
 
-def test_binned_draws_agree_with_single_draws():
-    """Beyond 200,000 samples the errors of a bin are drawn at once."""
+def test_the_law_of_bins_agrees_with_single_draws():
     base = MetricSamples(calibrated(3000, 5))
-    for options in ({"binning": "width"}, {"binning": "mass"}):
-        exact = nulls(base, [(METRICS.get("ece"), options)], resamples=400)[0]
-        quick = large_null(base, METRICS.get("ece"), options, 400, 0)
-        assert quick.mean() == pytest.approx(exact.mean, rel=0.05)
-        assert np.quantile(quick, 0.95) == pytest.approx(exact.high, rel=0.08)
-    assert EXACT_DRAWS == 200_000
+    for options in ({"binning": "width"}, {"binning": "mass"}, {"norm": 2}):
+        exact = null_draws(METRICS.get("ece"), base, options, 400, 0)
+        quick = ece_chance(View(base), 1000, np.random.default_rng(0), **options)
+        assert quick.mean() == pytest.approx(exact.mean(), rel=0.05)
+        assert np.quantile(quick, 0.95) == pytest.approx(np.quantile(exact, 0.95), rel=0.08)
 
 
-def test_beyond_a_million_rows_a_part_is_resampled_and_the_spread_shrunk(monkeypatch):
-    from confide.metrics import resampling
-
-    predictions = calibrated(4000, 6)
-    whole = metrics.accuracy(predictions)
-    wide = whole.high - whole.low
-    monkeypatch.setattr(resampling, "LARGEST", 3000)
-    monkeypatch.setattr(resampling, "SUBSAMPLE", 1000)
-    part = metrics.accuracy(calibrated(4000, 6))
-    assert part.low < float(whole) < part.high
-    assert part.high - part.low == pytest.approx(wide, rel=0.25)
-
-
-def test_classwise_null_and_interval():
+def test_class_wise_chance_and_interval():
     rng = np.random.default_rng(0)
     logits = 2 * rng.standard_normal((500, 4))
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    labels = np.array([rng.choice(4, p=p) for p in probs])
-    good = metrics.classwise_ece(Predictions(logits, labels))
-    sharp = metrics.classwise_ece(Predictions(3 * logits, labels))
-    test = classwise_calibration.null_draws(Predictions(logits, labels), {}, 0)
-    assert float(good) < np.quantile(test, 0.99)
-    assert good.low == 0.0
-    assert sharp.low > 0.03
-    large = classwise_calibration.cell_draws(
-        Predictions(logits, labels),
-        Predictions(logits, labels).class_table().confidence,
-        np.linspace(0, 1, 16),
-        "right",
-        np.ones(4, dtype=bool),
-        rng,
-    )
-    assert large.mean() == pytest.approx(test.mean(), rel=0.1)
+    good = Predictions(logits, np.array([rng.choice(4, p=p) for p in probs]))
+    drawn = classwise_calibration.draw_labels(probs, 200, rng).T
+    exact = np.array([float(metrics.classwise_ece(Predictions(logits, labels))) for labels in drawn])
+    chance = calibration_test(good, "classwise_ece")
+    assert chance.mean == pytest.approx(exact.mean(), rel=0.02)
+    assert chance.draws.std() == pytest.approx(exact.std(), rel=0.2)
+    assert chance.p_value > 0.05
+    assert metrics.classwise_ece(good).low == 0.0
+    assert metrics.classwise_ece(Predictions(3 * logits, good.labels)).low > 0.03
 
 
 def test_undefined_values_have_undefined_intervals():

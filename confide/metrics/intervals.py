@@ -1,0 +1,134 @@
+"""The 95 % interval of a metric and what chance shows of a calibration error: by theory, or by resamples."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from confide.metrics import resampling
+from confide.metrics.influence import (
+    UNKNOWN,
+    Interval,
+    Spread,
+    error_interval,
+    mean_interval,
+    rare_interval,
+    rate_interval,
+    spread_of,
+)
+from confide.metrics.resampling import RESAMPLES, Null, null_from
+from confide.metrics.view import View
+from confide.random import generator
+from confide.registry import Method
+from confide.results import Z
+
+if TYPE_CHECKING:
+    from confide.metrics.base import MetricSpec
+
+THEORY, BOOTSTRAP = "theory", "bootstrap"
+FEW_ERRORS = 10
+"""Below so many errors, or right samples, a ranking's interval is little more than that of their number."""
+
+
+def chance_of(
+    method: Method[MetricSpec],
+    view: View,
+    options: dict[str, Any],
+    value: float,
+    *,
+    draws: int = RESAMPLES,
+    seed: int = 0,
+) -> Null | None:
+    """What a calibrated model with these confidences would show; None for a metric that is no calibration error.
+
+    Where a metric has no law of its own, correctness is drawn sample by sample, at most `draws` times.
+    """
+    spec = method.spec
+    if spec.info.kind != "calibration" or not math.isfinite(value):
+        return None
+    if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
+        return None
+    if spec.chance is None:
+        return null_from(value, resampling.null_draws(method, view.base, options, draws, seed))
+    return null_from(value, spec.chance(view, draws, generator(seed, "chance"), **options))
+
+
+def spread_by_theory(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> tuple[Spread, float, float]:
+    """Spread of a metric from its influence values; what one more error adds; the smaller of errors and right ones."""
+    assert method.spec.influence is not None
+    influence = method.spec.influence(view, **options)
+    spread = spread_of(influence, view.base.design)
+    fewest = spread.units
+    if influence.errors is not None:
+        sides = (influence.wrong, influence.n - influence.wrong)
+        fewest = min(fewest, *(side for side in sides if side), math.inf)
+    return spread, influence.one, fewest
+
+
+def interval_of(
+    method: Method[MetricSpec],
+    view: View,
+    options: dict[str, Any],
+    value: float,
+    chance: Null | None,
+    *,
+    how: str = THEORY,
+    seed: int = 0,
+) -> Interval:
+    """The 95 % interval of a metric; it holds the value and stays in the metric's range.
+
+    By theory where the metric has influence values, else, or if asked for, from resamples.
+    """
+    spec = method.spec
+    if not math.isfinite(value):
+        return UNKNOWN
+    if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
+        return UNKNOWN
+    if how == BOOTSTRAP or spec.influence is None:
+        return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
+    spread, one, fewest = spread_by_theory(method, view, options)
+    return shaped_interval(method, value, spread, chance, one=one, fewest=fewest)
+
+
+def shaped_interval(
+    method: Method[MetricSpec],
+    value: float,
+    spread: Spread,
+    chance: Null | None = None,
+    *,
+    one: float = 0.0,
+    fewest: float = math.inf,
+) -> Interval:
+    """The interval of a value with this spread, in the shape of the metric: of an error, rare, of a rate or a mean."""
+    if chance is not None:
+        bounds = error_interval(value, spread, 0.0 if method.spec.debiased else chance.mean, chance.high)
+    elif method.spec.rare:
+        bounds = rare_interval(value, spread, one)
+    elif method.spec.rate:  # its variance is known with its value
+        bounds = rate_interval(value, spread, fewest, Z)
+    elif method.spec.info.kind == "ranking":
+        bounds = rate_interval(value, spread, fewest)
+    else:
+        bounds = mean_interval(value, spread)
+    return _within(method.spec, value, bounds)
+
+
+def _within(spec: MetricSpec, value: float, bounds: Interval) -> Interval:
+    """An interval in the metric's range that holds the value; unknown ends stay so."""
+    (low, high), (smallest, largest) = bounds, spec.range
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return UNKNOWN
+    return min(max(low, smallest), value), max(min(high, largest), value)
+
+
+def too_few(method: Method[MetricSpec], view: View) -> str | None:
+    """The words for a ranking that hangs on few errors, or few right samples."""
+    if method.spec.info.kind not in ("ranking", "separation"):
+        return None
+    wrong = int(np.count_nonzero(view.base.wrong))
+    right = view.base.n - wrong
+    if min(wrong, right) >= FEW_ERRORS:
+        return None
+    return f"too few errors ({wrong})" if wrong <= right else f"too few right samples ({right})"

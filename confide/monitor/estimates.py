@@ -1,0 +1,328 @@
+"""What can be told of new samples without their labels: accuracy, the gap of confidence, and drift.
+
+Everything is measured against a reference, labelled predictions of the time when all was well. Every estimate assumes
+something of what has changed, and names it: no method knows the accuracy of arbitrary new data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, gammaincc, kolmogorov, logit
+
+from confide.checks import InputError
+from confide.numerics.logistic import fit_logistic
+from confide.predictions import Predictions
+from confide.results import Z
+from confide.types import Floats
+
+BANDS = 5
+"""Bands of confidence within which calibration is watched."""
+QUANTILES = 1001
+SHARPEST = 1e-6
+"""Confidences are held this far from 0 and 1 before their logit is taken."""
+RIDGE, CLEAN_WEIGHT = 0.3, 8.0
+"""Of the regression on shifted cells: the penalty of its weights, and how many cells the reference counts as."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What estimates read of a set of predictions; difficulty and distance where they are known."""
+
+    confidence: Floats
+    classes: tuple[int, ...] | None = None
+    difficulty: Floats | None = None
+    distance: Floats | None = None
+
+    @classmethod
+    def of(cls, predictions: Predictions) -> Batch:
+        """The batch of predictions; `difficulty` and `distance` (to the training data) are columns of them."""
+        facts = predictions.facts
+        known = None if facts.predicted is None else tuple(int(k) for k in facts.prediction.tolist())
+        columns = {
+            name: np.asarray(predictions.columns[name], dtype=np.float64)
+            for name in ("difficulty", "distance")
+            if name in predictions.columns
+        }
+        for name, values in columns.items():
+            if not np.isfinite(values).all():
+                raise InputError(f"column '{name}' must hold finite numbers; leave out samples without one")
+        return cls(facts.sureness(), known, **columns)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with its 95 % interval, which holds where the method's assumption does."""
+
+    method: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far a thing has moved from the reference: a statistic from 0 to 1, and the p of no change at all."""
+
+    what: str
+    statistic: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class DifficultyMap:
+    """P(right) by logistic regression on the logit of confidence and on difficulty, fitted on the reference."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    weights: tuple[float, ...]
+    """Of the two signals, standardised, and of the constant."""
+    covariance: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def fit(cls, confidence: Floats, difficulty: Floats, right: Floats) -> DifficultyMap:
+        """The regression, with the covariance of its weights."""
+        fitted = fit_logistic(_signals(confidence, difficulty), right == 1)
+        known = tuple(fitted.mean.tolist()), tuple(fitted.deviation.tolist()), (*fitted.weight.tolist(), fitted.bias)
+        rows = cls(*known, ())._rows(confidence, difficulty)
+        chance = expit(rows @ np.array(known[2]))
+        curvature = (rows * (chance * (1 - chance))[:, None]).T @ rows + 1e-9 * np.eye(3)
+        return cls(*known, tuple(map(tuple, np.linalg.inv(curvature).tolist())))
+
+    def _rows(self, confidence: Floats, difficulty: Floats) -> Floats:
+        scaled = (_signals(confidence, difficulty) - np.array(self.mean)) / np.array(self.deviation)
+        return np.column_stack([scaled, np.ones(len(scaled))])
+
+    def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> Estimate:
+        """The mean chance of being right; its error is that of the weights beside the spread of the labels."""
+        rows = self._rows(confidence, difficulty)
+        chance = expit(rows @ np.array(self.weights))
+        slope = (rows * (chance * (1 - chance))[:, None]).mean(axis=0)
+        variance = float(slope @ np.array(self.covariance) @ slope)
+        return _estimate("difficulty", float(chance.mean()), math.hypot(spread, math.sqrt(variance)))
+
+
+@dataclass(frozen=True)
+class CellRegression:
+    """Weights of batch statistics that give the logit of accuracy, and the spread of its error on cells left out."""
+
+    weights: tuple[float, ...]
+    error: float
+
+    @classmethod
+    def fit(cls, rows: Floats, accuracy: Floats, clean: Floats, clean_accuracy: float) -> CellRegression:
+        """Ridge regression on cells of shifted samples and on the clean ones, which count as several cells."""
+        design = np.vstack([rows, clean])
+        target = logit([*accuracy, clean_accuracy])
+        weights = np.array([1.0] * len(rows) + [CLEAN_WEIGHT])
+        errors = []
+        for k in range(len(rows)):
+            others = np.arange(len(design)) != k
+            errors.append(float(rows[k] @ _ridge(design[others], target[others], weights[others]) - target[k]))
+        fitted = _ridge(design, target, weights)
+        return cls(tuple(fitted.tolist()), float(np.sqrt(np.mean(np.square(errors)))))
+
+    def estimate(self, statistics: Floats) -> Estimate:
+        """The accuracy of a batch; a cell's own noise is in the error already."""
+        centre = float(statistics @ np.asarray(self.weights))
+        value, low, high = (float(expit(centre + k * Z * self.error)) for k in (0, -1, 1))
+        return Estimate("regression", value, low, high)
+
+
+@dataclass(frozen=True)
+class WatchReference:
+    """A summary of labelled predictions: all that estimates and alarms need of them."""
+
+    n: int
+    accuracy: float
+    confidence: float
+    threshold: float
+    """Of ATC: the share of confidences above it is the accuracy."""
+    quantiles: Mapping[str, tuple[float, ...]]
+    """Of confidence, difficulty and distance."""
+    class_counts: tuple[int, ...]
+    bands: tuple[float, ...]
+    """Inner edges of the bands of confidence."""
+    tolerance: tuple[float, ...]
+    """Two standard errors of each band's gap, and last that of all samples: less could not have been seen here."""
+    by_difficulty: DifficultyMap | None = None
+    by_cells: CellRegression | None = None
+    class_names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, predictions: Predictions, cells: Sequence[Predictions] = ()) -> WatchReference:
+        """The summary of labelled predictions.
+
+        Args:
+            predictions: labelled, neither trained on nor calibrated on.
+            cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
+        """
+        batch = Batch.of(predictions)
+        right = predictions.facts.correct.double().cpu().numpy()
+        n = len(right)
+        if n < 50:
+            raise InputError(f"a watch needs at least 50 labelled samples to compare with, got {n}; give more")
+        known = {"confidence": batch.confidence, "difficulty": batch.difficulty, "distance": batch.distance}
+        at = np.linspace(0, 1, QUANTILES)
+        quantiles = {k: tuple(np.quantile(v, at).tolist()) for k, v in known.items() if v is not None}
+        bands = np.unique(np.quantile(batch.confidence, np.arange(1, BANDS) / BANDS))
+        band = np.searchsorted(bands, batch.confidence, side="left")
+        groups = [right[band == k] for k in range(len(bands) + 1)] + [right]
+        accuracy = float(right.mean())
+        reference = cls(
+            n,
+            accuracy,
+            float(batch.confidence.mean()),
+            float(np.quantile(batch.confidence, 1 - accuracy)),
+            quantiles,
+            () if batch.classes is None else tuple(np.bincount(batch.classes).tolist()),
+            tuple(bands.tolist()),
+            tuple(2 * _rate_error(float(group.mean()), len(group)) for group in groups),
+            None if batch.difficulty is None else DifficultyMap.fit(batch.confidence, batch.difficulty, right),
+            class_names=tuple(predictions.class_names or ()),
+        )
+        return reference.with_cells(cells) if cells else reference
+
+    def with_cells(self, cells: Sequence[Predictions]) -> WatchReference:
+        """With the regression of accuracy on batch statistics, from labelled cells of shifted samples."""
+        batches = [Batch.of(cell) for cell in cells]
+        rows = np.array([self.statistics(batch) for batch in batches])
+        if len(rows) < 2 * rows.shape[1]:
+            raise InputError(
+                f"the regression of {rows.shape[1]} batch statistics needs at least {2 * rows.shape[1]} cells of "
+                f"shifted samples, got {len(rows)}; give one for each corruption and severity"
+            )
+        rates = np.array([float(cell.facts.correct.double().mean()) for cell in cells])
+        known = {name: np.asarray(values, dtype=np.float64) for name, values in self.quantiles.items()}
+        clean = Batch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
+        edge = 0.5 / self.n
+        return replace(
+            self,
+            by_cells=CellRegression.fit(
+                rows, np.clip(rates, edge, 1 - edge), self.statistics(clean), min(max(self.accuracy, edge), 1 - edge)
+            ),
+        )
+
+    @property
+    def pairs(self) -> bool:
+        """Whether samples have no class, only confidence and correctness."""
+        return not self.class_counts
+
+    def statistics(self, batch: Batch) -> Floats:
+        """Of a batch: 1, logit of mean confidence and of the share above the threshold, mean difficulty and log
+        distance in standard deviations of the reference, where the reference has them."""
+        share = float((batch.confidence > self.threshold).mean())
+        room = 0.5 / len(batch.confidence)
+        values = [1.0, float(logit(batch.confidence.mean())), float(logit(np.clip(share, room, 1 - room)))]
+        for name, own in (("difficulty", batch.difficulty), ("distance", batch.distance)):
+            if name in self.quantiles:
+                values.append(_standardised(name, own, self.quantiles[name]))
+        return np.array(values)
+
+    def estimates(self, batch: Batch) -> tuple[Estimate, ...]:
+        """The accuracy of a batch by every method that the reference allows, the most trustworthy first."""
+        m = len(batch.confidence)
+        own_error = _rate_error(self.accuracy, self.n)
+        spread = math.sqrt(float((batch.confidence * (1 - batch.confidence)).sum())) / m
+        share = float((batch.confidence > self.threshold).mean())
+        mean = float(batch.confidence.mean())
+        found = []
+        if self.by_cells:
+            found.append(self.by_cells.estimate(self.statistics(batch)))
+        if self.by_difficulty and batch.difficulty is not None:
+            found.append(self.by_difficulty.estimate(batch.confidence, batch.difficulty, spread))
+        atc = math.hypot(_rate_error(share, m), own_error)
+        both = math.hypot(spread, own_error)
+        found += [
+            _estimate("atc", share, atc),
+            _estimate("confidence", mean, both),
+            _estimate("difference", self.accuracy - (self.confidence - mean), both),
+        ]
+        return tuple(found)
+
+    def drift(self, batch: Batch) -> tuple[Drift, ...]:
+        """How far confidence, difficulty and the shares of predicted classes have moved."""
+        moved = []
+        for name in ("confidence", "difficulty", "distance"):
+            values = getattr(batch, name)
+            if values is not None and name in self.quantiles:
+                moved.append(_kolmogorov_smirnov(name, values, self.quantiles[name], self.n))
+        if batch.classes is not None and self.class_counts:
+            moved.append(_class_drift(batch.classes, self.class_counts))
+        return tuple(moved)
+
+
+def _estimate(method: str, value: float, error: float) -> Estimate:
+    value = min(max(value, 0.0), 1.0)
+    return Estimate(method, value, max(0.0, value - Z * error), min(1.0, value + Z * error))
+
+
+def _rate_error(rate: float, n: int) -> float:
+    """The standard error of a rate, with one right and one wrong added so that it is never 0."""
+    shrunk = (rate * n + 1) / (n + 2)
+    return math.sqrt(shrunk * (1 - shrunk) / (n + 2))
+
+
+def _standardised(name: str, values: Floats | None, quantiles: tuple[float, ...]) -> float:
+    if values is None:
+        raise InputError(f"the reference has a column '{name}', so its batches need one; add it to the predictions")
+    own, reference = (np.log(np.maximum(v, 1e-12)) if name == "distance" else v for v in (values, np.array(quantiles)))
+    return float((own.mean() - reference.mean()) / (reference.std() or 1.0))
+
+
+def _ridge(rows: Floats, target: Floats, weights: Floats) -> Floats:
+    """Weighted least squares with a penalty on every weight but the first, the constant."""
+    penalty = np.diag([0.0] + [RIDGE] * (rows.shape[1] - 1))
+    scaled = rows * weights[:, None]
+    return np.asarray(np.linalg.solve(rows.T @ scaled + penalty, scaled.T @ target))
+
+
+def _signals(confidence: Floats, difficulty: Floats) -> Floats:
+    return np.column_stack([logit(np.clip(confidence, SHARPEST, 1 - SHARPEST)), difficulty])
+
+
+def _kolmogorov_smirnov(name: str, values: Floats, quantiles: tuple[float, ...], n: int) -> Drift:
+    """The largest distance between the shares below a value, here and in the reference, and its asymptotic p."""
+    ordered, known = np.sort(values), np.asarray(quantiles)
+    grid = np.unique(known)
+    here = np.searchsorted(ordered, grid, side="right") / len(ordered)
+    there = np.searchsorted(known, grid, side="right") / len(known)
+    distance = float(np.abs(here - there).max())
+    size = math.sqrt(len(values) * n / (len(values) + n))
+    # The reference is known to one part in a thousand only: that much is no evidence.
+    return Drift(name, distance, float(kolmogorov(max(0.0, distance - 1 / len(known)) * size)))
+
+
+def _class_drift(classes: Sequence[int], counts: tuple[int, ...]) -> Drift:
+    """Half the sum of |share here - share in the reference|, and the p of the chi-squared test of the two tables."""
+    size = max(len(counts), max(classes, default=-1) + 1)
+    here = np.bincount(classes, minlength=size).astype(np.float64)
+    there = np.bincount(np.arange(len(counts)), weights=counts, minlength=size)
+    distance = float(np.abs(here / here.sum() - there / there.sum()).sum() / 2)
+    both = here + there
+    used = both > 0
+    rows = np.stack([here[used], there[used]])
+    expected = rows.sum(axis=1, keepdims=True) * rows.sum(axis=0) / rows.sum()
+    statistic = float(((rows - expected) ** 2 / expected).sum())
+    freedom = int(used.sum()) - 1
+    return Drift("classes", distance, float(gammaincc(freedom / 2, statistic / 2)) if freedom else 1.0)
+
+
+def reference_from(record: Mapping[str, Any]) -> WatchReference:
+    """The reference of a file."""
+    by_difficulty, by_cells = record["by_difficulty"], record["by_cells"]
+    if by_difficulty:
+        covariance = tuple(map(tuple, by_difficulty["covariance"]))
+        vectors = {name: tuple(by_difficulty[name]) for name in ("mean", "deviation", "weights")}
+        by_difficulty = DifficultyMap(**vectors, covariance=covariance)
+    if by_cells:
+        by_cells = CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])})
+    lists = {name: tuple(record[name]) for name in ("class_counts", "bands", "tolerance", "class_names")}
+    quantiles = {name: tuple(values) for name, values in record["quantiles"].items()}
+    return WatchReference(
+        **{**record, **lists, "quantiles": quantiles, "by_difficulty": by_difficulty, "by_cells": by_cells}
+    )

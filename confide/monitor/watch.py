@@ -1,0 +1,476 @@
+"""A watch over predictions in the field: estimates without labels for every batch, and alarms from labels as they come.
+
+Its state is one file of lines, which is only ever added to: the reference first, then batches and labels as they come.
+A watch is rebuilt from that file alone, so a killed process loses at most the line it was writing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.checks import InputError, check_range
+from confide.evaluation import apply_operating_point
+from confide.files import formats
+from confide.files.disk import appending
+from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
+from confide.monitor.estimates import Batch, Drift, Estimate, WatchReference, reference_from
+from confide.numerics.binomial import clopper_pearson
+from confide.predictions import Predictions
+from confide.results import OperatingPoint
+
+SAMPLING = (
+    "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
+    "each was to be labelled)."
+)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What is known of one batch: estimates without labels, drift, and what its labels showed so far."""
+
+    name: str
+    time: str
+    n: int
+    accepted: int
+    confidence: float
+    accuracy: tuple[Estimate, ...]
+    """By every method there is, the most trustworthy first."""
+    drift: tuple[Drift, ...]
+    drifted: tuple[str, ...]
+    """What has moved beyond chance, at a level that holds for all batches of the watch together."""
+    labelled: int = 0
+    right: int = 0
+
+    @property
+    def estimate(self) -> Estimate:
+        """The accuracy by the most trustworthy method."""
+        return self.accuracy[0]
+
+    @property
+    def gap(self) -> float:
+        """Mean confidence minus the estimated accuracy; its size is a lower bound of the calibration error."""
+        return self.confidence - self.estimate.value
+
+    @property
+    def seen(self) -> tuple[float, float, float] | None:
+        """Accuracy of the labelled samples with its 95 % interval, None where there are none."""
+        if not self.labelled:
+            return None
+        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Evidence against a promise: wealth of bets against it, which reaches `needed` with probability delta at most."""
+
+    promise: str
+    wealth: float
+    needed: float
+    labelled: int
+    raised_at: int | None
+    """How many labelled samples had come when it was raised."""
+
+    def __str__(self) -> str:
+        if self.raised_at is None:
+            return f"{self.promise}: no alarm after {self.labelled:,} labels"
+        return f"ALARM: {self.promise} does not hold (raised at label {self.raised_at:,} of {self.labelled:,})"
+
+
+@dataclass
+class _BatchState:
+    """A batch with its samples' places, as the file has it."""
+
+    name: str
+    time: str
+    batch: Batch
+    accepted: int
+    labelled: int = 0
+    right: int = 0
+
+
+@dataclass
+class _Sample:
+    batch: _BatchState
+    predicted: int | None
+    confidence: float
+    accepted: bool
+    label: int | None = None
+
+
+@dataclass
+class _State:
+    """Everything that follows from the lines of a file, in their order."""
+
+    reference: WatchReference
+    risk: float | None
+    delta: float
+    most_weight: float
+    point: OperatingPoint | None
+    batches: list[_BatchState] = field(default_factory=list)
+    samples: dict[str, _Sample] = field(default_factory=dict)
+    early: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Labels, with their weights, of samples whose predictions have not come yet."""
+    risk_wealth: Wealth = field(init=False)
+    calibration_wealth: Wealth = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.risk_wealth = Wealth(1, self.delta)
+        self.calibration_wealth = Wealth(2 * len(self.reference.tolerance), self.delta)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take in one line of the file."""
+        if "predictions" in record:
+            self._add_predictions(record)
+        else:
+            own = record["labels"]
+            self._add_labels(list(zip(own["ids"], own["labels"], own["weights"], strict=True)))
+
+    def label_of(self, name: str) -> int | None:
+        """The label of a sample, also of one whose prediction has not come yet; None where none has come."""
+        sample = self.samples.get(name)
+        return sample.label if sample else self.early.get(name, (None, 1.0))[0]
+
+    def _add_predictions(self, record: Mapping[str, Any]) -> None:
+        own = record["predictions"]
+        columns = {k: np.asarray(own[k], dtype=np.float64) for k in ("difficulty", "distance") if k in own}
+        classes = tuple(own["classes"]) if "classes" in own else None
+        confidence = np.asarray(own["confidence"], dtype=np.float64)
+        batch = _BatchState(
+            record["name"], record["time"], Batch(confidence, classes, **columns), int(sum(own["accepted"]))
+        )
+        self.batches.append(batch)
+        arrived = []
+        for k, name in enumerate(own["ids"]):
+            predicted = None if classes is None else classes[k]
+            self.samples[name] = _Sample(batch, predicted, own["confidence"][k], bool(own["accepted"][k]))
+            if name in self.early:
+                arrived.append((name, *self.early.pop(name)))
+        self._add_labels(arrived)
+
+    def _add_labels(self, rows: Sequence[tuple[str, int, float]]) -> None:
+        confidence, right, weights, accepted = [], [], [], []
+        for name, label, weight in rows:
+            sample = self.samples.get(name)
+            if sample is None:
+                self.early[name] = (label, weight)
+                continue
+            sample.label = label
+            is_right = label == 1 if sample.predicted is None else label == sample.predicted
+            sample.batch.labelled += 1
+            sample.batch.right += is_right
+            confidence.append(sample.confidence)
+            right.append(float(is_right))
+            weights.append(weight)
+            accepted.append(sample.accepted)
+        if not right:
+            return
+        correct, weight_values = np.array(right), np.array(weights)
+        bands, tolerance = np.array(self.reference.bands), np.array(self.reference.tolerance)
+        self.calibration_wealth.add(
+            *calibration_bets(correct, np.array(confidence), bands, tolerance, weight_values, self.most_weight)
+        )
+        if self.risk is not None and any(accepted):
+            used = np.array(accepted)
+            self.risk_wealth.add(*risk_bets(1 - correct[used], self.risk, weight_values[used], self.most_weight))
+
+
+class Monitor:
+    """A watch over the predictions of a deployed classifier, kept in one file.
+
+    Args:
+        reference: labelled predictions of the time when all was well, neither trained nor calibrated on; None to go
+            on with a file that is there.
+        risk: the error rate promised, among the accepted where `point` is given; None to watch calibration alone.
+        delta: how likely a false alarm may be, over a watch without end.
+        file: of the watch, made where it is missing.
+        most_weight: the largest weight that labels may carry, where they are no plain random draw.
+        point: an operating point, whose threshold decides what is accepted and whose risk is the promise.
+        cells: labelled predictions of shifted samples, one of each corruption and severity: with them accuracy is
+            estimated by a regression on batch statistics, the most accurate way under such shifts.
+
+    Raises:
+        InputError: the file is of another reference, or there is neither a file nor a reference.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> probs = rng.dirichlet([2.0, 1.0, 0.5], 400)
+        >>> labels = [int(rng.choice(3, p=row)) for row in probs]
+        >>> reference = confide.Predictions.from_probs(probs[:200], labels[:200], split="val")
+        >>> watch = confide.monitor.Monitor(reference, risk=0.5, file="watch.jsonl")
+        >>> week = confide.Predictions.from_probs(probs[200:], ids=range(1000, 1200))
+        >>> report = watch.update(week, name="week 1")
+        >>> report.n, report.estimate.method
+        (200, 'atc')
+        >>> for alarm in watch.labels(range(1000, 1100), labels[200:300]):
+        ...     print(alarm)
+        an error rate of at most 50 %: no alarm after 100 labels
+        calibration as in the reference: no alarm after 100 labels
+    """
+
+    def __init__(
+        self,
+        reference: Predictions | None = None,
+        *,
+        risk: float | None = None,
+        delta: float = 0.05,
+        file: str | Path = "watch.jsonl",
+        most_weight: float = 1.0,
+        point: OperatingPoint | None = None,
+        cells: Sequence[Predictions] = (),
+    ) -> None:
+        self.file = Path(file)
+        check_range(delta, "delta", 0.0, 1.0, low_open=True, high_open=True)
+        check_range(most_weight, "most_weight", 0.0, low_open=True)
+        if point is not None:
+            if not point.certified:
+                raise InputError(f"the operating point must have a threshold, got none: {point.note}; make another")
+            risk = point.promised if risk is None else risk
+        if risk is not None:
+            check_range(risk, "risk", 0.0, 1.0, low_open=True, high_open=True)
+        known = self.file.exists() and self.file.stat().st_size > 0
+        if reference is None and not known:
+            raise InputError(f"{self.file} must hold a watch, but there is none; give the reference to start one")
+        header = None
+        if reference is not None:
+            header = {  # the same as when it is read again: no tuples, no NaN
+                "format": formats.WATCH.tag,
+                "reference": formats.plain(asdict(WatchReference.of(reference, cells))),
+                "risk": risk,
+                "delta": float(delta),
+                "most_weight": float(most_weight),
+                "point": None if point is None else formats.plain(point.to_dict()),
+            }
+        self._offset = 0
+        self._header: Mapping[str, Any] = {}
+        self._state: _State | None = None
+        with appending(self.file) as lines:
+            self._read(lines)
+            if header is not None and not self._header:
+                self._write(lines, header)
+            elif header is not None and header != self._header:
+                raise InputError(
+                    f"{self.file} must be the watch of this reference and promise, but it was started with others; "
+                    "go on without a reference, or choose another file"
+                )
+
+    @property
+    def state(self) -> _State:
+        assert self._state is not None
+        return self._state
+
+    # Writing: whatever another process has added is taken in first.
+
+    def update(self, predictions: Predictions, name: str | None = None) -> BatchReport:
+        """Add a batch of predictions, with or without labels, and estimate how well it was predicted.
+
+        Args:
+            predictions: with ids of their own: an id is one sample for the whole watch. Labels, where they are
+                there, are taken as if they came at once.
+            name: of the batch, such as "week 3"; numbered unless given.
+
+        Returns:
+            A `BatchReport`; of samples that are there already, that of the batch they came in.
+
+        Raises:
+            InputError: an id came before with another prediction, or a column of the reference is missing.
+        """
+        batch = Batch.of(predictions)
+        self.reference.statistics(batch)  # columns that the reference has must be there
+        accepted = np.ones(len(predictions), dtype=bool)
+        if self.state.point is not None:
+            accepted = apply_operating_point(self.state.point, predictions).cpu().numpy()
+        ids = [str(one) for one in predictions.ids.tolist()]
+        labels = predictions.labels.tolist() if predictions.has_labels else None
+        if predictions.facts.predicted is None and predictions.facts.right is not None:
+            labels = predictions.facts.correct.long().tolist()
+        with appending(self.file) as lines:
+            self._read(lines)
+            new = [k for k, one in enumerate(ids) if self._is_new(one, k, batch)]
+            if not new:
+                self._take_labels(lines, ids, labels, None)
+                return self.batches[self.state.batches.index(self.state.samples[ids[0]].batch)]
+            own: dict[str, Any] = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
+            if batch.classes is not None:
+                own["classes"] = [batch.classes[k] for k in new]
+            for column in ("difficulty", "distance"):
+                values = getattr(batch, column)
+                if values is not None:
+                    own[column] = values[new].tolist()
+            own["accepted"] = accepted[new].astype(int).tolist()
+            label = name or f"batch {len(self.state.batches) + 1}"
+            self._write(lines, {"predictions": own, "name": label, "time": _now()})
+            self._take_labels(lines, ids, labels, None)
+        return self.batches[-1]
+
+    def labels(self, ids: Iterable[Any], labels: Iterable[Any], weights: Iterable[float] | None = None) -> list[Alarm]:
+        """Add labels as they come, also before their predictions, and look at the alarms.
+
+        Args:
+            ids: of the samples.
+            labels: class indices or names; of pairs of confidence and correctness, 1 where the answer was right.
+            weights: 1 / how likely each sample was to be labelled, where they are no plain random draw.
+
+        Returns:
+            The alarms, as `alarms`.
+
+        Raises:
+            InputError: a sample has another label already, or a class is not known.
+        """
+        names = [str(one) for one in ids]
+        with appending(self.file) as lines:
+            self._read(lines)
+            self._take_labels(lines, names, list(labels), None if weights is None else [float(w) for w in weights])
+        return self.alarms
+
+    def _take_labels(
+        self, lines: Any, ids: Sequence[str], labels: Sequence[Any] | None, weights: Sequence[float] | None
+    ) -> None:
+        if labels is None:
+            return
+        if len(ids) != len(labels) or (weights is not None and len(weights) != len(ids)):
+            raise InputError(f"labels and weights must be one for each of the {len(ids)} ids, got {len(labels)}")
+        rows: dict[str, tuple[int, float]] = {}
+        for k, (one, label) in enumerate(zip(ids, labels, strict=True)):
+            weight = 1.0 if weights is None else weights[k]
+            if not 0 < weight <= self.state.most_weight:
+                raise InputError(
+                    f"weights must be positive and at most the watch's most_weight, {self.state.most_weight:g}, got "
+                    f"{weight:g} for sample '{one}'; divide them all, or start a watch with a larger one"
+                )
+            index = self._class_index(label, one)
+            before = rows[one][0] if one in rows else self.state.label_of(one)
+            if before is not None and before != index:
+                raise InputError(f"sample '{one}' has the label {before} already, got {index}; a label stays")
+            if before is None:
+                rows[one] = (index, weight)
+        if rows:
+            own = {
+                "ids": list(rows),
+                "labels": [index for index, _ in rows.values()],
+                "weights": [weight for _, weight in rows.values()],
+            }
+            self._write(lines, {"labels": own, "time": _now()})
+
+    def _class_index(self, label: Any, sample: str) -> int:
+        names, count = self.reference.class_names, len(self.reference.class_counts)
+        if isinstance(label, str) and label in names:
+            return names.index(label)
+        try:
+            index = int(label)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the label of sample '{sample}' must be a class, got {str(label)[:60]!r}; "
+                + (f"the classes are {', '.join(names[:20])}" if names else "give class indices from 0")
+            ) from None
+        most = 1 if self.reference.pairs else max(count, len(names)) - 1
+        if (index != label and not isinstance(label, str)) or not 0 <= index <= max(most, 0):
+            raise InputError(f"the label of sample '{sample}' must be a class from 0 to {most}, got {label!r}")
+        return index
+
+    def _is_new(self, name: str, k: int, batch: Batch) -> bool:
+        sample = self.state.samples.get(name)
+        if sample is None:
+            return True
+        predicted = None if batch.classes is None else batch.classes[k]
+        if sample.predicted != predicted or abs(sample.confidence - float(batch.confidence[k])) > 1e-9:
+            raise InputError(
+                f"sample '{name}' came before with another prediction; an id must be one sample for the whole watch: "
+                "give ids that do not start again with every batch"
+            )
+        return False
+
+    # The file.
+
+    def _read(self, lines: Any) -> None:
+        """Take in the lines that were added since."""
+        lines.seek(self._offset)
+        for number, line in enumerate(lines):
+            try:
+                record = formats.parse_json(line, self.file)
+                if self._state is None:
+                    formats.WATCH.check(record.get("format"), self.file)
+                    self._header = record
+                    point = record["point"]
+                    self._state = _State(
+                        reference_from(record["reference"]),
+                        record["risk"],
+                        record["delta"],
+                        record["most_weight"],
+                        None if point is None else OperatingPoint.from_dict(point),
+                    )
+                else:
+                    self._state.add(record)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(
+                    f"{self.file} must be a whole watch, but line {number + 1} from byte {self._offset} is damaged "
+                    f"({type(error).__name__}); start it again, or cut the line"
+                ) from None
+            self._offset += len(line)
+
+    def _write(self, lines: Any, record: Mapping[str, Any]) -> None:
+        lines.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        lines.flush()
+        self._read(lines)
+
+    # Reading.
+
+    @property
+    def reference(self) -> WatchReference:
+        """The summary of the reference."""
+        return self.state.reference
+
+    @property
+    def batches(self) -> list[BatchReport]:
+        """Every batch so far, oldest first."""
+        reports = []
+        for number, own in enumerate(self.state.batches, 1):
+            drift = self.reference.drift(own.batch)
+            # delta / (k (k + 1)) for batch k: false claims of drift stay below delta over all batches together.
+            level = self.state.delta / (number * (number + 1)) / max(len(drift), 1)
+            reports.append(
+                BatchReport(
+                    own.name,
+                    own.time,
+                    len(own.batch.confidence),
+                    own.accepted,
+                    float(own.batch.confidence.mean()),
+                    self.reference.estimates(own.batch),
+                    drift,
+                    tuple(d.what for d in drift if d.p_value < level),
+                    own.labelled,
+                    own.right,
+                )
+            )
+        return reports
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The promised risk, where there is one, and calibration: each with the evidence against it so far."""
+        state, found = self.state, []
+        if state.risk is not None:
+            among = " among the accepted" if state.point is not None else ""
+            found.append(_alarm(f"an error rate of at most {100 * state.risk:g} %{among}", state.risk_wealth))
+        found.append(_alarm("calibration as in the reference", state.calibration_wealth))
+        return found
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether any alarm was raised."""
+        return any(alarm.raised_at is not None for alarm in self.alarms)
+
+
+def _alarm(promise: str, wealth: Wealth) -> Alarm:
+    return Alarm(promise, wealth.value, 1 / wealth.delta, wealth.seen, wealth.alarm_at)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,126 @@
+"""Intervals by theory: influence values against the bootstrap, designs of samples, values inside their intervals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide import Predictions, metrics
+from confide.metrics import influence
+from confide.metrics.base import METRICS
+from confide.metrics.influence import spread_of
+from confide.metrics.intervals import spread_by_theory
+from confide.metrics.resampling import bootstrap
+from confide.metrics.view import Design, MetricSamples, View
+
+BY_THEORY = sorted(method.word for method in METRICS if method.spec.influence is not None)
+OPTIONS = {"tpr": {"threshold": 0.8}, "tnr": {"threshold": 0.8}}
+WITHIN = {"halving_rejection": 0.3, "coverage_at_risk": 0.3, "fpr95": 0.3, "mce": 3.0}
+"""How far the two spreads may differ where an estimate jumps from one place of the ranking to another."""
+
+
+def simulated(n=1500, seed=0, num_classes=3, ties=False, sharpness=1.5):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 1.5 * torch.randn(n, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(logits, 1), 1, generator=generator).squeeze(1)
+    return Predictions((2 * logits).round() / 2 * sharpness if ties else sharpness * logits, labels)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_spread_is_that_of_the_bootstrap(ties):
+    base = MetricSamples(simulated(ties=ties), resampled=True)
+    words = [word for word in BY_THEORY if not METRICS.get(word).spec.whole and not METRICS.get(word).spec.costly]
+    statistics = [lambda view, word=word: METRICS.get(word).spec.value(view, **OPTIONS.get(word, {})) for word in words]
+    for word, draws in zip(words, bootstrap(base, statistics, resamples=300), strict=True):
+        method = METRICS.get(word)
+        spread, _, _ = spread_by_theory(method, View(base), OPTIONS.get(word, {}))
+        assert math.sqrt(spread.variance) == pytest.approx(draws.std(), rel=WITHIN.get(word, 0.15)), word
+
+
+@pytest.mark.parametrize("options", [{}, {"binning": "mass"}, {"classes": "present"}])
+def test_the_spread_of_class_wise_errors_is_that_of_the_bootstrap(options):
+    base, method = MetricSamples(simulated(1000, num_classes=4, sharpness=2.5)), METRICS.get("classwise_ece")
+    draws, _ = method.spec.resample(base, options, 0)
+    spread, _, _ = spread_by_theory(method, View(base), options)
+    assert math.sqrt(spread.variance) == pytest.approx(draws.std(), rel=0.15)
+
+
+def records():
+    """Predictions at the edges: all right, all wrong, one sample, two, all tied, one error, one class of many."""
+    logits = simulated(40).logits
+    right, wrong = logits.argmax(1), (logits.argmax(1) + 1) % 3
+    one_error = torch.where(torch.arange(40) == 7, wrong, right)
+    yield from (Predictions(logits, labels) for labels in (right, wrong, one_error))
+    yield from (Predictions(logits[:n], right[:n]) for n in (1, 2))
+    yield Predictions(torch.zeros(30, 3), torch.arange(30) % 3)
+    yield Predictions(60 * logits, right)
+    yield simulated(25, num_classes=40)
+    yield simulated(400, sharpness=1.0)
+
+
+@pytest.mark.parametrize("word", sorted(METRICS.names()))
+def test_the_printed_value_lies_inside_its_interval(word):
+    for predictions in records():
+        found = getattr(metrics, word)(predictions, **OPTIONS.get(word, {}))
+        low, high = METRICS.get(word).spec.range
+        if math.isfinite(found.value) and math.isfinite(found.low):
+            assert low <= found.low <= found.value <= found.high <= max(high, found.value), predictions
+
+
+@pytest.mark.parametrize("word", [word for word in BY_THEORY if word != "debiased_ece"])  # its value knows n
+def test_copies_of_a_sample_that_were_drawn_as_one_add_nothing(word):
+    """Every sample three times over: the interval stays where copies are one unit, and shrinks where they are not."""
+    once = simulated(400)
+    rows = np.repeat(np.arange(400), 3)
+    copies = Predictions(once.logits[rows], once.labels[rows], columns={"image": rows})
+    method, options = METRICS.get(word), OPTIONS.get(word, {})
+    widths = []
+    for predictions, design in ((once, Design()), (copies, Design(clusters=rows)), (copies, Design())):
+        view = View(MetricSamples(predictions, resampled=True, design=design))
+        widths.append(math.sqrt(spread_of(method.spec.influence(view, **options), design).variance))
+    slack = 0.35 if word in WITHIN else 0.1  # ties of copies change a few ranks
+    assert widths[1] == pytest.approx(widths[0], rel=slack)
+    assert widths[2] < 0.75 * widths[1]
+
+
+def test_a_unit_that_is_a_column_widens_the_interval_and_names_the_samples():
+    rows = np.repeat(np.arange(100), 4)
+    once = simulated(100)
+    p = Predictions(once.logits[rows], once.labels[rows], columns={"image": rows})
+    narrow, wide = (confide.evaluate(p, ["accuracy"], unit=unit).measurements[0] for unit in ("photos", "image"))
+    assert wide.high - wide.low == pytest.approx(2 * (narrow.high - narrow.low), rel=0.05)
+    assert confide.evaluate(p, ["accuracy"], intervals=False, unit="image").about.unit == "image"
+    given = confide.evaluate(p, ["accuracy"], unit=rows).measurements[0]
+    assert (given.low, given.high) == (wide.low, wide.high)
+
+
+def test_neighbours_of_many_samples_are_one_step(monkeypatch):
+    predictions = simulated(3000)
+    words = ["aurc", "eaurc", "augrc", "auroc", "aupr_success", "aupr_error", "fpr95", "halving_rejection"]
+    exact = confide.evaluate(predictions, words).measurements[: len(words)]
+    monkeypatch.setattr(influence, "CELLS", 500)
+    quick = confide.evaluate(simulated(3000), words).measurements[: len(words)]
+    for one, other in zip(exact, quick, strict=True):
+        assert one.value == other.value
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.03)
+
+
+def test_few_errors_are_named():
+    labels = simulated(200).logits.argmax(1)
+    labels[:3] = (labels[:3] + 1) % 3
+    found = confide.evaluate(Predictions(simulated(200).logits, labels), ["aurc", "accuracy"], score="msp").measurements
+    assert [m.note for m in found[:2]] == ["too few errors (3)", None]
+    assert metrics.aurc(Predictions(simulated(200).logits, labels)).note == "too few errors (3)"
+
+
+def test_the_bootstrap_stays_as_a_reference():
+    p = simulated(300)
+    theory, drawn = (confide.evaluate(p, ["accuracy", "ece", "aurc"], intervals=how) for how in (True, "bootstrap"))
+    for one, other in zip(theory.measurements[:3], drawn.measurements[:3], strict=True):
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.3)
+    with pytest.raises(
+        confide.checks.InputError, match="intervals must be True, False or 'bootstrap', got 'jackknife'"
+    ):
+        confide.evaluate(p, intervals="jackknife")

@@ -1,0 +1,97 @@
+"""Estimates without labels: right where their assumption holds, and drift that keeps its level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import confide
+from confide.checks import InputError
+from confide.monitor.estimates import Batch, WatchReference
+
+
+def drawn(rng, n: int, *, spread: float = 2.0, noise: float = 0.0, difficulty: bool = False) -> confide.Predictions:
+    """Labels drawn from the model's own probabilities; `noise` of them are then drawn anew."""
+    logits = spread * rng.normal(size=(n, 5))
+    probs = np.exp(logits)
+    probs /= probs.sum(1, keepdims=True)
+    labels = (rng.random((n, 1)) > probs.cumsum(1)).sum(1)
+    hard = rng.random(n) < noise
+    labels = np.where(hard, rng.integers(0, 5, n), labels)
+    columns = {"difficulty": rng.normal(size=n) + 3 * hard} if difficulty else {}
+    return confide.Predictions(logits, labels, columns=columns)
+
+
+def accuracy(p: confide.Predictions) -> float:
+    return float(p.facts.correct.double().mean())
+
+
+def test_intervals_cover_the_batch_where_calibration_holds():
+    """Harder samples, told by lower confidence: mean confidence and the difference cover the accuracy of a batch."""
+    rng = np.random.default_rng(0)
+    inside = {"confidence": 0, "difference": 0}
+    for _ in range(100):
+        reference = WatchReference.of(drawn(rng, 1000))
+        batch = drawn(rng, 500, spread=1.5)
+        for estimate in reference.estimates(Batch.of(batch)):
+            if estimate.method in inside:
+                inside[estimate.method] += estimate.low <= accuracy(batch) <= estimate.high
+    assert min(inside.values()) >= 88
+
+
+def test_atc_is_the_share_above_the_threshold_of_the_reference():
+    rng = np.random.default_rng(1)
+    p = drawn(rng, 2000)
+    reference = WatchReference.of(p)
+    found = {e.method: e.value for e in reference.estimates(Batch.of(p))}
+    assert found["atc"] == pytest.approx(accuracy(p), abs=1e-3)
+    assert found["difference"] == pytest.approx(accuracy(p))
+    assert found["confidence"] == pytest.approx(float(p.facts.confidence.double().mean()))
+
+
+def test_difficulty_tells_what_confidence_does_not():
+    """A third of the labels become noise, confidence stays: only the estimate that knows difficulty follows."""
+    rng = np.random.default_rng(2)
+    reference = WatchReference.of(drawn(rng, 4000, noise=0.1, difficulty=True))
+    batch = drawn(rng, 4000, noise=0.4, difficulty=True)
+    found = {e.method: e for e in reference.estimates(Batch.of(batch))}
+    error = {name: abs(e.value - accuracy(batch)) for name, e in found.items()}
+    assert error["confidence"] > 0.15
+    assert error["difficulty"] < 0.6 * min(error["confidence"], error["atc"], error["difference"])
+
+
+def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
+    rng = np.random.default_rng(3)
+    levels = np.linspace(0, 0.6, 20)
+    cells = [drawn(rng, 800, noise=level, difficulty=True) for level in levels]
+    reference = WatchReference.of(drawn(rng, 2000, noise=0.05, difficulty=True), cells)
+    covered = 0
+    for level in rng.uniform(0, 0.6, 20):
+        batch = drawn(rng, 800, noise=level, difficulty=True)
+        estimate = reference.estimates(Batch.of(batch))[0]
+        assert estimate.method == "regression"
+        assert abs(estimate.value - accuracy(batch)) < 0.08
+        covered += estimate.low <= accuracy(batch) <= estimate.high
+    assert covered >= 16
+
+
+def test_drift_keeps_its_level_and_sees_a_change():
+    rng = np.random.default_rng(4)
+    reference = WatchReference.of(drawn(rng, 2000))
+    small = {"confidence": 0, "classes": 0}
+    for _ in range(150):
+        for drift in WatchReference.of(drawn(rng, 500)).drift(Batch.of(drawn(rng, 500))):
+            small[drift.what] += drift.p_value < 0.05
+    assert max(small.values()) <= 150 * 0.05 + 3 * (150 * 0.05 * 0.95) ** 0.5
+    assert small["classes"] > 0
+    moved = {d.what: d.p_value for d in reference.drift(Batch.of(drawn(rng, 1000, spread=1.0)))}
+    assert moved["confidence"] < 1e-6
+
+
+def test_what_the_reference_has_its_batches_need():
+    rng = np.random.default_rng(5)
+    reference = WatchReference.of(drawn(rng, 200, difficulty=True))
+    with pytest.raises(InputError, match="need one; add it"):
+        reference.statistics(Batch.of(drawn(rng, 100)))
+    with pytest.raises(InputError, match="at least 50"):
+        WatchReference.of(drawn(rng, 20))
