@@ -30,7 +30,7 @@ RIDGE, CLEAN_WEIGHT = 0.3, 8.0
 
 
 @dataclass(frozen=True)
-class Batch:
+class WatchBatch:
     """What estimates read of a set of predictions; difficulty and distance where they are known."""
 
     confidence: Floats
@@ -39,7 +39,7 @@ class Batch:
     distance: Floats | None = None
 
     @classmethod
-    def of(cls, predictions: Predictions) -> Batch:
+    def of(cls, predictions: Predictions) -> WatchBatch:
         """The batch of predictions; `difficulty` and `distance` (to the training data) are columns of them."""
         facts = predictions.facts
         known = None if facts.predicted is None else tuple(int(k) for k in facts.prediction.tolist())
@@ -55,7 +55,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class AccuracyEstimate:
     """An estimate with its 95 % interval, which holds where the method's assumption does."""
 
     method: str
@@ -97,7 +97,7 @@ class DifficultyMap:
         scaled = (_signals(confidence, difficulty) - np.array(self.mean)) / np.array(self.deviation)
         return np.column_stack([scaled, np.ones(len(scaled))])
 
-    def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> Estimate:
+    def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> AccuracyEstimate:
         """The mean chance of being right; its error is that of the weights beside the spread of the labels."""
         rows = self._rows(confidence, difficulty)
         chance = expit(rows @ np.array(self.weights))
@@ -126,11 +126,11 @@ class CellRegression:
         fitted = _ridge(design, target, weights)
         return cls(tuple(fitted.tolist()), float(np.sqrt(np.mean(np.square(errors)))))
 
-    def estimate(self, statistics: Floats) -> Estimate:
+    def estimate(self, statistics: Floats) -> AccuracyEstimate:
         """The accuracy of a batch; a cell's own noise is in the error already."""
         centre = float(statistics @ np.asarray(self.weights))
         value, low, high = (float(expit(centre + k * Z * self.error)) for k in (0, -1, 1))
-        return Estimate("regression", value, low, high)
+        return AccuracyEstimate("regression", value, low, high)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class WatchReference:
             predictions: labelled, neither trained on nor calibrated on.
             cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
         """
-        batch = Batch.of(predictions)
+        batch = WatchBatch.of(predictions)
         right = predictions.facts.correct.double().cpu().numpy()
         n = len(right)
         if n < 50:
@@ -189,7 +189,7 @@ class WatchReference:
 
     def with_cells(self, cells: Sequence[Predictions]) -> WatchReference:
         """With the regression of accuracy on batch statistics, from labelled cells of shifted samples."""
-        batches = [Batch.of(cell) for cell in cells]
+        batches = [WatchBatch.of(cell) for cell in cells]
         rows = np.array([self.statistics(batch) for batch in batches])
         if len(rows) < 2 * rows.shape[1]:
             raise InputError(
@@ -198,7 +198,7 @@ class WatchReference:
             )
         rates = np.array([float(cell.facts.correct.double().mean()) for cell in cells])
         known = {name: np.asarray(values, dtype=np.float64) for name, values in self.quantiles.items()}
-        clean = Batch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
+        clean = WatchBatch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
         edge = 0.5 / self.n
         return replace(
             self,
@@ -212,7 +212,7 @@ class WatchReference:
         """Whether samples have no class, only confidence and correctness."""
         return not self.class_counts
 
-    def statistics(self, batch: Batch) -> Floats:
+    def statistics(self, batch: WatchBatch) -> Floats:
         """Of a batch: 1, logit of mean confidence and of the share above the threshold, mean difficulty and log
         distance in standard deviations of the reference, where the reference has them."""
         share = float((batch.confidence > self.threshold).mean())
@@ -223,7 +223,7 @@ class WatchReference:
                 values.append(_standardised(name, own, self.quantiles[name]))
         return np.array(values)
 
-    def estimates(self, batch: Batch) -> tuple[Estimate, ...]:
+    def estimates(self, batch: WatchBatch) -> tuple[AccuracyEstimate, ...]:
         """The accuracy of a batch by every method that the reference allows, the most trustworthy first."""
         m = len(batch.confidence)
         own_error = _rate_error(self.accuracy, self.n)
@@ -244,7 +244,7 @@ class WatchReference:
         ]
         return tuple(found)
 
-    def drift(self, batch: Batch) -> tuple[Drift, ...]:
+    def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""
         moved = []
         for name in ("confidence", "difficulty", "distance"):
@@ -256,9 +256,9 @@ class WatchReference:
         return tuple(moved)
 
 
-def _estimate(method: str, value: float, error: float) -> Estimate:
+def _estimate(method: str, value: float, error: float) -> AccuracyEstimate:
     value = min(max(value, 0.0), 1.0)
-    return Estimate(method, value, max(0.0, value - Z * error), min(1.0, value + Z * error))
+    return AccuracyEstimate(method, value, max(0.0, value - Z * error), min(1.0, value + Z * error))
 
 
 def _rate_error(rate: float, n: int) -> float:
