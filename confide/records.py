@@ -256,12 +256,32 @@ class Features:
             raise InputError(f"{source} must have one row per sample, got {n} rows of features; pass the same split")
         return cls(
             values,
-            np.full(n, -1, dtype=np.int64) if labels is None else np.asarray(labels).astype(np.int64),
+            np.full(n, -1, dtype=np.int64) if labels is None else class_indices(labels, str(source)),
             default_ids(n) if ids is None else check_ids(ids, n, f"ids of {source}"),
             about.get("extractor", source.stem),
             about.get("split") or None,
             extractor_options(about),
         )
+
+
+def class_indices(labels: Any, where: str) -> NDArray[np.int64]:
+    """Labels of a file as class indices, -1 for unknown; words and fractions are refused, not cut off."""
+    values = np.asarray(labels)
+    numbers = values.dtype.kind in "iub" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
+    if not numbers:
+        first = f", such as {values.flat[0]!r}" if values.size else ""
+        raise InputError(
+            f"labels of {where} must be class indices, got {values.dtype}{first}; number the classes from 0"
+        )
+    return values.astype(np.int64)
+
+
+def as_numbers(values: NDArray[Any], what: str) -> NDArray[np.float64]:
+    """A column of a file as numbers."""
+    try:
+        return values.astype(np.float64)
+    except (ValueError, TypeError):
+        raise InputError(f"{what} must be numbers, got {values.dtype} values; convert them") from None
 
 
 def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
@@ -408,18 +428,17 @@ class Scores:
             raise InputError(
                 f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
             )
-        with formats.reading(path, "table of scores"):
-            values = columns.pop("score").astype(np.float64)
-            ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
-            return cls(
-                ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
-                values=values,
-                method=about.get("method", "difficulty"),
-                options=_noted(about, "options", dict),
-                labels=None if labels is None else labels.astype(np.int64),
-                columns=columns,
-                notes=tuple(map(str, _noted(about, "notes", list))),
-            )
+        values = as_numbers(columns.pop("score"), f"scores of {path}")
+        ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
+        return cls(
+            ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
+            values=values,
+            method=about.get("method", "difficulty"),
+            options=_noted(about, "options", dict),
+            labels=None if labels is None else class_indices(labels, str(path)),
+            columns=columns,
+            notes=tuple(map(str, _noted(about, "notes", list))),
+        )
 
 
 def rows_of(ids: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
