@@ -83,7 +83,7 @@ def estimates(epochs: int) -> list[tuple[str, float, float, float]]:
                 continue
             batch = cell.take(np.flatnonzero(~half))
             truth = float(batch.facts.correct.double().mean())
-            for estimate in reference.estimates(confide.monitor.Batch.of(batch)):
+            for estimate in reference.estimates(confide.monitor.WatchBatch.of(batch)):
                 errors.setdefault(estimate.method, []).append(100 * abs(estimate.value - truth))
                 held.setdefault(estimate.method, []).append(estimate.low <= truth <= estimate.high)
             print(left_out, word, severity, f"{truth:.3f}", flush=True)

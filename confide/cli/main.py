@@ -17,6 +17,7 @@ VERBS = {
     "run": "an experiment from a YAML file, resumable",
     "evaluate": "metrics, intervals and a report from a file of predictions",
     "compare": "paired tests between predictions on the same samples",
+    "slices": "groups of samples whose confidence is wrong beyond chance",
     "operating-point": "a confidence threshold with a guaranteed risk",
     "sets": "prediction sets that hold the true class as often as promised",
     "decide": "what to do with every sample by cost, whom to ask, what it costs",

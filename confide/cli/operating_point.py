@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,27 @@ from confide.cli.shared import NOT_KEPT, load_predictions, print_json, text_tabl
 if TYPE_CHECKING:
     from confide.evaluation.operating_points import OperatingPoint
     from confide.predictions import Predictions
+    from confide.results import PromisedRisk
 
 
 EXAMPLE = (
     "  confide operating-point val.parquet --risk 0.01 --confidence 0.95 --out point.json\n"
     "  confide operating-point val.parquet --coverage 0.8\n"
+    "  confide operating-point val.parquet --risk error=0.02 --risk 'fpr[cat]=0.01' --out point.json\n"
     "  confide operating-point test.parquet --apply point.json --out accepted.csv"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="labelled predictions, not used to train or calibrate")
-    parser.add_argument("--risk", type=float, help="error rate allowed among accepted samples")
+    parser.add_argument(
+        "--risk",
+        action="append",
+        metavar="RISK",
+        help="error rate allowed among accepted samples; or NAME=VALUE, again for each of several risks: error, "
+        "accepted_error, precision, recall, fpr, fnr, the last four also of a class, as recall[cat]=0.9",
+    )
+    parser.add_argument("--promise", default="probability", help="of several risks: probability, or expectation")
     parser.add_argument("--coverage", type=float, help="instead: the share to accept")
     parser.add_argument("--confidence", type=float, default=0.95, help="how sure the promise must be (default: 0.95)")
     parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
@@ -43,12 +53,13 @@ def run(args: argparse.Namespace) -> int:
         return apply(args, predictions)
     point = operating_point(
         predictions,
-        args.risk,
+        risks_of(args.risk),
         args.confidence,
         coverage=args.coverage,
         score=args.score,
         method=args.method,
         per_class=args.per_class,
+        promise=args.promise,
     )
     if args.out:
         point.save(args.out)
@@ -59,6 +70,20 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             print(f"saved: {args.out}")
     return 0 if point.certified else NOT_KEPT
+
+
+def risks_of(texts: list[str] | None) -> float | dict[str, float] | None:
+    """One number, or several risks by name."""
+    from confide.checks import InputError
+
+    if texts is None:
+        return None
+    try:
+        if len(texts) == 1 and "=" not in texts[0]:
+            return float(texts[0])
+        return {name.strip(): float(value) for name, _, value in (text.rpartition("=") for text in texts)}
+    except ValueError:
+        raise InputError(f"--risk takes a number, or NAME=NUMBER for each risk, got '{' '.join(texts)}'") from None
 
 
 def point_text(point: OperatingPoint) -> str:
@@ -77,14 +102,40 @@ def point_text(point: OperatingPoint) -> str:
         table = text_table(
             ["predicted class", f"accept from {point.score}", "accepted", "errors", "risk at most"], rows
         )
-        return table + (f"\n{point.note}" if point.note else "")
+        risks = f"\n\n{risk_table(point.risks)}\n{sureness(point)}" if point.risks else ""
+        return table + risks + (f"\n{point.note}" if point.note else "")
     if point.threshold is None:
         return point.note
-    return (
+    accept = (
         f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
         f"coverage {point.coverage:.1%} ({point.accepted:,} of {point.n:,}), {point.errors:,} errors among them\n"
-        f"with confidence {point.confidence:g} the risk is at most {risk_text(point)}, for samples like these"
     )
+    if point.risks:
+        return f"{accept}\n{risk_table(point.risks)}\n{sureness(point)}"
+    return (
+        f"{accept}with confidence {point.confidence:g} the risk is at most {risk_text(point)}, for samples like these"
+    )
+
+
+def risk_table(risks: Sequence[PromisedRisk]) -> str:
+    """A row for every promised risk: what was counted, and what can be said of it at this threshold alone."""
+    rows = [
+        [
+            risk.label,
+            f"at {'least' if risk.at_least else 'most'} {risk.limit:g}",
+            f"{risk.rate:.4f}",
+            f"{risk.n:,}",
+            "" if risk.bound is None else f"{risk.bound:.4f}",
+        ]
+        for risk in risks
+    ]
+    return text_table(["risk", "promised", "seen", "among", "bound"], rows)
+
+
+def sureness(point: OperatingPoint) -> str:
+    """How far the promises of a point hold."""
+    how = "on average" if point.promise == "expectation" else f"together with confidence {point.confidence:g}"
+    return f"these hold {how}, for samples like these"
 
 
 def risk_text(point: OperatingPoint) -> str:
@@ -100,6 +151,7 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
 def apply(args: argparse.Namespace, predictions: Predictions) -> int:
     """What a saved point accepts of a file, and how it does there where the labels are known."""
     from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
+    from confide.evaluation.risks import observed_risks
     from confide.files import formats
 
     point = OperatingPoint.load(args.apply)
@@ -115,7 +167,9 @@ def apply(args: argparse.Namespace, predictions: Predictions) -> int:
     else:
         errors = "no labels to count errors" if seen is None else f"error rate {seen.risk:.4f}"
         print(f"accepted {count:,} of {n:,} ({count / max(n, 1):.1%}), {errors}")
-        if point.bound is not None:
+        if point.risks and seen is not None:
+            print(risk_table(observed_risks(point, predictions)))
+        elif point.bound is not None:
             print(f"promised: at most {risk_text(point)} with confidence {point.confidence:g}")
         if point.note:
             print(point.note)

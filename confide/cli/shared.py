@@ -128,8 +128,10 @@ def load_predictions(path: str | Path) -> Predictions:
     return predictions
 
 
-def write_evaluation(folder: str, command: str, predictions: Predictions, name: str, **parts: Any) -> list[str]:
-    """evaluation.json and report.html of the predictions, with further parts of an Evaluation; the files' paths."""
+def write_evaluation(
+    folder: str, command: str, predictions: Predictions, name: str, rows: Sequence[Measurement] = (), **parts: Any
+) -> list[str]:
+    """evaluation.json and report.html of the predictions, with more rows and parts of an Evaluation; the paths."""
     from dataclasses import replace
 
     from confide.evaluation.evaluate import evaluate
@@ -137,7 +139,7 @@ def write_evaluation(folder: str, command: str, predictions: Predictions, name: 
     from confide.results import About
 
     evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,)))
-    evaluation = replace(evaluation, **parts)
+    evaluation = replace(evaluation, measurements=(*evaluation.measurements, *rows), **parts)
     page, record = Path(folder) / "report.html", Path(folder) / "evaluation.json"
     evaluation.save(record)
     write_report(evaluation, page)

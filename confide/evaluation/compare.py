@@ -13,7 +13,7 @@ from confide.checks import InputError
 from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
-from confide.metrics.intervals import chance_of
+from confide.metrics.intervals import chance_of, without_noise
 from confide.metrics.resampling import RESAMPLES, bootstrap_draws
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions
@@ -84,13 +84,13 @@ def compare(
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value, what chance adds to it (None where it is no calibration error), and how each sample moves it.
+    """A value, the same without what noise adds to it (None where it is no calibration error), how samples move it.
 
     A metric without influence values has `draws` of resamples instead, the same for every record.
     """
 
     value: float
-    bias: float | None
+    without_noise: float | None
     influence: Influence | None = None
     draws: Floats | None = None
 
@@ -100,12 +100,14 @@ def estimate(base: MetricSamples, request: MetricRequest, resamples: int, seed: 
     method, options, view = request.method, request.options, View(base)
     value = request(view)
     chance = chance_of(method, view, options, value, draws=resamples, seed=seed)
-    bias = None if chance is None else 0.0 if method.spec.debiased else chance.mean
     if not math.isfinite(value):
-        return Estimate(value, bias)
+        return Estimate(value, None)
     if method.spec.influence is None:
-        return Estimate(value, bias, draws=bootstrap_draws(method, base, options, seed))
-    return Estimate(value, bias, method.spec.influence(view, **options).of_samples())
+        centre = None if chance is None else without_noise(method, None, value, chance)
+        return Estimate(value, centre, draws=bootstrap_draws(method, base, options, seed))
+    influence = method.spec.influence(view, **options).of_samples()
+    centre = None if chance is None else without_noise(method, influence, value, chance)
+    return Estimate(value, centre, influence)
 
 
 def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: int) -> tuple[float, float, float]:
@@ -124,7 +126,7 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
     of_a, of_b = a.influence, b.influence
     errors = None if of_a.errors is None or of_b.errors is None else of_a.errors | of_b.errors
     spread = spread_of(Influence(of_b.psi - of_a.psi, errors=errors, noise=of_a.noise + of_b.noise), design)
-    if a.bias is None or b.bias is None:
+    if a.without_noise is None or b.without_noise is None:
         low, high = mean_interval(difference, spread)
         return low, high, student_tail(difference, spread)
     own, other = (spread_of(side, design).variance for side in (of_a, of_b))
@@ -134,10 +136,11 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
 
 def centred(noise: Floats, side: Estimate) -> Floats:
     """Draws of what a metric would be of all samples there are: of a calibration error without what chance adds."""
-    if side.bias is None:
+    if side.without_noise is None:
         return side.value + noise
-    # In squares, as in the interval of one error: (v + e)^2 less its mean, about v^2 - m^2.
-    return np.asarray(np.sqrt(np.maximum(0.0, side.value**2 - side.bias**2 + 2 * side.value * noise)))
+    # In squares, as in the interval of one error.
+    drawn = np.maximum(side.value + noise, 0.0)
+    return np.asarray(np.sqrt(np.maximum(0.0, drawn**2 - side.value**2 + side.without_noise**2)))
 
 
 def correlated_normals(first: float, second: float, shared: float, draws: int, seed: int) -> Floats:

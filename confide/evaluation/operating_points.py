@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.evaluation.risks import candidates, promise_risks
 from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
+from confide.numerics.binomial import upper_bound
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
 from confide.types import Floating
-
-STEPS = 20  # candidate coverages 5 %, 10 %, ..., 100 %
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,17 @@ class BoundedThreshold:
     bound: float
 
 
-def risk_bound(errors: int, accepted: int, delta: float) -> float:
-    """Clopper-Pearson upper bound b: with probability 1 - delta the true error rate is at most b."""
-    from scipy.special import betaincinv
-
-    return 1.0 if errors >= accepted else float(betaincinv(errors + 1, accepted - errors, 1 - delta))
-
-
 def operating_point(
     predictions: Predictions,
-    risk: float | None = None,
+    risk: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
     *,
     coverage: float | None = None,
     score: Any = "msp",
     method: str = "fixed_sequence",
     per_class: bool = False,
+    losses: Mapping[str, Any] | None = None,
+    promise: str = "probability",
 ) -> OperatingPoint:
     """The threshold with the largest coverage whose selective risk is at most `risk` with that confidence.
 
@@ -55,13 +50,19 @@ def operating_point(
 
     Args:
         predictions: labelled, kept apart for this.
-        risk: the error rate allowed among accepted samples.
+        risk: the error rate allowed among accepted samples; or several risks that must hold together, by name:
+            `error`, `accepted_error` (accepted and wrong, of all), and by class `precision`, `recall` (at least so
+            much), `fpr`, `fnr`, such as {"error": 0.02, "recall[cat]": 0.9}; without a class of every class, of two
+            classes of class 1; and the names of `losses`.
         confidence: how sure the promise must be: over repeated calibration sets it is kept this often.
         coverage: instead of a risk: the share to accept; the risk that can be promised there is `bound`.
         score: what ranks the samples, high = safe: a word, `trust`, or n values.
         method: `fixed_sequence` tests coverages 5 %, 10 %, ... from the most confident on until one fails; `fallback`
             survives a bad head; `sgr` is the binary search of Geifman & El-Yaniv, 2017.
         per_class: one threshold per predicted class; all promises hold together (the error 1 - confidence is shared).
+        losses: further losses by name, n values in [0, 1] each, whose mean among accepted samples is promised.
+        promise: `probability`: kept with that confidence; or `expectation`: kept on average over calibration sets
+            (conformal risk control), for risks that only rise or only fall with the threshold.
 
     Returns:
         An `OperatingPoint`; its `threshold` is None where nothing can be promised, and `note` then says why.
@@ -80,6 +81,13 @@ def operating_point(
         raise InputError("operating_point needs either risk= or coverage=; give one of them")
     check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)
     check_choice(method, ("fixed_sequence", "fallback", "sgr"), "method")
+    check_choice(promise, ("probability", "expectation"), "promise")
+    if isinstance(risk, Mapping):
+        nothing = no_point(predictions, score, confidence, method if promise == "probability" else promise)
+        values = score_values(predictions, score).astype(np.float64)
+        return promise_risks(predictions, values, risk, replace(nothing, promise=promise), losses or {}, per_class)
+    if losses or promise != "probability":
+        raise InputError("losses= and promise= are of risks by name, such as risk={'fpr': 0.02}; name the risks")
     if risk is not None:
         check_range(risk, "risk", 0, 1, low_open=True, high_open=True)
     if coverage is not None:
@@ -94,17 +102,8 @@ def operating_point(
         assert risk is not None
         return SEARCHES[method](part, errors, risk, delta)
 
-    nothing = OperatingPoint(
-        score=score_name(score),
-        threshold=None,
-        coverage=0.0,
-        risk=risk,
-        confidence=confidence,
-        n=len(predictions),
-        method=method if coverage is None else "coverage",
-        num_classes=predictions.num_classes,
-        class_names=predictions.class_names,
-    )
+    nothing = no_point(predictions, score, confidence, method if coverage is None else "coverage")
+    nothing = replace(nothing, risk=risk)
     if per_class:
         return _per_class(predictions, search, nothing)
     best = search(np.ones(len(values), dtype=bool), 1 - confidence)
@@ -112,6 +111,20 @@ def operating_point(
         return replace(nothing, coverage=best.accepted / nothing.n, **asdict(best))
     assert risk is not None  # at a coverage there always is a threshold
     return replace(nothing, note=why_nothing(values, wrong, risk, 1 - confidence, method))
+
+
+def no_point(predictions: Predictions, score: Any, confidence: float, method: str) -> OperatingPoint:
+    """The point of these samples before a threshold is found."""
+    return OperatingPoint(
+        score=score_name(score),
+        threshold=None,
+        coverage=0.0,
+        confidence=confidence,
+        n=len(predictions),
+        method=method,
+        num_classes=predictions.num_classes,
+        class_names=predictions.class_names,
+    )
 
 
 def why_nothing(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
@@ -171,14 +184,7 @@ def bounded(values: Floating, wrong: NDArray[np.bool_], threshold: float, delta:
     """A threshold with what is seen at it, and the bound on its risk; ties are never split."""
     inside = values >= threshold
     accepted, errors = int(inside.sum()), int(wrong[inside].sum())
-    return BoundedThreshold(threshold, accepted, errors, risk_bound(errors, accepted, delta))
-
-
-def candidates(values: Floating) -> list[float]:
-    """The different thresholds at coverages 5 %, 10 %, ..., the highest first."""
-    falling = np.sort(values)[::-1]
-    places = (max(math.ceil(j * len(values) / STEPS - 1e-9), 1) - 1 for j in range(1, STEPS + 1))
-    return list(dict.fromkeys(float(falling[k]) for k in places))
+    return BoundedThreshold(threshold, accepted, errors, upper_bound(errors, accepted, delta))
 
 
 def fixed_sequence(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
-from confide.metrics.influence import Folded, Influence
+from confide.metrics.influence import Folded, Influence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import View
 from confide.numerics.binning import (
@@ -93,11 +93,21 @@ class Binned:
             within = self.sums(self.residual**2, power=2) / total**2 - (share * gap) ** 2 * full / max(total, 1.0)
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
             psi = (folded.slope[self.index]) * self.residual
-            return Influence(psi - self._mean(psi), order=self.order, noise=float(folded.rest.sum()))
+            return Influence(
+                psi - self._mean(psi),
+                order=self.order,
+                noise=float(folded.rest.sum()),
+                without_noise=folded.without_noise,
+            )
         if norm == 2:
             found = self.square_influence()
             scale = 2 * max(math.sqrt(float((share * gap**2).sum())), SMALLEST_ERROR)
-            return replace(found, psi=found.psi / scale, noise=found.noise / scale**2)
+            return replace(
+                found,
+                psi=found.psi / scale,
+                noise=found.noise / scale**2,
+                without_noise=math.sqrt(found.without_noise or 0.0),
+            )
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
         mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
         prior = mean * (1 - mean) / np.where(full, count, 1.0) ** 2
@@ -118,8 +128,11 @@ class Binned:
         gap = self.sums(self.residual) / full
         apart = self.residual - gap[self.index]
         psi = 2 * gap[self.index] * apart + (gap**2)[self.index]
-        rest = 2 * (self.sums(apart**2, power=2) / full / count.sum()) ** 2
-        return Influence(psi - self._mean(psi), order=self.order, noise=float(rest.sum()))
+        noise = self.sums(apart**2, power=2) / full / count.sum()
+        left = float((count * gap**2).sum() / count.sum() - noise.sum())
+        return Influence(
+            psi - self._mean(psi), order=self.order, noise=2 * float((noise**2).sum()), without_noise=max(left, 0.0)
+        )
 
     def _mean(self, values: Floats) -> float:
         return float(values.mean() if self.weight is None else values @ self.weight / self.weight.sum())
@@ -367,7 +380,8 @@ def debiased_influence(
         scale /= 2 * max(math.sqrt(max(float(np.mean(squares)), 0.0)), SMALLEST_ERROR)
     found = [part.influence(norm) if norm == 1 else part.square_influence() for part in parts]
     psi = np.sum([part.psi for part in found], axis=0) * scale
-    return Influence(psi, order=found[0].order, noise=sum(part.noise for part in found) * scale**2)
+    noise = sum(part.noise for part in found) * scale**2
+    return Influence(psi, order=found[0].order, noise=noise)
 
 
 def debiased_square_of(part: Binned) -> float:
@@ -399,7 +413,7 @@ def debiased_chance(
         accuracy = np.clip(part.sums(part.sure)[full] / count - gaps, 0.0, 1.0)
         spread, share = accuracy * (1 - accuracy), count / count.sum()
         if norm == 1:
-            parts.append(((2 * np.abs(gaps) - Folded.of(gaps, spread / count).mean) * share).sum(axis=1))
+            parts.append(((2 * np.abs(gaps) - folded_mean(gaps, spread / count)) * share).sum(axis=1))
         else:
             terms = np.where(count >= 2, gaps**2 - spread / np.maximum(count - 1, 1), 0.0)
             parts.append(np.maximum((terms * share).sum(axis=1), 0.0))
@@ -637,7 +651,14 @@ def smooth_influence(view: View) -> Influence:
     scale = 1 / max(1 - slope, 1.0)
     noise = float(integral(folded.rest)) * width * math.sqrt(2 * math.pi) * scale**2
     mean = float(psi @ weights) / total
-    return Influence((psi - mean) * scale, order=view.base.ordered("msp").order, noise=noise)
+    # The integral over the grid is a mean over its points.
+    excess = float(np.abs(curve).sum() - folded.without_noise) / (cells + 1)
+    return Influence(
+        (psi - mean) * scale,
+        order=view.base.ordered("msp").order,
+        noise=noise,
+        without_noise=max(0.0, width - excess * scale),
+    )
 
 
 SMOOTH_DRAWS, SINGLE_DRAWS = 200, 5_000

@@ -19,7 +19,7 @@ from confide.block_sizes import CACHED, rows_in
 from confide.checks import check_choice, check_range
 from confide.facts import ClassTable
 from confide.metrics.base import calibration_metric
-from confide.metrics.influence import Folded, Influence
+from confide.metrics.influence import Folded, Influence, sum_without_noise
 from confide.metrics.resampling import Resamples
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_bin_of, width_edges
@@ -272,8 +272,9 @@ def classwise_influence(
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
     sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hits
-    folded = Folded.of(sums / n, np.maximum(squares - sums**2 / n, 0.0) / n**2)
-    signs = np.where(counted[:, None], folded.slope, 0.0)
+    variance = np.maximum(squares - sums**2 / n, 0.0)
+    folded = Folded.of(np.where(counted[:, None], sums, 0.0) / n, np.where(counted[:, None], variance, 0.0) / n**2)
+    signs = folded.slope
     if cells is None:
         psi = signed_sums(predictions, signs, bins, closed)
     else:
@@ -281,8 +282,14 @@ def classwise_influence(
         own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
         psi = (flat[cells] * probs).sum(axis=1) - flat[own]
     size = int(counted.sum())
-    rest = float(folded.rest[counted].sum()) * together(predictions.num_classes)
-    return Influence((psi - psi.mean()) / size, noise=rest / size**2)
+    rest = float(folded.rest.sum()) * together(predictions.num_classes)
+    # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes.
+    expected, seen = np.maximum(table.confidence[counted], 0.0), table.hits[counted]
+    hits = expected * (seen.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300))
+    rate = np.clip(hits / np.maximum(table.count[counted], 1.0), 0.0, 1.0)
+    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) / n
+    centre = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
+    return Influence((psi - psi.mean()) / size, noise=rest / size**2, without_noise=centre / size)
 
 
 def together(num_classes: int) -> float:

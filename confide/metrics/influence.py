@@ -43,6 +43,7 @@ class Influence:
     counts: tuple[int, int] | None = None  # of samples and errors, where rows are kinds
     noise: float = 0.0
     one: float = 0.0
+    without_noise: float | None = None  # a calibration error less what noise adds to it
 
     def of_samples(self) -> Influence:
         """The same with one row a sample, in the order of the samples."""
@@ -56,7 +57,9 @@ class Influence:
             return out
 
         errors = None if self.errors is None else sampled(self.errors)
-        return Influence(sampled(self.psi), errors=errors, noise=self.noise, one=self.one)
+        return Influence(
+            sampled(self.psi), errors=errors, noise=self.noise, one=self.one, without_noise=self.without_noise
+        )
 
     @property
     def n(self) -> int:
@@ -197,41 +200,71 @@ def rare_interval(value: float, spread: Spread, one: float) -> Interval:
     return low, high
 
 
-def error_interval(value: float, spread: Spread, chance: float) -> Interval:
+def error_interval(value: float, spread: Spread, without_noise: float, rejected_above: float) -> Interval:
     """Interval of a calibration error, made of its square.
 
-    Noise pushes a calibration error up, in squares by about the squared chance level. So the square is centred at
-    value^2 - chance^2 and has the spread 2 value s, with floor 0: near 0 the chance level is taken off, for a clear
-    miscalibration the correction vanishes.
+    Noise pushes a calibration error up. What it adds to the square of the value is taken off the squares of both ends,
+    with floor 0. Whether 0 itself is inside the calibration test decides, whose law is exact.
     """
-    centre = value**2 - chance**2
-    half = 2 * max(value, 1e-6) * spread.quantile * math.sqrt(spread.variance)
-    return math.sqrt(max(0.0, centre - half)), math.sqrt(max(0.0, centre + half))
+    half = spread.quantile * math.sqrt(spread.variance)
+    removed = value**2 - without_noise**2
+    low, high = (math.sqrt(max(0.0, max(end, 0.0) ** 2 - removed)) for end in (value - half, value + half))
+    if low == 0 and value > rejected_above:
+        low = min(math.sqrt(value**2 - rejected_above**2), rejected_above / 10)
+    return low, high
 
 
 # Sums of absolute values: their signs are as clear as their size against their noise.
 
+CLEARNESS = np.linspace(0.0, 12.0, 481)
+"""Means of normal variables of variance 1."""
+FOLDED = CLEARNESS * erf(CLEARNESS / math.sqrt(2)) + math.sqrt(2 / math.pi) * np.exp(-(CLEARNESS**2) / 2)
+"""Means of their absolute values."""
+
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """Absolute values of normal variables: their mean, how far each follows its variable, and the rest of its variance.
+    """A sum of absolute values |X| of normal variables, of which one draw each is seen.
 
-    `slope` is d E|X| / d E X, a sign that is not clear near 0; `rest` is Var|X| less slope^2 Var X.
+    `slope` is d E|X| / d E X, a sign that is not clear near 0; `rest` is Var|X| less slope^2 Var X. `without_noise`
+    estimates the sum of |E X|.
     """
 
-    mean: Floats
     slope: Floats
     rest: Floats
+    without_noise: float
 
     @classmethod
-    def of(cls, mean: Floats, variance: Floats) -> Folded:
-        """Of normal variables with these moments."""
-        spread = np.sqrt(np.maximum(variance, 1e-300))
-        ratio = np.clip(mean / spread, -40, 40)
-        slope = np.where(variance > 0, erf(ratio / math.sqrt(2)), np.sign(mean))
-        expected = spread * math.sqrt(2 / math.pi) * np.exp(-(ratio**2) / 2) + mean * slope
-        rest = np.maximum(mean**2 + variance - expected**2 - slope**2 * variance, 0.0)
-        return cls(expected, slope, np.where(variance > 0, rest, 0.0))
+    def of(cls, values: Floats, variance: Floats) -> Folded:
+        """Of variables that were seen at these values."""
+        noisy = variance > 0
+        spread = np.sqrt(np.where(noisy, variance, 1.0))
+        ratio = np.clip(np.where(noisy, values, 0.0) / spread, -40, 40)
+        slope = np.where(noisy, erf(ratio / math.sqrt(2)), np.sign(values))
+        expected = folded_mean(values, variance)
+        rest = np.where(noisy, np.maximum(values**2 + variance - expected**2 - slope**2 * variance, 0.0), 0.0)
+        chance = float(spread[noisy].sum() * FOLDED[0])
+        return cls(slope, rest, sum_without_noise(float(np.abs(values).sum()), chance))
+
+
+def folded_mean(mean: Floats, variance: Floats) -> Floats:
+    """E|X| of normal variables."""
+    spread = np.sqrt(np.maximum(variance, 1e-300))
+    ratio = np.clip(mean / spread, -40, 40)
+    return np.asarray(spread * FOLDED[0] * np.exp(-(ratio**2) / 2) + mean * erf(ratio / math.sqrt(2)))
+
+
+def sum_without_noise(value: float, chance: float) -> float:
+    """The sum of |means| behind a sum of absolute values that noise alone would bring to `chance`.
+
+    How much noise adds depends on how the means are spread. If they are normal about 0 it adds in squares; if all have
+    one size it adds less, E|N(d, 1)| - d of a spread each. The middle of the two is taken.
+    """
+    if value <= chance:
+        return 0.0
+    spread = chance / float(FOLDED[0])
+    alike = float(np.interp(value / spread, FOLDED, CLEARNESS)) * spread if value < FOLDED[-1] * spread else value
+    return (math.sqrt(value**2 - chance**2) + alike) / 2
 
 
 # Samples from the safest to the least safe, in steps of equal scores.
@@ -345,7 +378,8 @@ class StepInfluence(Influence):
     def of_samples(self) -> Influence:
         assert self.steps is not None
         rows = self.steps.index + len(self.steps.mass) * self.steps.ordered.wrong
-        return Influence(self.psi, None, rows, self.order, self.errors, None, self.noise, self.one).of_samples()
+        same = self.noise, self.one, self.without_noise
+        return Influence(self.psi, None, rows, self.order, self.errors, None, *same).of_samples()
 
 
 def tail_sums(values: Floats) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from confide.metrics import resampling
 from confide.metrics.influence import (
     UNKNOWN,
+    Influence,
     Interval,
     Spread,
     error_interval,
@@ -55,16 +56,13 @@ def chance_of(
     return null_from(value, spec.chance(view, draws, generator(seed, "chance"), **options))
 
 
-def spread_by_theory(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> tuple[Spread, float, float]:
-    """Spread of a metric from its influence values; what one more error adds; the smaller of errors and right ones."""
-    assert method.spec.influence is not None
-    influence = method.spec.influence(view, **options)
-    spread = spread_of(influence, view.base.design)
+def fewest_of(influence: Influence, spread: Spread) -> float:
+    """The number of errors or of right samples, whichever is smaller, where that bounds what is known."""
     fewest = spread.units
     if influence.errors is not None:
         sides = (influence.wrong, influence.n - influence.wrong)
         fewest = min(fewest, *(side for side in sides if side), math.inf)
-    return spread, influence.one, fewest
+    return fewest
 
 
 def interval_of(
@@ -88,9 +86,21 @@ def interval_of(
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
-    spread, one, fewest = spread_by_theory(method, view, options)
-    bias = None if chance is None else 0.0 if spec.debiased else chance.mean
-    return shaped_interval(method, value, spread, bias=bias, one=one, fewest=fewest)
+    influence = spec.influence(view, **options)
+    spread = spread_of(influence, view.base.design)
+    if chance is not None:
+        centre = without_noise(method, influence, value, chance)
+        return _within(spec, value, error_interval(value, spread, centre, chance.high))
+    return shaped_interval(method, value, spread, one=influence.one, fewest=fewest_of(influence, spread))
+
+
+def without_noise(method: Method[MetricSpec], influence: Influence | None, value: float, chance: Null) -> float:
+    """A calibration error less what noise adds to it; where the metric does not know, the chance level, in squares."""
+    if method.spec.debiased:
+        return value
+    if influence is None or influence.without_noise is None:
+        return math.sqrt(max(0.0, value**2 - chance.mean**2))
+    return influence.without_noise
 
 
 def shaped_interval(
@@ -98,14 +108,11 @@ def shaped_interval(
     value: float,
     spread: Spread,
     *,
-    bias: float | None = None,
     one: float = 0.0,
     fewest: float = math.inf,
 ) -> Interval:
-    """The interval of a value with this spread, in the shape of the metric: of an error, rare, of a rate or a mean."""
-    if bias is not None:
-        bounds = error_interval(value, spread, bias)
-    elif method.spec.rare:
+    """The interval of a value with this spread, in the shape of the metric: rare, of a rate or of a mean."""
+    if method.spec.rare:
         bounds = rare_interval(value, spread, one)
     elif method.spec.rate:  # its variance is known with its value
         bounds = rate_interval(value, spread, fewest, Z)

@@ -1,17 +1,17 @@
 """Watch a deployed classifier: accuracy without labels, drift, and alarms on its promises, readable at any time."""
 
 from confide.monitor.alarms import Wealth, risk_bets
-from confide.monitor.estimates import Batch, Drift, Estimate, WatchReference
+from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference
 from confide.monitor.page import write_page
 from confide.monitor.watch import Alarm, BatchReport, Monitor
 
 __all__ = [
+    "AccuracyEstimate",
     "Alarm",
-    "Batch",
     "BatchReport",
     "Drift",
-    "Estimate",
     "Monitor",
+    "WatchBatch",
     "WatchReference",
     "Wealth",
     "risk_bets",

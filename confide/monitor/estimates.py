@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import expit, gammaincc, kolmogorov, logit
 
 from confide.checks import InputError
+from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
 from confide.results import Z
 from confide.types import Floats
@@ -22,8 +23,6 @@ from confide.types import Floats
 BANDS = 5
 """Bands of confidence within which calibration is watched."""
 QUANTILES = 1001
-PULL = 1e-3
-"""Of the logistic regression on difficulty, so that separable samples have a finite answer."""
 SHARPEST = 1e-6
 """Confidences are held this far from 0 and 1 before their logit is taken."""
 RIDGE, CLEAN_WEIGHT = 0.3, 8.0
@@ -31,7 +30,7 @@ RIDGE, CLEAN_WEIGHT = 0.3, 8.0
 
 
 @dataclass(frozen=True)
-class Batch:
+class WatchBatch:
     """What estimates read of a set of predictions; difficulty and distance where they are known."""
 
     confidence: Floats
@@ -40,7 +39,7 @@ class Batch:
     distance: Floats | None = None
 
     @classmethod
-    def of(cls, predictions: Predictions) -> Batch:
+    def of(cls, predictions: Predictions) -> WatchBatch:
         """The batch of predictions; `difficulty` and `distance` (to the training data) are columns of them."""
         facts = predictions.facts
         known = None if facts.predicted is None else tuple(int(k) for k in facts.prediction.tolist())
@@ -56,7 +55,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class AccuracyEstimate:
     """An estimate with its 95 % interval, which holds where the method's assumption does."""
 
     method: str
@@ -76,33 +75,31 @@ class Drift:
 
 @dataclass(frozen=True)
 class DifficultyMap:
-    """P(right) = sigmoid(a + b logit confidence + c (difficulty - middle) / width), fitted on the reference."""
+    """P(right) by logistic regression on the logit of confidence and on difficulty, fitted on the reference."""
 
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
     weights: tuple[float, ...]
+    """Of the two signals, standardised, and of the constant."""
     covariance: tuple[tuple[float, ...], ...]
-    middle: float
-    width: float
 
     @classmethod
-    def fit(cls, batch: Batch, difficulty: Floats, right: Floats) -> DifficultyMap:
-        """Logistic regression by Newton's method, with a weak pull towards the confidence as it is."""
-        middle, width = float(difficulty.mean()), float(difficulty.std() or 1.0)
-        rows = _difficulty_rows(batch.confidence, difficulty, middle, width)
-        start = np.array([0.0, 1.0, 0.0])
-        weights, hessian = start, np.eye(3)
-        for _ in range(50):
-            chance = expit(rows @ weights)
-            gradient = rows.T @ (chance - right) + PULL * (weights - start)
-            hessian = (rows * (chance * (1 - chance))[:, None]).T @ rows + PULL * np.eye(3)
-            step = np.linalg.solve(hessian, gradient)
-            weights = weights - step
-            if float(np.abs(step).max()) < 1e-10:
-                break
-        return cls(tuple(weights.tolist()), tuple(map(tuple, np.linalg.inv(hessian).tolist())), middle, width)
+    def fit(cls, confidence: Floats, difficulty: Floats, right: Floats) -> DifficultyMap:
+        """The regression, with the covariance of its weights."""
+        fitted = fit_logistic(_signals(confidence, difficulty), right == 1)
+        known = tuple(fitted.mean.tolist()), tuple(fitted.deviation.tolist()), (*fitted.weight.tolist(), fitted.bias)
+        rows = cls(*known, ())._rows(confidence, difficulty)
+        chance = expit(rows @ np.array(known[2]))
+        curvature = (rows * (chance * (1 - chance))[:, None]).T @ rows + 1e-9 * np.eye(3)
+        return cls(*known, tuple(map(tuple, np.linalg.inv(curvature).tolist())))
 
-    def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> Estimate:
+    def _rows(self, confidence: Floats, difficulty: Floats) -> Floats:
+        scaled = (_signals(confidence, difficulty) - np.array(self.mean)) / np.array(self.deviation)
+        return np.column_stack([scaled, np.ones(len(scaled))])
+
+    def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> AccuracyEstimate:
         """The mean chance of being right; its error is that of the weights beside the spread of the labels."""
-        rows = _difficulty_rows(confidence, difficulty, self.middle, self.width)
+        rows = self._rows(confidence, difficulty)
         chance = expit(rows @ np.array(self.weights))
         slope = (rows * (chance * (1 - chance))[:, None]).mean(axis=0)
         variance = float(slope @ np.array(self.covariance) @ slope)
@@ -129,11 +126,11 @@ class CellRegression:
         fitted = _ridge(design, target, weights)
         return cls(tuple(fitted.tolist()), float(np.sqrt(np.mean(np.square(errors)))))
 
-    def estimate(self, statistics: Floats) -> Estimate:
+    def estimate(self, statistics: Floats) -> AccuracyEstimate:
         """The accuracy of a batch; a cell's own noise is in the error already."""
         centre = float(statistics @ np.asarray(self.weights))
         value, low, high = (float(expit(centre + k * Z * self.error)) for k in (0, -1, 1))
-        return Estimate("regression", value, low, high)
+        return AccuracyEstimate("regression", value, low, high)
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ class WatchReference:
             predictions: labelled, neither trained on nor calibrated on.
             cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
         """
-        batch = Batch.of(predictions)
+        batch = WatchBatch.of(predictions)
         right = predictions.facts.correct.double().cpu().numpy()
         n = len(right)
         if n < 50:
@@ -185,14 +182,14 @@ class WatchReference:
             () if batch.classes is None else tuple(np.bincount(batch.classes).tolist()),
             tuple(bands.tolist()),
             tuple(2 * _rate_error(float(group.mean()), len(group)) for group in groups),
-            None if batch.difficulty is None else DifficultyMap.fit(batch, batch.difficulty, right),
+            None if batch.difficulty is None else DifficultyMap.fit(batch.confidence, batch.difficulty, right),
             class_names=tuple(predictions.class_names or ()),
         )
         return reference.with_cells(cells) if cells else reference
 
     def with_cells(self, cells: Sequence[Predictions]) -> WatchReference:
         """With the regression of accuracy on batch statistics, from labelled cells of shifted samples."""
-        batches = [Batch.of(cell) for cell in cells]
+        batches = [WatchBatch.of(cell) for cell in cells]
         rows = np.array([self.statistics(batch) for batch in batches])
         if len(rows) < 2 * rows.shape[1]:
             raise InputError(
@@ -201,7 +198,7 @@ class WatchReference:
             )
         rates = np.array([float(cell.facts.correct.double().mean()) for cell in cells])
         known = {name: np.asarray(values, dtype=np.float64) for name, values in self.quantiles.items()}
-        clean = Batch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
+        clean = WatchBatch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
         edge = 0.5 / self.n
         return replace(
             self,
@@ -215,7 +212,7 @@ class WatchReference:
         """Whether samples have no class, only confidence and correctness."""
         return not self.class_counts
 
-    def statistics(self, batch: Batch) -> Floats:
+    def statistics(self, batch: WatchBatch) -> Floats:
         """Of a batch: 1, logit of mean confidence and of the share above the threshold, mean difficulty and log
         distance in standard deviations of the reference, where the reference has them."""
         share = float((batch.confidence > self.threshold).mean())
@@ -226,7 +223,7 @@ class WatchReference:
                 values.append(_standardised(name, own, self.quantiles[name]))
         return np.array(values)
 
-    def estimates(self, batch: Batch) -> tuple[Estimate, ...]:
+    def estimates(self, batch: WatchBatch) -> tuple[AccuracyEstimate, ...]:
         """The accuracy of a batch by every method that the reference allows, the most trustworthy first."""
         m = len(batch.confidence)
         own_error = _rate_error(self.accuracy, self.n)
@@ -247,7 +244,7 @@ class WatchReference:
         ]
         return tuple(found)
 
-    def drift(self, batch: Batch) -> tuple[Drift, ...]:
+    def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""
         moved = []
         for name in ("confidence", "difficulty", "distance"):
@@ -259,9 +256,9 @@ class WatchReference:
         return tuple(moved)
 
 
-def _estimate(method: str, value: float, error: float) -> Estimate:
+def _estimate(method: str, value: float, error: float) -> AccuracyEstimate:
     value = min(max(value, 0.0), 1.0)
-    return Estimate(method, value, max(0.0, value - Z * error), min(1.0, value + Z * error))
+    return AccuracyEstimate(method, value, max(0.0, value - Z * error), min(1.0, value + Z * error))
 
 
 def _rate_error(rate: float, n: int) -> float:
@@ -284,9 +281,8 @@ def _ridge(rows: Floats, target: Floats, weights: Floats) -> Floats:
     return np.asarray(np.linalg.solve(rows.T @ scaled + penalty, scaled.T @ target))
 
 
-def _difficulty_rows(confidence: Floats, difficulty: Floats, middle: float, width: float) -> Floats:
-    sure = logit(np.clip(confidence, SHARPEST, 1 - SHARPEST))
-    return np.stack([np.ones_like(sure), sure, (difficulty - middle) / width], axis=1)
+def _signals(confidence: Floats, difficulty: Floats) -> Floats:
+    return np.column_stack([logit(np.clip(confidence, SHARPEST, 1 - SHARPEST)), difficulty])
 
 
 def _kolmogorov_smirnov(name: str, values: Floats, quantiles: tuple[float, ...], n: int) -> Drift:
@@ -321,8 +317,8 @@ def reference_from(record: Mapping[str, Any]) -> WatchReference:
     by_difficulty, by_cells = record["by_difficulty"], record["by_cells"]
     if by_difficulty:
         covariance = tuple(map(tuple, by_difficulty["covariance"]))
-        weights = tuple(by_difficulty["weights"])
-        by_difficulty = DifficultyMap(**{**by_difficulty, "weights": weights, "covariance": covariance})
+        vectors = {name: tuple(by_difficulty[name]) for name in ("mean", "deviation", "weights")}
+        by_difficulty = DifficultyMap(**vectors, covariance=covariance)
     if by_cells:
         by_cells = CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])})
     lists = {name: tuple(record[name]) for name in ("class_counts", "bands", "tolerance", "class_names")}

@@ -20,7 +20,7 @@ from confide.evaluation import apply_operating_point
 from confide.files import formats
 from confide.files.disk import appending
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
-from confide.monitor.estimates import Batch, Drift, Estimate, WatchReference, reference_from
+from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import OperatingPoint
@@ -40,7 +40,7 @@ class BatchReport:
     n: int
     accepted: int
     confidence: float
-    accuracy: tuple[Estimate, ...]
+    accuracy: tuple[AccuracyEstimate, ...]
     """By every method there is, the most trustworthy first."""
     drift: tuple[Drift, ...]
     drifted: tuple[str, ...]
@@ -49,7 +49,7 @@ class BatchReport:
     right: int = 0
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> AccuracyEstimate:
         """The accuracy by the most trustworthy method."""
         return self.accuracy[0]
 
@@ -89,7 +89,7 @@ class _BatchState:
 
     name: str
     time: str
-    batch: Batch
+    batch: WatchBatch
     accepted: int
     labelled: int = 0
     right: int = 0
@@ -143,7 +143,7 @@ class _State:
         classes = tuple(own["classes"]) if "classes" in own else None
         confidence = np.asarray(own["confidence"], dtype=np.float64)
         batch = _BatchState(
-            record["name"], record["time"], Batch(confidence, classes, **columns), int(sum(own["accepted"]))
+            record["name"], record["time"], WatchBatch(confidence, classes, **columns), int(sum(own["accepted"]))
         )
         self.batches.append(batch)
         arrived = []
@@ -193,7 +193,7 @@ class Monitor:
         most_weight: the largest weight that labels may carry, where they are no plain random draw.
         point: an operating point, whose threshold decides what is accepted and whose risk is the promise.
         cells: labelled predictions of shifted samples, one of each corruption and severity: with them accuracy is
-            estimated by a regression on batch statistics, the most accurate way under such shifts.
+            estimated by a regression on batch statistics, whose interval counts what such shifts change.
 
     Raises:
         InputError: the file is of another reference, or there is neither a file nor a reference.
@@ -281,7 +281,7 @@ class Monitor:
         Raises:
             InputError: an id came before with another prediction, or a column of the reference is missing.
         """
-        batch = Batch.of(predictions)
+        batch = WatchBatch.of(predictions)
         self.reference.statistics(batch)  # columns that the reference has must be there
         accepted = np.ones(len(predictions), dtype=bool)
         if self.state.point is not None:
@@ -374,7 +374,7 @@ class Monitor:
             raise InputError(f"the label of sample '{sample}' must be a class from 0 to {most}, got {label!r}")
         return index
 
-    def _is_new(self, name: str, k: int, batch: Batch) -> bool:
+    def _is_new(self, name: str, k: int, batch: WatchBatch) -> bool:
         sample = self.state.samples.get(name)
         if sample is None:
             return True

@@ -78,7 +78,11 @@ def render_report(evaluation: Evaluation) -> str:
         css=Markup(asset("base.css") + asset("report.css")),
         js=Markup(asset("values.js") + asset("report.js")),
         data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
-        contents=[section for section in SECTIONS if not chosen or section.id in chosen],
+        contents=[
+            section
+            for section in SECTIONS
+            if (not chosen or section.id in chosen) and (not section.optional or sections[section.id].drawings)
+        ],
         title=view.about.title or view.focus,
         kicker=_kicker(view),
         verdict=verdict(view),

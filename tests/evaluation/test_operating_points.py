@@ -10,7 +10,9 @@ import confide
 from confide import Predictions
 from confide.checks import InputError
 from confide.evaluation import OperatingPoint, observed
-from confide.evaluation.operating_points import bounded, candidates, risk_bound
+from confide.evaluation.operating_points import bounded
+from confide.evaluation.risks import candidates
+from confide.numerics.binomial import upper_bound
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +24,10 @@ def golden():
 
 
 def test_worked_bounds():
-    assert risk_bound(3, 500, 0.05) == pytest.approx(0.0154337, abs=5e-8)
-    assert risk_bound(3, 500, 0.005) == pytest.approx(0.0217805, abs=5e-8)
-    assert risk_bound(0, 299, 0.05) < 0.01 < risk_bound(0, 298, 0.05)
-    assert risk_bound(7, 7, 0.05) == 1.0
+    assert upper_bound(3, 500, 0.05) == pytest.approx(0.0154337, abs=5e-8)
+    assert upper_bound(3, 500, 0.005) == pytest.approx(0.0217805, abs=5e-8)
+    assert upper_bound(0, 299, 0.05) < 0.01 < upper_bound(0, 298, 0.05)
+    assert upper_bound(7, 7, 0.05) == 1.0
 
 
 def test_worked_points(golden):
@@ -84,7 +86,7 @@ def test_ties_are_never_split():
 def test_coverage_asks_for_a_share_and_bounds_its_risk(golden):
     point = confide.operating_point(golden, coverage=0.5)
     assert point.accepted == 500
-    assert point.bound == pytest.approx(risk_bound(point.errors, 500, 0.05))
+    assert point.bound == pytest.approx(upper_bound(point.errors, 500, 0.05))
 
 
 def test_a_saved_point_is_applied_alike(golden, tmp_path):

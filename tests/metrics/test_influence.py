@@ -11,7 +11,6 @@ from confide import Predictions, metrics
 from confide.metrics import influence
 from confide.metrics.base import METRICS
 from confide.metrics.influence import spread_of
-from confide.metrics.intervals import spread_by_theory
 from confide.metrics.resampling import bootstrap
 from confide.metrics.view import Design, MetricSamples, View
 
@@ -35,7 +34,7 @@ def test_the_spread_is_that_of_the_bootstrap(ties):
     statistics = [lambda view, word=word: METRICS.get(word).spec.value(view, **OPTIONS.get(word, {})) for word in words]
     for word, draws in zip(words, bootstrap(base, statistics, resamples=300), strict=True):
         method = METRICS.get(word)
-        spread, _, _ = spread_by_theory(method, View(base), OPTIONS.get(word, {}))
+        spread = spread_of(method.spec.influence(View(base), **OPTIONS.get(word, {})), Design())
         assert math.sqrt(spread.variance) == pytest.approx(draws.std(), rel=WITHIN.get(word, 0.15)), word
 
 
@@ -43,7 +42,7 @@ def test_the_spread_is_that_of_the_bootstrap(ties):
 def test_the_spread_of_class_wise_errors_is_that_of_the_bootstrap(options):
     base, method = MetricSamples(simulated(1000, num_classes=4, sharpness=2.5)), METRICS.get("classwise_ece")
     draws, _ = method.spec.resample(base, options, 0)
-    spread, _, _ = spread_by_theory(method, View(base), options)
+    spread = spread_of(method.spec.influence(View(base), **options), Design())
     assert math.sqrt(spread.variance) == pytest.approx(draws.std(), rel=0.15)
 
 
@@ -117,9 +116,10 @@ def test_few_errors_are_named():
 
 def test_the_bootstrap_stays_as_a_reference():
     p = simulated(300)
-    theory, drawn = (confide.evaluate(p, ["accuracy", "ece", "aurc"], intervals=how) for how in (True, "bootstrap"))
+    theory, drawn = (confide.evaluate(p, ["accuracy", "aurc", "ece"], intervals=how) for how in (True, "bootstrap"))
     for one, other in zip(theory.measurements[:3], drawn.measurements[:3], strict=True):
-        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.3)
+        # A calibration error without what noise adds is centred otherwise.
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.6 if one.metric == "ece" else 0.3)
     with pytest.raises(
         confide.checks.InputError, match="intervals must be True, False or 'bootstrap', got 'jackknife'"
     ):

@@ -7,7 +7,7 @@ import pytest
 
 import confide
 from confide.checks import InputError
-from confide.monitor.estimates import Batch, WatchReference
+from confide.monitor.estimates import WatchBatch, WatchReference
 
 
 def drawn(rng, n: int, *, spread: float = 2.0, noise: float = 0.0, difficulty: bool = False) -> confide.Predictions:
@@ -33,7 +33,7 @@ def test_intervals_cover_the_batch_where_calibration_holds():
     for _ in range(100):
         reference = WatchReference.of(drawn(rng, 1000))
         batch = drawn(rng, 500, spread=1.5)
-        for estimate in reference.estimates(Batch.of(batch)):
+        for estimate in reference.estimates(WatchBatch.of(batch)):
             if estimate.method in inside:
                 inside[estimate.method] += estimate.low <= accuracy(batch) <= estimate.high
     assert min(inside.values()) >= 88
@@ -43,7 +43,7 @@ def test_atc_is_the_share_above_the_threshold_of_the_reference():
     rng = np.random.default_rng(1)
     p = drawn(rng, 2000)
     reference = WatchReference.of(p)
-    found = {e.method: e.value for e in reference.estimates(Batch.of(p))}
+    found = {e.method: e.value for e in reference.estimates(WatchBatch.of(p))}
     assert found["atc"] == pytest.approx(accuracy(p), abs=1e-3)
     assert found["difference"] == pytest.approx(accuracy(p))
     assert found["confidence"] == pytest.approx(float(p.facts.confidence.double().mean()))
@@ -54,7 +54,7 @@ def test_difficulty_tells_what_confidence_does_not():
     rng = np.random.default_rng(2)
     reference = WatchReference.of(drawn(rng, 4000, noise=0.1, difficulty=True))
     batch = drawn(rng, 4000, noise=0.4, difficulty=True)
-    found = {e.method: e for e in reference.estimates(Batch.of(batch))}
+    found = {e.method: e for e in reference.estimates(WatchBatch.of(batch))}
     error = {name: abs(e.value - accuracy(batch)) for name, e in found.items()}
     assert error["confidence"] > 0.15
     assert error["difficulty"] < 0.6 * min(error["confidence"], error["atc"], error["difference"])
@@ -68,7 +68,7 @@ def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
     covered = 0
     for level in rng.uniform(0, 0.6, 20):
         batch = drawn(rng, 800, noise=level, difficulty=True)
-        estimate = reference.estimates(Batch.of(batch))[0]
+        estimate = reference.estimates(WatchBatch.of(batch))[0]
         assert estimate.method == "regression"
         assert abs(estimate.value - accuracy(batch)) < 0.08
         covered += estimate.low <= accuracy(batch) <= estimate.high
@@ -80,11 +80,11 @@ def test_drift_keeps_its_level_and_sees_a_change():
     reference = WatchReference.of(drawn(rng, 2000))
     small = {"confidence": 0, "classes": 0}
     for _ in range(150):
-        for drift in WatchReference.of(drawn(rng, 500)).drift(Batch.of(drawn(rng, 500))):
+        for drift in WatchReference.of(drawn(rng, 500)).drift(WatchBatch.of(drawn(rng, 500))):
             small[drift.what] += drift.p_value < 0.05
     assert max(small.values()) <= 150 * 0.05 + 3 * (150 * 0.05 * 0.95) ** 0.5
     assert small["classes"] > 0
-    moved = {d.what: d.p_value for d in reference.drift(Batch.of(drawn(rng, 1000, spread=1.0)))}
+    moved = {d.what: d.p_value for d in reference.drift(WatchBatch.of(drawn(rng, 1000, spread=1.0)))}
     assert moved["confidence"] < 1e-6
 
 
@@ -92,6 +92,6 @@ def test_what_the_reference_has_its_batches_need():
     rng = np.random.default_rng(5)
     reference = WatchReference.of(drawn(rng, 200, difficulty=True))
     with pytest.raises(InputError, match="need one; add it"):
-        reference.statistics(Batch.of(drawn(rng, 100)))
+        reference.statistics(WatchBatch.of(drawn(rng, 100)))
     with pytest.raises(InputError, match="at least 50"):
         WatchReference.of(drawn(rng, 20))

@@ -134,7 +134,7 @@ def _groups(view: EvaluationView) -> FigureTable:
     """A row for each group of a model at a stage, with every metric that has an own column for groups."""
     by_group: dict[tuple[str, str, str, str | None], dict[str, Measurement]] = {}
     for m in view.measurements:
-        if m.group is not None and math.isfinite(m.value):
+        if m.group is not None and not m.group.startswith("slice=") and math.isfinite(m.value):
             by_group.setdefault((m.model, m.stage, m.group, m.score), {})[m.metric] = m
     words = dict.fromkeys(word for measured in by_group.values() for word in measured)
     infos = sorted(map(view.info, words), key=lambda info: info.tables.get("groups", 99))
