@@ -200,7 +200,10 @@ def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[A
     """Ids must be n unique integers or strings."""
     array = np.asarray(ids)
     if array.dtype == object:
-        array = array.astype(np.str_)
+        try:
+            array = array.astype(np.str_)
+        except ValueError:  # bytes that are no text
+            raise InputError(f"{name} must be integers or strings, got other values; convert them") from None
     if array.shape != (n,):
         raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
     if array.dtype.kind not in "iuU":

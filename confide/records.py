@@ -173,6 +173,14 @@ class Dataset:
         return self.splits[name]
 
 
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of anything sliced by rows; () of lists of several lengths."""
+    try:
+        return tuple(np.shape(values))
+    except ValueError:
+        return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
@@ -184,6 +192,12 @@ class Features:
     split: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the extractor, as they were given."""
+
+    def __post_init__(self) -> None:
+        shapes = [_shape(part) for part in (self.values, self.labels, self.ids)]
+        if [len(shape) for shape in shapes] != [2, 1, 1] or len({shape[0] for shape in shapes}) != 1:
+            values, labels, ids = shapes
+            raise InputError(f"features must be n x d with n labels and n ids, got shapes {values}, {labels} and {ids}")
 
     def __len__(self) -> int:
         return len(self.labels)
