@@ -17,6 +17,7 @@ from pathlib import Path
 
 from confide.checks import InputError, MissingExtra, check_range, printable
 from confide.explorer.layout import Layout, Missing
+from confide.files.disk import atomic
 
 # Start.
 
@@ -100,7 +101,8 @@ def serve(
 def open_browser(address: str, folder: Path) -> None:
     """Open a browser by a file that only this user may read: every user sees the words a program is started with."""
     page = folder / "explorer.html"
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
+    with atomic(page) as temporary:
+        temporary.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
     webbrowser.open(page.as_uri())
 
 
