@@ -97,6 +97,9 @@ def page(rows: list[dict[str, Any]]) -> str:
             lines.append([mode, left, *(told(some, *how) for how in columns)])
     head = ["mode", "unseen category", "ECE % there", "NLL there", "ECE % clean", "ECE % other class shares"]
     seeds = len({row["seed"] for row in rows})
+    own = [row for row in rows if row["mode"] == "batch"]
+    unseen = 100 * float(np.mean([row["ece_mass"][1] for row in own]))
+    clean = 100 * float(np.mean([row["clean"][1] - row["clean"][0] for row in own]))
     return f"""# Calibration that travels
 
 CIFAR-10 re-splits, cross-entropy of 16 epochs, {seeds} seeds: temperature fitted on clean val → `travelling`, fitted on
@@ -105,7 +108,8 @@ alike. Written by `python -m benchmarks.resplits.travelling`.
 
 {markdown(head, lines)}
 
-Asked: unseen ECE at most 6.5 %, clean ECE at most 0.1 points above. Where it fails: noise, when no noise was fitted on;
+Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE at most 0.1 points above
+({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on;
 other shares of the classes, which it takes for hardness; clean images (`sample`). A `batch` below 200 images keeps the
 clean temperature.
 
@@ -113,6 +117,10 @@ Looked at beside it: 16 sets of batch statistics with ridge 0.03, 0.3 and 3, 48 
 estimated accuracy of these same unseen test cells was off (4.6 to 7.8 points; the prescribed one 6.0). Some were
 better. None was taken: they were compared on test images, so the best of 48 would flatter itself.
 """
+
+
+def _met(state: bool) -> str:
+    return "met" if state else "**missed**"
 
 
 def main() -> None:
