@@ -148,7 +148,7 @@ def travelling(
         >>> hard = val.take(np.arange(300, 600))
         >>> both = (hard, calibrator(hard, rows[300:]))
         >>> [round(float(p.facts.confidence.mean() - p.facts.correct.double().mean()), 1) for p in both]
-        [0.3, 0.0]
+        [0.4, 0.0]
     """
     check_choice(mode, MODES, "mode")
     check_number(smallest, "smallest", SMALLEST_BATCH, 1, math.inf)
