@@ -137,3 +137,9 @@ def test_an_evaluation_written_before_is_saved_with_the_same_names_and_values(tm
 def test_notes_that_are_no_record_are_one_clear_line():
     with pytest.raises(InputError, match="about must be an About, got dict"):
         Evaluation((), about={"title": "mine"})
+
+
+def test_a_measurement_is_printed_in_one_line():
+    row = Measurement("auroc", 0.8305, 1500, score="entropy", bounds=(0.8079, 0.851), chance=0.5)
+    assert str(row) == "auroc (entropy) 0.8305, 95 % 0.8079 to 0.851, by chance 0.5, 1,500 samples"
+    assert str(Measurement("nll", 0.5, 10, group="class=a")) == "nll [class=a] 0.5, 10 samples"

@@ -159,12 +159,14 @@ class TagExport:
     samples: int
 
 
-def export_tags(layout: Layout, target: str) -> TagExport:
-    """Write the tagged samples with their columns, predictions and tags; no server is started.
+def export_tags(layout: Layout, target: str, *, top: int | None = None, sort: str | None = None) -> TagExport:
+    """Write the tagged samples, or the first ones, with their columns, predictions and tags; no server is started.
 
     Args:
         layout: what was tagged, of `open_layout`.
         target: a .csv or .parquet file, or `fiftyone:NAME` for a dataset of FiftyOne.
+        top: instead of the tagged ones, so many from the head of the explorer's order: the hardest, or the least sure.
+        sort: with `top`, the column that orders them; `-name` from the largest.
 
     Returns:
         Where they were written, and how many there are.
@@ -183,9 +185,11 @@ def export_tags(layout: Layout, target: str) -> TagExport:
     name = target.removeprefix("fiftyone:") if target.startswith("fiftyone:") else None
     if name is None and Path(target).suffix[1:] not in session.FORMATS:
         raise InputError(f"--export must be a .csv or .parquet file, or fiftyone:NAME, got '{target}'")
+    if top is not None:
+        check_range(top, "top", 1)
     explorer = session.Explorer(layout)
-    query = parse_query(explorer.database, [])
-    rows = explorer.rows_to_export(query, "tags")
+    query = parse_query(explorer.database, [] if sort is None else [("sort", sort)])
+    rows = explorer.rows_to_export(query, "tags") if top is None else explorer.rows_to_export(query, "selection")[:top]
     table = session.export_table(explorer.database, query, rows)
     if name is None:
         session.write_export(Path(target), table)
