@@ -63,8 +63,8 @@ def main() -> None:
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown"
     lines = [
         "# Cold start\n",
-        f"{platform.machine()}, shared with other work, Python {platform.python_version()}; {date.today()}; commit {commit}; "
-        f"`python -m benchmarks.speed.start`. CPU seconds of a whole process on one thread, medians of "
+        f"{platform.machine()}, shared with other work, Python {platform.python_version()}; {date.today()}; "
+        f"commit {commit}; `python -m benchmarks.speed.start`. CPU seconds of a whole process on one thread, medians of "
         f"{options.rounds} rounds in turn; the first round fills the caches and is left out.\n",
         *table(options.rounds),
     ]
