@@ -64,7 +64,7 @@ def main() -> None:
     lines = [
         "# Cold start\n",
         f"{platform.machine()}, shared with other work, Python {platform.python_version()}; {date.today()}; "
-        f"commit {commit}; `python -m benchmarks.speed.start`. CPU seconds of a whole process on one thread, medians of "
+        f"commit {commit}; `python -m benchmarks.speed.start`. CPU seconds of a process on one thread, medians of "
         f"{options.rounds} rounds in turn; the first round fills the caches and is left out.\n",
         *table(options.rounds),
     ]
