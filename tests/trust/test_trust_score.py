@@ -108,7 +108,7 @@ def test_a_file_with_one_centre_for_all_classes_is_read(tmp_path):
 
 
 def test_a_filter_drops_the_farthest_points_and_no_other():
-    # Class 0 lies at 0 ... 0.3 with a stray point at 10, class 1 at 20 ... 20.3 with one at 30; a fifth of each is dropped.
+    # Class 0 lies at 0 ... 0.3 with a stray point at 10, class 1 at 20 ... 20.3 with one at 30; a fifth is dropped.
     rows = np.array([[0.0], [0.1], [0.2], [0.3], [10.0], [20.0], [20.1], [20.2], [20.3], [30.0]])
     labels = np.repeat([0, 1], 5)
     at_ten = confide.Predictions(torch.eye(2)[[0]], [0]), np.array([[10.5]])
