@@ -9,10 +9,7 @@ from importlib.util import find_spec
 from confide.cli.shared import print_json
 
 SHELLS = ("bash", "zsh", "tcsh")
-EXAMPLE = (
-    '  eval "$(confide completion bash)"                   # in this shell; put the line into ~/.bashrc to keep it\n'
-    "  confide completion zsh > ~/.zsh/functions/_confide"
-)
+EXAMPLE = '  confide completion bash\n  eval "$(confide completion bash)"  # in ~/.bashrc: in every shell'
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
