@@ -183,7 +183,7 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     return job, rows
 
 
-def study(sets: int, resampled: int, workers: int, minutes: float) -> dict[str, Any]:
+def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any]) -> dict[str, Any]:
     """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
     every, began = cells(), time.time()
     chunk = max(1, min(20, sets // 8))
@@ -194,12 +194,12 @@ def study(sets: int, resampled: int, workers: int, minutes: float) -> dict[str, 
     ]
     rows: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        truths = pool.map_async(population, every, chunksize=1)
+        truths = pool.map_async(population, [] if known else every, chunksize=1)
         for job, part in pool.imap_unordered(measured, jobs):
             rows[job.cell] += part
             if time.time() - began > 60 * minutes and truths.ready():
                 break
-        truth = truths.get()
+        truth = truths.get() or [{w: m["truth"] for w, m in known[key_of(c)]["metrics"].items()} for c in every]
     return {key_of(cell): summary(cell, truth[k], rows[k]) for k, cell in enumerate(every) if rows[k]}
 
 
@@ -339,6 +339,7 @@ def main() -> None:
     parser.add_argument("--resampled", type=int, default=300, help="sets of the bootstrap")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with the sets there are")
+    parser.add_argument("--truth", help="take the true values from this .json of an earlier study")
     parser.add_argument("--commit", default="not stated")
     parser.add_argument("--out", help="path of the .json and .md without their endings")
     parser.add_argument("--page", help="write the .md again from the .json of that path")
@@ -347,13 +348,14 @@ def main() -> None:
         Path(f"{args.page}.md").write_text(page(json.loads(Path(f"{args.page}.json").read_text())))
         return
     began = time.time()
+    known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
     data = {
         "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}",
         "commit": args.commit,
         "machine": f"{args.workers} processes, {platform.processor() or platform.machine()}, torch {torch.__version__}",
         "sets": args.sets,
         "resampled": args.resampled,
-        "cells": study(args.sets, args.resampled, args.workers, args.minutes),
+        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known),
         "minutes": (time.time() - began) / 60,
     }
     if args.out:

@@ -85,6 +85,7 @@ class MetricSpec(MethodSpec):
     resampled_rows: int | None = None
     influence: Callable[..., Influence] | None = None
     rare: bool = False
+    bounds: Callable[..., tuple[float, float]] | None = None
     chance: Callable[..., Floats] | None = None
     resample: Callable[..., Any] = _not_whole
 
