@@ -247,7 +247,6 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
             tables={"core": 6, "models": 4, "headline": 3, "summary": 5, "calibrated": 5, "groups": 3},
         ),
     ),
-    binned=True,
     corners=(
         {"bins": 1},
         {"bins": 1000},
@@ -307,7 +306,6 @@ def ece(
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
     title="MCE",
     meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
-    binned=True,
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
     influence=mce_influence,
     chance=mce_chance,
@@ -665,7 +663,7 @@ def smooth_influence(view: View) -> Influence:
     )
 
 
-SMOOTH_DRAWS, SINGLE_DRAWS = 200, 5_000
+SMOOTH_DRAWS, SINGLE_DRAWS = 100, 5_000
 
 
 def smooth_chance(view: View, draws: int, rng: np.random.Generator) -> Floats:
