@@ -767,6 +767,8 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).need_labels("a metric").tolist()
             [0]
         """
+        if isinstance(self.outputs, PairOutputs):
+            raise InputError(f"{purpose} needs classes, but these predictions hold only {self.outputs.words}")
         if self._labels is None:
             hint = f"; their other columns are {', '.join(list(self.columns)[:8])}" if self.columns else ""
             raise InputError(
@@ -1016,7 +1018,8 @@ def _class_indices(labels: Any, class_names: Sequence[str] | None) -> Any:
         return labels
     array = column_array(labels)
     names = None if class_names is None else tuple(class_names)
-    return class_indices_of(array, names, "the predictions") if len(array) and are_words(array) else labels
+    words = array.ndim == 1 and len(array) > 0 and are_words(array)
+    return class_indices_of(array, names, "the predictions") if words else labels
 
 
 FIRST_ROWS = 100

@@ -23,7 +23,7 @@ from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
 from confide.registry import MethodSpec, Registry
-from confide.types import Logits
+from confide.types import Logits, PerSample
 
 # The registry, and what a method says of itself.
 
@@ -260,3 +260,29 @@ def with_argmax_of(before: Logits, after: Logits) -> Logits:
         return after
     ahead = torch.where(lost, torch.nextafter(best, torch.full_like(best, torch.inf)), after.gather(1, lead))
     return after.scatter(1, lead, ahead)
+
+
+def log_odds(logits: Logits, classes: Tensor) -> PerSample:
+    """log p_k / (1 - p_k) of the class k of every row, exact also where p_k is 1 to all digits."""
+    own = logits.gather(1, classes[:, None])
+    return (own - torch.logsumexp(logits.scatter(1, classes[:, None], -torch.inf), dim=1, keepdim=True)).squeeze(1)
+
+
+def with_log_odds(logits: Logits, classes: Tensor, odds: PerSample) -> Logits:
+    """Log-probabilities in which the class has these log odds and stays ahead; the others share the rest as before.
+
+    Where another class would come out ahead the others are drawn towards equal shares, as little as is needed; no class
+    that leads among c can be less likely than 1 / c.
+    """
+    index = classes[:, None]
+    others = torch.log_softmax(logits.scatter(1, index, -torch.inf), dim=1)
+    # The number of others from the rows themselves: a traced shape is no number.
+    even = -(torch.ones_like(logits).sum(dim=1, keepdim=True) - 1).clamp_min(1).log()
+    odds = torch.maximum(odds.unsqueeze(1), even)
+    largest = others.amax(dim=1, keepdim=True)
+    # Just below the class itself, also in float32.
+    limit = torch.maximum(odds - 1e-6, even).exp()
+    excess = (largest.exp() - limit).clamp_min(0) / (largest.exp() - even.exp()).clamp_min(1e-30)
+    excess = excess.clamp_max(1.0)
+    mixed = torch.logaddexp(others + torch.log1p(-excess), (torch.log(excess) + even).expand_as(others))
+    return torch.where(excess > 0, mixed, others).scatter(1, index, odds)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.calibrators.base import CALIBRATORS, Calibrator, FittedValues, Values
+from confide.calibrators.base import CALIBRATORS, Calibrator, FittedValues, Values, log_odds, with_log_odds
 from confide.calibrators.evidence import Evidence, Reference
 from confide.checks import InputError, check_choice, check_number
 from confide.numerics.gaussians import class_shares
@@ -199,32 +199,6 @@ class WeightedSum:
         logits = np.tensordot(weights, self.tables, 1)
         top = logits.argmax(axis=1)
         return Odds(log_odds(torch.from_numpy(logits), torch.from_numpy(top)).numpy(), top == self.labels)
-
-
-def log_odds(logits: Logits, classes: Tensor) -> PerSample:
-    """log p_k / (1 - p_k) of the class k of every row, exact also where p_k is 1 to all digits."""
-    own = logits.gather(1, classes[:, None])
-    return (own - torch.logsumexp(logits.scatter(1, classes[:, None], -torch.inf), dim=1, keepdim=True)).squeeze(1)
-
-
-def with_log_odds(logits: Logits, classes: Tensor, odds: PerSample) -> Logits:
-    """Log-probabilities in which the class has these log odds and stays ahead; the others share the rest as before.
-
-    Where another class would come out ahead the others are drawn towards equal shares, as little as is needed; no class
-    that leads among c can be less likely than 1 / c.
-    """
-    index = classes[:, None]
-    others = torch.log_softmax(logits.scatter(1, index, -torch.inf), dim=1)
-    even = -math.log(max(logits.shape[1] - 1, 1))
-    odds = odds.clamp_min(even).unsqueeze(1)
-    largest = others.amax(dim=1, keepdim=True)
-    # Just below the class itself, also in float32.
-    limit = (odds - 1e-6).clamp_min(even).exp()
-    excess = (largest.exp() - limit).clamp_min(0) / (largest.exp() - math.exp(even)).clamp_min(1e-300)
-    excess = excess.clamp_max(1.0)
-    even_share = torch.log(excess) + even
-    mixed = torch.logaddexp(others + torch.log1p(-excess), even_share.expand_as(others))
-    return torch.where(excess > 0, mixed, others).scatter(1, index, odds)
 
 
 # The calibrator.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
-from confide.explorer.layout import RAW, DataSource, Layout, Missing, reading
+from confide.explorer.layout import RAW, DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import (
     Column,
@@ -31,6 +31,7 @@ from confide.explorer.samples import (
 )
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
+from confide.files.formats import reading
 from confide.records import Dataset, Features, Split
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
     after = before if calibrator is None else calibrator(predictions).probabilities()[0].double()
     leading = after if model.stage != RAW else before
     top = torch.topk(leading, min(TOP, len(leading))).indices.tolist()
-    label = int(predictions.labels[0])
+    label = int(predictions.labels[0]) if predictions.has_labels else -1
     if 0 <= label < len(leading) and label not in top:
         top[-1] = label
     name = database.samples.name_of

@@ -66,11 +66,6 @@ def measure(
     whole = np.zeros(n, dtype=np.int64)
     single = len(sets.groups) == 1 and not sets.weighted
     groups = rows_of("all", whole, [replace(sets.groups[0], name="all samples") if single else "all samples"])
-    if labels is not None:
-        own = sets.groups if sets.by == "class" else class_words(predictions)
-        groups += rows_of("class", labels, own)
-        if sets.by == "cluster" and sets.class_groups is not None:
-            groups += rows_of("cluster", np.array(sets.class_groups)[labels], sets.groups)
     if sets.by not in (None, "class", "cluster"):
         groups += rows_of(str(sets.by), sets.places(predictions), _named(sets))
     elif DIFFICULTY in predictions.columns and n >= BANDS:
@@ -79,6 +74,11 @@ def measure(
         names = bands.names(predictions)
         cells = np.unique(names)
         groups += rows_of(DIFFICULTY, np.searchsorted(cells, names), [_band(k, len(cells)) for k in range(len(cells))])
+    if labels is not None:
+        own = sets.groups if sets.by == "class" else class_words(predictions)
+        groups += rows_of("class", labels, own)
+        if sets.by == "cluster" and sets.class_groups is not None:
+            groups += rows_of("cluster", np.array(sets.class_groups)[labels], sets.groups)
     values, counts = np.unique(sizes, return_counts=True)
     return SetResult(
         word=sets.word,
@@ -128,9 +128,10 @@ def _named(sets: PredictionSets) -> list[SetGroup]:
 
 
 def _band(place: int, number: int) -> str:
-    """1 of 5, the ends with what they are."""
-    ends = {0: " (easiest)", number - 1: " (hardest)"}
-    return f"band {place + 1} of {number}{ends.get(place, '') if number > 1 else ''}"
+    """The name of a band: its place, of the ends what they are."""
+    if number > 1 and place in (0, number - 1):
+        return "hardest band" if place else "easiest band"
+    return f"band {place + 1}"
 
 
 def _examples(

@@ -6,4 +6,4 @@ from confide.trust.combined import combined
 from confide.trust.cross_fitting import augmented, linear_classifier, out_of_fold
 from confide.trust.distances import knn, rmd, trust_score
 from confide.trust.oracles import binary_cross_entropy, binary_focal, class_balanced, steep_slope, tcp
-from confide.trust.scores import energy, ensemble, entropy, margin, max_logit, mc_dropout, mcp
+from confide.trust.scores import energy, ensemble, entropy, margin, max_logit, maxlogit_pnorm, mc_dropout, mcp

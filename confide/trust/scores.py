@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.metrics import aurc
 from confide.predictions import Predictions
 from confide.trust.base import TRUST, ScorerState
 from confide.types import FeatureRows, PerSample
@@ -224,6 +225,83 @@ def max_logit(predictions: Predictions | None = None, features: FeatureRows | No
         [2.0, 0.1]
     """
     return OutputScore(largest_logit)
+
+
+# Largest logit over the norm of the centred logits: the norm, or plain confidence, that ranks held-out samples best.
+
+NORMS = tuple(range(11))
+
+
+@dataclass(frozen=True)
+class LogitNorm:
+    """Which p; 0 divides by nothing, None is the confidence."""
+
+    p: int | None
+
+    def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
+        return predictions.facts.confidence if self.p is None else normalised_logit(predictions, self.p)
+
+    def state(self) -> ScorerState:
+        return {"p": self.p}, {}
+
+
+def normalised_logit(predictions: Predictions, p: int) -> PerSample:
+    """max_k (z_k - mean z) / |z - mean z|_p; p = 0 divides by nothing."""
+    need_real_logits(predictions, "maxlogit_pnorm")
+    logits = predictions.logits.double()
+    centred = logits - logits.mean(dim=1, keepdim=True)
+    top = centred.amax(dim=1)
+    if p == 0:
+        return top
+    # Scaled by the largest first: tenth powers of large logits overflow.
+    tiny = torch.finfo(torch.float64).tiny
+    largest = centred.abs().amax(dim=1).clamp_min(tiny)
+    norm = (centred / largest[:, None]).abs().pow(p).sum(dim=1).pow(1 / p).clamp_min(tiny)
+    return top / largest / norm
+
+
+def restore_logit_norm(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> LogitNorm:
+    """The scorer of a saved state."""
+    return LogitNorm(None if numbers["p"] is None else int(numbers["p"]))
+
+
+@TRUST.add(
+    "maxlogit_pnorm",
+    paper="Cattelan and Silva, 2024, arXiv:2305.15508",
+    trained=True,
+    wants="nothing",
+    scale="score",
+    threshold=None,
+    restore=restore_logit_norm,
+    learns_errors=True,
+)
+def maxlogit_pnorm(predictions: Predictions, features: FeatureRows | None = None) -> LogitNorm:
+    """Largest logit over a norm, max_k (z_k - mean z) / |z - mean z|_p, p of 0 to 10 by the AURC of these samples.
+
+    Falls back to the confidence where no p ranks better than that.
+
+    Args:
+        predictions: held-out ones, with logits.
+        features: not used.
+
+    Returns:
+        The scorer, which `trust.fit` puts into a `Trust`.
+
+    Example:
+        >>> import torch
+        >>> i = torch.arange(60)
+        >>> labels = i % 3
+        >>> predicted = torch.where(i % 5 == 0, (labels + 1 + i % 2) % 3, labels)  # one in five is wrong
+        >>> val = confide.Predictions((1.0 + i % 4)[:, None] * torch.eye(3)[predicted], labels, split="val")
+        >>> confide.trust.fit("maxlogit_pnorm", val)(val).shape
+        torch.Size([60])
+    """
+    best, chosen = float(aurc(predictions)), None
+    for p in NORMS:
+        area = float(aurc(predictions, score=normalised_logit(predictions, p)))
+        if area < best - 1e-12:
+            best, chosen = area, p
+    return LogitNorm(chosen)
 
 
 # Scores over the logits of several members `s n c`: an ensemble, or passes with dropout.

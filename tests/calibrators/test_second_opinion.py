@@ -8,7 +8,8 @@ import torch
 from scipy.optimize import minimize
 
 from confide import Features, Predictions, calibrators, difficulty, trust
-from confide.calibrators.second_opinion import gaussian_difficulty, log_odds, part_of, with_log_odds
+from confide.calibrators.base import log_odds, with_log_odds
+from confide.calibrators.second_opinion import gaussian_difficulty, part_of
 from confide.checks import InputError
 
 CLASSES = 4

@@ -27,7 +27,7 @@ def test_sets_are_fitted_applied_saved_and_written(files, capsys):
     assert main([str(word) for word in (*words, *more)]) == 0
     shown = capsys.readouterr().out
     assert "at least 90.0% of the sets hold the true class within difficulty" in shown
-    assert "difficulty: band 5 of 5 (hardest)" in shown
+    assert "difficulty: hardest band" in shown
     with open(files / "sets.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     inside = sets.load(files / "sets.json")(Predictions.load(files / "test.npz"))

@@ -337,3 +337,13 @@ def test_a_console_shows_records_in_one_line():
     told = repr(confide.evaluate(predictions))
     assert told.startswith("<Evaluation: accuracy 0.6667, nll ")
     assert len(told) < 200
+
+
+def test_labels_from_one_that_fit_the_classes_are_asked_about():
+    labels = np.arange(40) % 4
+    logits = 5 * np.eye(6)[labels]
+    shifted = confide.evaluate(Predictions(logits, labels + 1), ["accuracy"], intervals=False)
+    assert shifted.warnings == (
+        "no label is 0, and the class before the label is predicted for 100%: do labels start at 1?",
+    )
+    assert not confide.evaluate(Predictions(logits, labels), ["accuracy"], intervals=False).warnings

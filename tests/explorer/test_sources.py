@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 import subprocess
@@ -258,12 +259,12 @@ def test_other_bad_addresses():
         bind("203.0.113.7", 0)
 
 
-def test_a_million_classes(serve, tmp_path):
-    n = 1_000_000
+def test_two_hundred_thousand_classes(serve, tmp_path):
+    n = 200_000
     names = tuple(f"class {k}" for k in range(n))
     ids = np.arange(2000)
     said = Predictions.from_top1(
-        torch.arange(2000) * 500, torch.arange(2000) * 500 + (torch.arange(2000) % 2), torch.full((2000,), 0.5)
+        torch.arange(2000) * 100, torch.arange(2000) * 100 + (torch.arange(2000) % 2), torch.full((2000,), 0.5)
     )
     columns = {
         "id": ids,
@@ -278,9 +279,9 @@ def test_a_million_classes(serve, tmp_path):
     assert found["facets"]["label"]["distinct"] == 2000
     assert len(found["facets"]["label"]["values"]) == 12
     assert len(json.dumps(found)) < 20_000
-    assert client.get("classes", text="class 999999")["classes"] == [{"label": 999_999, "name": "class 999999"}]
-    assert client.get("find", label="500")["count"] == 1
-    assert "below 1000000" in client.refused("find?label=1000000")
+    assert client.get("classes", text="class 199999")["classes"] == [{"label": 199_999, "name": "class 199999"}]
+    assert client.get("find", label="100")["count"] == 1
+    assert "below 200000" in client.refused("find?label=200000")
 
 
 def test_without_the_packages_the_extra_is_named(run_folder):
@@ -330,3 +331,26 @@ def test_a_folder_whose_name_is_a_pattern_shows_its_own_numbers(tmp_path, name):
         formats.write_table(tmp_path / folder / "t.parquet", {"label": np.arange(5) + 10 * number})
     row = parquet_row(duckdb.connect(), tmp_path / name / "t.parquet", ["label"], 2)
     assert row.to_pydict() == {"label": [2]}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_confidence_and_correctness_open_without_any_class(serve, tmp_path, ending):
+    draw = np.random.default_rng(0)
+    correct, confidence = draw.integers(2, size=30), draw.random(30).round(3)
+    Predictions.from_pairs(correct, confidence, site=np.array(["a", "b", "c"] * 10)).save(tmp_path / f"p.{ending}")
+    client = serve(tmp_path / f"p.{ending}")
+    wrong = client.get("find", **{"outcome": "wrong"})["count"]
+    assert wrong == int((correct == 0).sum())
+    assert client.get("find", **{"c.site": "a"})["count"] == 10
+    assert "top" in client.get("sample", row=3)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_first_of_an_order_are_exported(tmp_path, ending):
+    draw = np.random.default_rng(0)
+    confidence = draw.random(30).round(3)
+    Predictions.from_pairs(draw.integers(2, size=30), confidence).save(tmp_path / f"p.{ending}")
+    out = tmp_path / "hard.csv"
+    assert main(["explore", str(tmp_path / f"p.{ending}"), "--export", str(out), "--top", "5"]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [float(row["confidence"]) for row in rows] == pytest.approx(np.sort(confidence)[:5].tolist())

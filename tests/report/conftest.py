@@ -11,7 +11,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, Measurement, ModelPoint, Sample
+from confide.results import (
+    About,
+    BreakEvenPoint,
+    ComparedRow,
+    Comparison,
+    Curve,
+    DecisionResult,
+    Evaluation,
+    GroupCoverage,
+    Measurement,
+    ModelPoint,
+    Sample,
+    SetExample,
+    SetResult,
+)
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "<script>")
 MODELS = {"cross_entropy": 1.42, "difficulty_entropy": 1.06, "adafocal": 0.85}
@@ -81,7 +95,33 @@ def make_evaluation(n: int = N, pictures: bool = True) -> Evaluation:
         operating_points(),
         About.from_dict(about),
         ("7 images are exact copies of training images; they were kept.",),
+        sets=(prediction_sets(n),),
+        decisions=(decisions_by_cost(n),),
     )
+
+
+def prediction_sets(n: int) -> SetResult:
+    bands = ("easiest band", "band 2", "band 3", "band 4", "hardest band")
+    groups = [GroupCoverage("all", "all samples", n, 2.1, round(0.905 * n), 0.895, 0.914)]
+    groups += [
+        GroupCoverage("difficulty", name, n // 5, 1 + k, round(0.9 * n // 5), 0.88, 0.92, True, k == 4)
+        for k, name in enumerate(bands)
+    ]
+    groups += [GroupCoverage("class", name, n // 10, 2.0, round(0.09 * n), 0.87, 0.93) for name in CLASSES]
+    sizes = tuple((size, round(n * share)) for size, share in ((1, 0.55), (2, 0.25), (3, 0.15), (12, 0.05)))
+    examples = (SetExample("img-7", CLASSES, 10, "Bag", 31.0), SetExample("img-9", CLASSES[:3], 3, "<script>", 30.0))
+    notes = ("400 of 2,000 samples chose the bands, the others the thresholds",)
+    return SetResult("aps", 0.9, 1600, tuple(groups), sizes, "difficulty", examples, notes, "cross_entropy")
+
+
+def decisions_by_cost(n: int) -> DecisionResult:
+    left = [1 - k / 50 for k in range(51)]
+    points = tuple(BreakEvenPoint(1 - x, 0.9 * x, 0.3 * x * x, 0.32 * x * x) for x in left)
+    shares = dict.fromkeys(CLASSES, 0.08) | {"ask": 0.2}
+    values = {"expected_cost": 0.2, "measured_cost": 0.22, "saved_cost": 0.1}
+    costs = [measurement(name, value, 0.01, n) for name, value in values.items()]
+    warnings = ("the probabilities fail the calibration test",)
+    return DecisionResult(n, shares, *costs, n // 5, None, points, warnings, "cross_entropy")
 
 
 def measurement(metric: str, value: float, half: float, n: int, **more: Any) -> Measurement:

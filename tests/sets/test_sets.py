@@ -279,7 +279,7 @@ def test_what_is_measured_is_counted_and_a_broken_promise_is_seen(tmp_path):
     assert result.whole.covered == covered.sum()
     assert sum(count for _, count in result.sizes) == 2000
     assert dict(result.sizes)[2] == (inside.sum(axis=1) == 2).sum()
-    hard = next(group for group in result.groups if group.name == "band 2 of 2 (hardest)")
+    hard = next(group for group in result.groups if group.name == "hardest band")
     assert hard.covered == covered[test.columns["difficulty"] > 0.5].sum()
     assert hard.promised
     assert not hard.broken

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide.report.sections.coverage import coverage_section
+from confide.report.sections.decisions import decisions_section
 from confide.report.sections.difficulty import difficulty_section
 from confide.report.sections.models import models_section
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import reliability_section
+from confide.report.sections.sets import sets_section
 from confide.report.sections.shift import shift_section
 from confide.report.sections.slices import slices_section
 from confide.report.sections.training import training_section
@@ -36,6 +38,8 @@ SECTIONS = (
     Section("reliability", "Reliability", reliability_section),
     Section("slices", "Slices", slices_section, optional=True),
     Section("coverage", "Risk and coverage", coverage_section),
+    Section("sets", "Prediction sets", sets_section, optional=True),
+    Section("decisions", "Decisions", decisions_section, optional=True),
     Section("trust", "Trust", trust_section),
     Section("difficulty", "Difficulty", difficulty_section),
     Section("shift", "Shift", shift_section),
