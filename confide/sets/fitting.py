@@ -134,7 +134,8 @@ def fit(
     scores = score.of_labels(fitted_on, fitted_on.labels)
     common: dict[str, Any] = {
         **{"word": word, "coverage": float(coverage), "num_classes": predictions.num_classes, "n": len(fitted_on)},
-        **{"by": by, "options": options, "allow_empty": bool(allow_empty), "seed": seed},
+        **{"class_names": predictions.class_names, "by": by, "options": options},
+        **{"allow_empty": bool(allow_empty), "seed": seed},
     }
     if weights is not None:
         return _weighted(common, scores, checked_weights(weights, len(predictions))[rows], notes)
