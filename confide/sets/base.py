@@ -187,10 +187,14 @@ class SetScore:
             """Note which classes are in; whether scores pass the largest limit before the order ends."""
             assert order.classes is not None
             scores = self._scores(order.probs, draws[order.rows])
-            row, rank = np.nonzero(
-                (scores <= limits[order.classes]) & (np.arange(scores.shape[1]) < order.count[:, None])
-            )
-            inside[order.rows[row], order.classes[row, rank]] = True
+            within = (scores <= limits[order.classes]) & (np.arange(scores.shape[1]) < order.count[:, None])
+            if within.shape[1] == probs.shape[1]:
+                whole = np.empty(within.shape, dtype=bool)
+                np.put_along_axis(whole, order.classes, within, axis=1)
+                inside[order.rows] = whole
+            else:
+                row, rank = np.nonzero(within)
+                inside[order.rows[row], order.classes[row, rank]] = True
             last = np.take_along_axis(scores, np.maximum(order.count - 1, 0)[:, None], axis=1)[:, 0]
             return np.asarray((last > largest) & (order.count > 0))
 

@@ -255,6 +255,8 @@ def tuned(
         ranks = SetScore(SETS.get("top_k"), {"randomized": False}).of_labels(predictions, labels)
         found["k_reg"] = int(threshold_of(ranks, coverage) or predictions.num_classes)
     grids = {name: values for name, values in method.spec.tuned.items() if options[name] is None and values}
+    if not grids:
+        return found
     best, kept = np.inf, found
     for values in product(*grids.values()):
         candidate = {**found, **dict(zip(grids, values, strict=True))}
