@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all faults test-gpu lint wheel readme evidence clean
+.PHONY: demo test test-all faults fuzz test-gpu lint wheel readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -23,6 +23,12 @@ faults: $(STAMP)
 
 test-gpu:
 	$(PYTHON) -m pytest -m gpu -W ignore::pytest.PytestConfigWarning tests
+
+# Many more arguments and requests than in `make test`, then new damage to files for so many minutes.
+MINUTES ?= 30
+fuzz: $(STAMP)
+	FUZZ_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 -o timeout=3600 tests/fuzz tests/hostile
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

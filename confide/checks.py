@@ -200,7 +200,10 @@ def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[A
     """Ids must be n unique integers or strings."""
     array = np.asarray(ids)
     if array.dtype == object:
-        array = array.astype(np.str_)
+        try:
+            array = array.astype(np.str_)
+        except ValueError:  # bytes that are no text
+            raise InputError(f"{name} must be integers or strings, got other values; convert them") from None
     if array.shape != (n,):
         raise InputError(f"{name} must be {n} values, one per sample, got shape {array.shape}; give one id each")
     if array.dtype.kind not in "iuU":
@@ -279,6 +282,31 @@ def check_name(value: Any, name: str) -> str:
             f"first, got {value[:60]!r}; choose another"
         )
     return value
+
+
+KINDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": "true or false", "None": "nothing"}
+"""Words of an annotation that a plain value can be held against, and what they ask for."""
+
+
+def check_kind(value: Any, annotation: str, name: str) -> None:
+    """A plain value must be of one of the kinds of an annotation such as `float | None`; other annotations pass."""
+    words = [word.strip() for word in annotation.split("|")]
+    if all(word in KINDS for word in words) and not any(_is_kind(value, word) for word in words):
+        raise InputError(f"{name} must be {' or '.join(KINDS[word] for word in words)}, got {repr(value)[:60]}")
+
+
+def _is_kind(value: Any, word: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return word == ("None" if value is None else "bool")
+    if word == "int":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if word == "float":
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) < LARGEST_NUMBER)
+    return word == "str" and isinstance(value, str)
+
+
+LARGEST_NUMBER = 10**300
+"""Whole numbers below it are floats too."""
 
 
 def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -1016,7 +1016,8 @@ def _class_indices(labels: Any, class_names: Sequence[str] | None) -> Any:
         return labels
     array = column_array(labels)
     names = None if class_names is None else tuple(class_names)
-    return class_indices_of(array, names, "the predictions") if len(array) and are_words(array) else labels
+    words = array.ndim == 1 and len(array) > 0 and are_words(array)
+    return class_indices_of(array, names, "the predictions") if words else labels
 
 
 FIRST_ROWS = 100

@@ -173,6 +173,14 @@ class Dataset:
         return self.splits[name]
 
 
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of anything sliced by rows; () of lists of several lengths."""
+    try:
+        return tuple(np.shape(values))
+    except ValueError:
+        return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
@@ -184,6 +192,12 @@ class Features:
     split: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the extractor, as they were given."""
+
+    def __post_init__(self) -> None:
+        shapes = [_shape(part) for part in (self.values, self.labels, self.ids)]
+        if [len(shape) for shape in shapes] != [2, 1, 1] or len({shape[0] for shape in shapes}) != 1:
+            values, labels, ids = shapes
+            raise InputError(f"features must be n x d with n labels and n ids, got shapes {values}, {labels} and {ids}")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -242,12 +256,32 @@ class Features:
             raise InputError(f"{source} must have one row per sample, got {n} rows of features; pass the same split")
         return cls(
             values,
-            np.full(n, -1, dtype=np.int64) if labels is None else np.asarray(labels).astype(np.int64),
+            np.full(n, -1, dtype=np.int64) if labels is None else class_indices(labels, str(source)),
             default_ids(n) if ids is None else check_ids(ids, n, f"ids of {source}"),
             about.get("extractor", source.stem),
             about.get("split") or None,
             extractor_options(about),
         )
+
+
+def class_indices(labels: Any, where: str) -> NDArray[np.int64]:
+    """Labels of a file as class indices, -1 for unknown; words and fractions are refused, not cut off."""
+    values = np.asarray(labels)
+    numbers = values.dtype.kind in "iub" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
+    if not numbers:
+        first = f", such as {values.flat[0]!r}" if values.size else ""
+        raise InputError(
+            f"labels of {where} must be class indices, got {values.dtype}{first}; number the classes from 0"
+        )
+    return values.astype(np.int64)
+
+
+def as_numbers(values: NDArray[Any], what: str) -> NDArray[np.float64]:
+    """A column of a file as numbers."""
+    try:
+        return values.astype(np.float64)
+    except (ValueError, TypeError):
+        raise InputError(f"{what} must be numbers, got {values.dtype} values; convert them") from None
 
 
 def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
@@ -394,14 +428,14 @@ class Scores:
             raise InputError(
                 f"{path} must have columns 'id' and 'score', got {', '.join(columns)}; make it with confide score"
             )
-        values = columns.pop("score").astype(np.float64)
+        values = as_numbers(columns.pop("score"), f"scores of {path}")
         ids, labels = columns.pop("id", columns.pop("ids", None)), columns.pop("label", None)
         return cls(
             ids=default_ids(len(values)) if ids is None else check_ids(ids, len(values)),
             values=values,
             method=about.get("method", "difficulty"),
             options=_noted(about, "options", dict),
-            labels=None if labels is None else labels.astype(np.int64),
+            labels=None if labels is None else class_indices(labels, str(path)),
             columns=columns,
             notes=tuple(map(str, _noted(about, "notes", list))),
         )

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from confide.checks import InputError, OptionError, check_choice, check_number, check_options, did_you_mean
+from confide.checks import InputError, OptionError, check_choice, check_kind, check_number, check_options, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,16 +48,6 @@ class OptionSpec(MethodSpec):
 
 
 S = TypeVar("S", bound=MethodSpec, covariant=True)
-KINDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": "true or false", "None": "nothing"}
-"""Words of an annotation that a plain value can be held against, and what they ask for."""
-
-
-def _is_kind(value: Any, word: str) -> bool:
-    if isinstance(value, bool) or value is None:
-        return (word == "bool") if value is not None else (word == "None")
-    if word == "int":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return isinstance(value, (int, float)) if word == "float" else word == "str" and isinstance(value, str)
 
 
 @dataclass(frozen=True)
@@ -136,10 +126,7 @@ class Method(Generic[S]):
         for name, value in options.items():
             if name not in parameters:
                 continue  # another spelling
-            words = [word.strip() for word in str(parameters[name].annotation).split("|")]
-            if all(word in KINDS for word in words) and not any(_is_kind(value, word) for word in words):
-                known = " or ".join(KINDS[word] for word in words)
-                raise InputError(f"{name} of {self.family} '{self.word}' must be {known}, got {value!r}")
+            check_kind(value, str(parameters[name].annotation), f"{name} of {self.family} '{self.word}'")
 
 
 class Registry(Generic[S]):

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from operator import ge, gt, le, lt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
-from confide.checks import InputError, did_you_mean
+from confide.checks import InputError, check_kind, check_options, did_you_mean
 from confide.files import formats
-from confide.files.fitted import FittedState, load_fitted, save_fitted
+from confide.files.fitted import DAMAGE, FittedState, load_fitted, save_fitted
 from confide.files.frames import as_frame
 
 LEVEL = 0.05
@@ -809,6 +809,7 @@ class Evaluation:
             >>> evaluation.find("accuracy", group="class=1").n
             3
         """
+        check_options("find", "measurements by", where, [entry.name for entry in fields(Measurement)])
         for m in self.measurements:
             if m.metric == metric and all(getattr(m, k) == v for k, v in where.items()):
                 return m
@@ -988,20 +989,29 @@ class Evaluation:
             0.9
         """
         formats.EVALUATION.check(data.get("format") if isinstance(data, dict) else None, where)
+        try:
+            return cls._of(data)
+        except DAMAGE as error:
+            cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            remake = formats.EVALUATION.remake
+            raise InputError(f"{where} must be what confide wrote, but it is not ({cause}); {remake}") from None
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Evaluation:
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
             measurements=measurements,
-            curves=tuple(Curve(**{**c, "columns": _columns(c["columns"])}) for c in data["curves"]),
+            curves=tuple(_checked(Curve(**{**c, "columns": _columns(c["columns"])})) for c in data["curves"]),
             comparisons=_comparisons(data["comparisons"], measurements),
-            samples=tuple(Sample(**s) for s in data["samples"]),
+            samples=tuple(_checked(Sample(**s)) for s in data["samples"]),
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
-            warnings=tuple(data["warnings"]),
+            warnings=tuple(map(str, data["warnings"])),
             sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
             decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
-            metrics={word: MetricInfo(**info) for word, info in data.get("metrics", {}).items()},
-            stage_titles=data.get("stage_titles", {}),
-            difficulty=DifficultyInfo(**data["difficulty"]) if data.get("difficulty") else None,
+            metrics={word: _metric_info(info) for word, info in data.get("metrics", {}).items()},
+            stage_titles=dict(data.get("stage_titles", {})),
+            difficulty=_checked(DifficultyInfo(**data["difficulty"])) if data.get("difficulty") else None,
         )
 
 
@@ -1014,7 +1024,17 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     row = dict(row)
     low, high = row.pop("low"), row.pop("high")
     row["value"] = _number(row["value"])
-    return Measurement(**row, bounds=None if low is None or high is None else (low, high))
+    bounds = None if low is None or high is None else (_number(low), _number(high))
+    return _checked(Measurement(**row, bounds=bounds))
+
+
+def _metric_info(row: dict[str, Any]) -> MetricInfo:
+    info = _checked(MetricInfo(**row))
+    if info.better not in get_args(Better) or not 0 <= info.digits <= 12:
+        raise ValueError(f"better is {info.better!r}, digits is {info.digits!r}")
+    for table, place in info.tables.items():
+        check_kind(place, "float", f"the place of '{info.word}' in '{table}'")
+    return info
 
 
 def _columns(columns: dict[str, list[Any]]) -> dict[str, tuple[float, ...]]:
@@ -1023,7 +1043,18 @@ def _columns(columns: dict[str, list[Any]]) -> dict[str, tuple[float, ...]]:
 
 def _number(value: float | None) -> float:
     """A number of a file, where JSON has null for what is not one."""
+    check_kind(value, "float | None", "a number")
     return math.nan if value is None else value
+
+
+R = TypeVar("R")
+
+
+def _checked(record: R) -> R:
+    """A record made of a file's values, each of the kind that its field says."""
+    for entry in fields(record):  # type: ignore[arg-type]
+        check_kind(getattr(record, entry.name), str(entry.type), entry.name)
+    return record
 
 
 def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import data, difficulty, features
-from confide.checks import InputError, OptionError, did_you_mean
+from confide.checks import InputError, OptionError, check_range, did_you_mean
 from confide.difficulty.base import DifficultySpec
 from confide.difficulty.explain import ClassWords
 from confide.difficulty.label_errors import VERDICTS, Verdicts
@@ -77,6 +77,7 @@ class ScoringRequest:
     vocabulary: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_range(self.augment_runs, "augment_runs", 0, 1000)
         unused = ("methods", "options", "fit_split", "augment_runs", "log")
         if self.fitted and (named := [name for name in unused if getattr(self, name)]):
             raise InputError(f"a fit that is made takes no {', '.join(named)}; leave it out")

@@ -195,13 +195,14 @@ class DataNote:
     def load(cls, path: Path) -> DataNote:
         """Read it back."""
         row = formats.read_json(path)
-        return cls(
-            row.get("name", ""),
-            tuple(map(str, row.get("class_names", ()))),
-            row.get("sizes", {}),
-            row.get("provenance", {}),
-            tuple(row.get("set_aside", ())),
-        )
+        with formats.reading(path, "note on data"):
+            return cls(
+                str(row.get("name", "")),
+                tuple(map(str, row.get("class_names", ()))),
+                dict(row.get("sizes", {})),
+                dict(row.get("provenance", {})),
+                tuple(row.get("set_aside", ())),
+            )
 
 
 # The manifest.
@@ -253,15 +254,17 @@ def read_manifest(folder: Path) -> Manifest:
         >>> read_manifest(Path("run")).config
         {'seed': 3}
     """
-    row = formats.read_json(RunPaths(folder).manifest)
-    written = row.get("format") if isinstance(row, dict) else None
-    versions = dict(row.get("versions", {})) if isinstance(row, dict) else {}
-    formats.RUN.check(written, folder, versions.get("confide", "of a newer version"))
-    stages = {
-        name: StageRecord(s["key"], s["uses"], tuple(s["after"]), s["files"], s["seconds"])
-        for name, s in row["stages"].items()
-    }
-    return Manifest(dict(row.get("config", {})), versions, stages, is_signed_here(row))
+    path = RunPaths(folder).manifest
+    row = formats.read_json(path)
+    with formats.reading(path, "manifest"):
+        written = row.get("format") if isinstance(row, dict) else None
+        versions = dict(row.get("versions", {})) if isinstance(row, dict) else {}
+        formats.RUN.check(written, folder, str(versions.get("confide", "of a newer version")))
+        stages = {
+            name: StageRecord(str(s["key"]), dict(s["uses"]), tuple(s["after"]), dict(s["files"]), float(s["seconds"]))
+            for name, s in row["stages"].items()
+        }
+        return Manifest(dict(row.get("config", {})), versions, stages, is_signed_here(row))
 
 
 def _save(record: Any, path: Path) -> object:

@@ -121,8 +121,9 @@ class Cell:
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys under which the cell counts as made: whether the steps were compiled changes rounding, no more."""
+        key = self.key
         twin = replace(self, settings={**self.settings, "compile": not self.settings.get("compile", False)})
-        return (self.key, twin.key) if self.key else ()
+        return (key, twin.key) if key else ()
 
     def training(self) -> Settings:
         """The settings of the training, checked."""
@@ -167,9 +168,9 @@ class Setting:
 
 def check_names(cells: Sequence[Cell]) -> None:
     """Every cell has files of its own; a cell asked for twice must be the same."""
-    keys: dict[str, str] = {}
+    first: dict[str, Cell] = {}
     for cell in cells:
-        if keys.setdefault(cell.name, cell.key) != cell.key:
+        if first.setdefault(cell.name, cell) is not cell and first[cell.name].key != cell.key:
             raise InputError(f"two different cells are called '{cell.name}'; give one of the methods another name")
 
 
@@ -337,7 +338,6 @@ def lite_cells(
     cells += others["resnet34"].cells(ARCHITECTURES, list(first)[:1], "architectures")
     cells += cifar.cells(TASK, list(first), "task")
     cells = [c for c in cells if c.dataset in datasets and c.part in parts]
-    cells = unique(c for c in cells if methods is None or c.method.name in methods)
-    cells = unique(cells if model is None else [replace(c, model=model) for c in cells])
+    cells = [c for c in cells if methods is None or c.method.name in methods]
     check_names(cells)
-    return cells
+    return unique(unique(cells) if model is None else [replace(c, model=model) for c in unique(cells)])

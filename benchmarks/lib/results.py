@@ -5,11 +5,12 @@ elsewhere.
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +133,17 @@ def _planned() -> dict[str, Cell]:
 
 def is_stale(result: Result) -> bool:
     """Whether a cell of the grid was made when its method was another: its loss, options, scores or calibrator."""
-    cell = _planned().get(str(result.get("name")))
-    if cell is None or "key" not in result:
+    name = str(result.get("name"))
+    if name not in _planned() or "key" not in result:
         return False
-    same = replace(cell, settings=result["cell"]["settings"])
-    return bool(same.keys) and result["key"] not in same.keys
+    keys = _keys_of(name, json.dumps(result["cell"]["settings"], sort_keys=True))
+    return bool(keys) and result["key"] not in keys
+
+
+@cache
+def _keys_of(name: str, settings: str) -> tuple[str, ...]:
+    """The keys of a planned cell, trained with these settings; kept, for every item looks at every cell."""
+    return replace(_planned()[name], settings=json.loads(settings)).keys
 
 
 def stage_of(result: Result, stage: str) -> str:

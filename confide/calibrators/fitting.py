@@ -151,12 +151,12 @@ def fit_one(
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
     beside = {} if evidence is None else {"evidence": evidence}
-    with one_thread():
+    with one_thread(), np.errstate(all="ignore"):  # what overflows is told below
         try:
             fitted = method.function(logits, labels, **beside, **options)
-        except FloatingPointError:
+        except (ArithmeticError, torch.linalg.LinAlgError) as error:
             check_all_finite(logits)
-            raise
+            raise _out_of_range(method.word, logits, str(error)) from None
         notes = (*set_notes(method, predictions), *fitted.notes)
         n, num_classes = len(predictions), predictions.num_classes
         calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes)
@@ -167,7 +167,23 @@ def fit_one(
                 opinions=tuple(evidence.opinions),
                 source={} if evidence.reference is None else evidence.reference.source,
             )
+        if evidence is None and not bool(torch.isfinite(calibrator.calibrated(logits[:TRIED_ROWS])).all()):
+            raise _out_of_range(method.word, logits, "calibrated logits are not finite")
         return with_argmax_note(calibrator, predictions, evidence)
+
+
+TRIED_ROWS = 256
+"""Rows that a fitted calibrator is tried on."""
+
+
+def _out_of_range(word: str, logits: Tensor, cause: str) -> InputError:
+    """One line for logits that are numbers, but too far apart to calculate with."""
+    largest = float(logits.abs().max())
+    cause = cause.splitlines()[0][:120]
+    return InputError(
+        f"calibrator '{word}' must have logits that can be multiplied and added, got values up to {largest:.3g} "
+        f"({cause}); divide them all by one number"
+    )
 
 
 FOLD_ELEMENTS = 1 << 20

@@ -9,6 +9,7 @@ of equal size first; the cuts are part of the calibrator.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,8 +25,8 @@ from confide import random
 from confide.calibrators.base import CALIBRATORS, Calibrator, gives_probabilities, with_argmax_of
 from confide.calibrators.confidence import TwoClassMap
 from confide.calibrators.evidence import Evidence
-from confide.checks import InputError, check_number, did_you_mean
-from confide.files.fitted import FittedState
+from confide.checks import MOST_CLASSES, InputError, check_number, did_you_mean
+from confide.files.fitted import FittedState, need_fields
 from confide.predictions import Predictions
 from confide.types import Logits
 
@@ -260,14 +261,30 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     record = state.record
     if "groups" in record:
         return _group_calibrator_from_state(state)
+    need_fields(record, {"word": str, "num_classes": int, "n": int, "options": dict, "notes": list})
     word = CALIBRATORS.get(record["word"]).word
-    facts = (record["num_classes"], record["n"], record["options"], tuple(record["notes"]))
+    facts = (record["num_classes"], record["n"], record["options"], tuple(map(str, record["notes"])))
     if record.get("of"):
-        return TwoClassMap(word, state.tensors, *facts)
+        return _tried(TwoClassMap(word, state.tensors, *facts))
     beside = record.get("evidence")
     if beside is None:
-        return Calibrator(word, state.tensors, *facts)
+        return _tried(Calibrator(word, state.tensors, *facts))
     return Calibrator(word, state.tensors, *facts, beside["feature_dim"], tuple(beside["opinions"]), beside["source"])
+
+
+def _tried(calibrator: Calibrator) -> Calibrator:
+    """A calibrator read from a file, once it has calibrated something: values that do not fit fail here, not later."""
+    classes = calibrator.num_classes
+    if not 2 <= classes <= MOST_CLASSES:
+        raise ValueError(f"num_classes is {classes}")
+    logits = torch.zeros(2, classes, dtype=torch.float64)
+    logits[1, 0] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        finite = bool(torch.isfinite(calibrator.calibrated(logits)).all())
+    if not finite:
+        raise ValueError("its values give logits that are not finite")
+    return calibrator
 
 
 def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,38 +31,39 @@ from confide.types import Labels, Logits
 # start (one block per class, or one basis for all where the classes are many), which saves half of the iterations or
 # more.
 
-WIDE_WORK = 1 << 26
+WIDE_WORK = 1 << 22
 """n c^2 up to which a pass runs in float64, whatever the logits are: then rounding does not end the search."""
 MANY_CLASSES = 128
-CURVATURE_ROWS = 3000
+CURVATURE_ROWS = 1500
 MATRIX_ITERATIONS = 300
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """off * sum of off-diagonal^2 + diagonal * sum of diagonal^2 + bias * sum of b^2.
+    """off * sum of off-diagonal^2 + diagonal * sum of (diagonal - towards)^2 + bias * sum of b^2.
 
-    With `reference_row` the sums are taken after the last row was subtracted from every row (the released Dirichlet
-    code), without it on the map itself, which treats all classes alike.
+    With a `reference` class the sums are taken after its row was subtracted from every row (the released Dirichlet
+    code), without one on the map itself, which treats all classes alike.
     """
 
     off: float = 0.0
     diagonal: float = 0.0
     bias: float = 0.0
-    reference_row: bool = False
+    towards: float = 0.0
+    reference: int | None = None
 
     def centre(self, weights: Tensor) -> Tensor:
         """The weights, in place, with the row added to all rows that makes the penalty smallest.
 
         The likelihood does not see that row, so a search would find it only by the weak slope of the penalty.
         """
-        if self.reference_row:
+        if self.reference is not None:
             return weights
         matrix, bias = weights[:, :-1], weights[:, -1]
         total = self.off * (len(weights) - 1) + self.diagonal
         if total > 0:
-            own = matrix.diagonal().clone()
-            matrix -= (self.off * (matrix.sum(dim=0) - own) + self.diagonal * own) / total
+            own = matrix.diagonal() - self.towards
+            matrix -= (self.off * (matrix.sum(dim=0) - matrix.diagonal()) + self.diagonal * own) / total
         if self.bias > 0:
             bias -= bias.mean()
         return weights
@@ -71,13 +72,14 @@ class Penalty:
         """The penalty of `c c+1` weights (bias last); its gradient is added in place."""
         if not (self.off or self.diagonal or self.bias):
             return 0.0
-        shifted = weights - weights[-1] if self.reference_row else weights
+        shifted = weights.clone() if self.reference is None else weights - weights[self.reference]
+        shifted.diagonal().sub_(self.towards)
         slope = 2 * self.off * shifted
         slope.diagonal().copy_(2 * self.diagonal * shifted.diagonal())
         slope[:, -1] = 2 * self.bias * shifted[:, -1]
         value = float(torch.dot(slope.view(-1), shifted.view(-1))) / 2
-        if self.reference_row:
-            slope[-1] -= slope.sum(dim=0)
+        if self.reference is not None:
+            slope[self.reference] -= slope.sum(dim=0)
         gradient.add_(slope)
         return value
 
@@ -281,7 +283,7 @@ STRENGTHS = (1e4, 1e3, 1e2, 1e1, 1e0, 1e-1)
 STRONGER_STRENGTHS = (1e5, 1e6)
 """Tried only where the first of the path is its best."""
 LOSS_RISE = 1e-4
-STRENGTH_FOLDS = 3
+STRENGTH_FOLDS, FOLD_ROWS = 3, 1500
 ROUGH_PRECISION = Precision(2e-5, idle=1)
 """Held-out losses of neighbours on the path differ by more than the last digits of a fit."""
 
@@ -296,7 +298,10 @@ def best_strength(
         turns: the preconditioner of a penalty.
     """
     fold = feature_folds(rows.labels, rows.features)
-    cuts = [[part.nonzero()[:, 0] for part in (fold != k, fold == k)] for k in range(STRENGTH_FOLDS)]
+    cuts = [
+        [part.nonzero()[:, 0] for part in ((fold != k) & (fold < STRENGTH_FOLDS), fold == k)]
+        for k in range(STRENGTH_FOLDS)
+    ]
     parts = [[rows.only(index, torch.float32) for index in cut] for cut in cuts if all(map(len, cut))]
 
     def losses(path: tuple[float, ...], known: dict[float, float]) -> dict[float, float]:
@@ -332,13 +337,14 @@ def parabola_minimum(losses: dict[float, float]) -> float:
 
 
 def feature_folds(labels: Tensor, features: Tensor) -> Tensor:
-    """Fold of every row: in turn along the label's own feature, label by label.
+    """Fold of every row: in turn along the label's own feature, label by label; of many rows in more folds than used.
 
     Labels come in the order of their smallest feature, so neither the order of rows nor that of classes matters.
     """
     own = features.gather(1, labels[:, None])[:, 0]
     first = torch.full((features.shape[1],), math.inf, dtype=own.dtype).scatter_reduce(0, labels, own, "amin")
-    return torch.from_numpy(deal(own.numpy(), first[labels].numpy(), STRENGTH_FOLDS))
+    folds = max(STRENGTH_FOLDS, len(labels) // FOLD_ROWS)
+    return torch.from_numpy(deal(own.numpy(), first[labels].numpy(), folds))
 
 
 # vector: softmax(w * z + b).
@@ -498,6 +504,8 @@ class ScaledRows:
 
 # matrix: softmax(W z + b).
 
+ENOUGH_SAMPLES = 5
+"""For each number of the map: with fewer a plain fit predicts other samples worse than a temperature does."""
 SEPARATED_NATS = 0.1
 """Nats of all samples together below which every label counts as told apart."""
 
@@ -518,13 +526,18 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
     linear=True,
     transform=apply_matrix,
 )
-def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: float | None = None) -> FittedValues:
-    """Matrix scaling, softmax(W z + b), mean NLL + lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2.
+def matrix(
+    logits: Logits, labels: Labels, *, reg_lambda: float | None = None, reg_mu: float | None = None
+) -> FittedValues:
+    """Matrix scaling, softmax(W z + b), mean NLL + a pull of W towards the identity over the best temperature.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
-        reg_lambda: pull on the off-diagonal entries (ODIR); 0 is plain matrix scaling, which needs n well above c^2.
+        reg_lambda: ODIR of Kull et al. instead, lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2; 0 is plain
+            matrix scaling. Left out, 0 where there are five samples for each of the c (c + 1) numbers; where there
+            are fewer, strength / n times the squares of all that differs from temperature scaling, the strength
+            chosen by cross-validated NLL on these samples.
         reg_mu: pull on the bias; left out, the same as `reg_lambda`.
 
     Returns:
@@ -540,33 +553,72 @@ def matrix(logits: Logits, labels: Labels, *, reg_lambda: float = 0.0, reg_mu: f
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(reg_lambda, "reg_lambda", 0.0)
-    bias = reg_lambda if reg_mu is None else reg_mu
-    check_range(bias, "reg_mu", 0.0)
+    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
+    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
-    penalty = Penalty(off=reg_lambda / (num_classes * (num_classes - 1)), bias=bias / num_classes)
-    return fitted_map(SoftmaxRows(logits, labels), logits, labels, penalty)
+    if reg_lambda is None and len(logits) >= ENOUGH_SAMPLES * num_classes * (num_classes + 1):
+        reg_lambda = 0.0
+    if reg_lambda is not None:
+        bias = reg_lambda if reg_mu is None else reg_mu
+        penalty = Penalty(off=reg_lambda / (num_classes * (num_classes - 1)), bias=bias / num_classes)
+        return fitted_map(logits, labels, lambda *_: penalty, strength=False)
+    # A weight counts by what it does to a logit, so that the strength means the same for logits of any size.
+    square = float((logits - logits.mean(dim=1, keepdim=True)).square().mean(dtype=torch.float64))
+
+    def pulled(pull: float, scale: float) -> Penalty:
+        return Penalty(pull * square, pull * square, pull if reg_mu is None else reg_mu, scale)
+
+    return fitted_map(logits, labels, pulled)
+
+
+MOST_TURNED = 1 << 24
+
+
+def class_order(logits: Logits, labels: Labels) -> Tensor:
+    """The classes by their number of samples, then by their mean logit: the same order however they are numbered.
+
+    A search in this order takes the same steps to the last digit, also where it ends before the best map is reached.
+    """
+    counts = torch.bincount(labels, minlength=logits.shape[1])
+    return torch.from_numpy(np.lexsort((logits.sum(dim=0, dtype=torch.float64).numpy(), counts.numpy())))
 
 
 def fitted_map(
-    rows: SoftmaxRows, logits: Logits, labels: Labels, penalty: Penalty | Callable[[float], Penalty]
+    logits: Logits,
+    labels: Labels,
+    penalty: Callable[[float, float], Penalty],
+    *,
+    strength: bool = True,
+    log_probs: bool = False,
 ) -> FittedValues:
     """The map from the identity over the best temperature, its bias centred, and a note if it had to stop early.
 
     Args:
-        penalty: or, where its strength is to be found by cross-validation, the penalty of a pull.
+        penalty: of a pull and the scale of the best temperature.
+        strength: whether n times the pull is to be found by cross-validation.
+        log_probs: whether the map is one of log-probabilities.
     """
     num_classes = logits.shape[1]
+    order = class_order(logits, labels) if logits.numel() <= MOST_TURNED else torch.arange(num_classes)
+    place = order.argsort()
+    if logits.numel() <= MOST_TURNED:
+        logits, labels = logits[:, order], place[labels]
     optimum = best_scale(logits, labels)
     scale = optimum.scale if optimum.bound is None else 1.0
+    rows = SoftmaxRows(logits, labels, log_sums(logits) if log_probs else None)
     start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
     seen = torch.bincount(labels, minlength=num_classes) > 0
-    turns, values = preconditioner(rows, start), {}
-    if not isinstance(penalty, Penalty):
-        strength = best_strength(rows, start, penalty, turns)
-        values = {"strength": torch.tensor(strength, dtype=torch.float64)}
-        penalty = penalty(strength / rows.n)
-    weights, steepest, converged = fit_map(rows, start, penalty, seen, turns(penalty), Precision.of(rows))
+
+    def of_pull(pull: float) -> Penalty:
+        own = penalty(pull, scale)
+        return own if own.reference is None else replace(own, reference=int(place[own.reference]))
+
+    turns, values, pull = preconditioner(rows, start), {}, 0.0
+    if strength:
+        best = best_strength(rows, start, of_pull, turns)
+        values, pull = {"strength": torch.tensor(best, dtype=torch.float64)}, best / rows.n
+    final = of_pull(pull)
+    weights, steepest, converged = fit_map(rows, start, final, seen, turns(final), Precision.of(rows))
     notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
     if not seen.all():
         notes.append("classes without a validation sample keep their temperature-scaled logit")
@@ -576,8 +628,8 @@ def fitted_map(
             "the samples are told apart perfectly: the map has no best value and was stopped where it no longer "
             "matters; expect it to be overconfident on others, use more samples, a pull or fewer parameters"
         )
-    bias = weights[:, -1]
-    return FittedValues({"weights": weights[:, :-1].clone(), "bias": bias - bias.mean(), **values}, tuple(notes))
+    bias = weights[:, -1] - weights[:, -1].mean()
+    return FittedValues({"weights": weights[place][:, place], "bias": bias[place], **values}, tuple(notes))
 
 
 # dirichlet: softmax(W log p + b).
@@ -641,9 +693,10 @@ def dirichlet(
     odir = reg_lambda is None or reg_mu is not None
     released = reg_lambda is not None if reference_row is None else reference_row
 
-    def penalty(pull: float) -> Penalty:
+    def pulled(pull: float, scale: float) -> Penalty:
+        pull = pull if reg_lambda is None else reg_lambda
         bias = pull if reg_mu is None else reg_mu
-        return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, released)
+        reference = num_classes - 1 if released else None
+        return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, reference=reference)
 
-    rows = SoftmaxRows(logits, labels, log_sums(logits))
-    return fitted_map(rows, logits, labels, penalty if reg_lambda is None else penalty(reg_lambda))
+    return fitted_map(logits, labels, pulled, strength=reg_lambda is None, log_probs=True)

@@ -457,37 +457,58 @@ class _Step:
     curvature: Floats
 
 
+THINNED_MISSES = 2048
+"""Misses that a search starts from where there are many more: its first steps need not see them all."""
+
+
 def binary_logistic_regression(columns: list[Floats], hits: Floats, intercept: bool) -> tuple[list[float], float]:
     """Logistic regression by damped Newton: weights and intercept (0 without one)."""
-    features = np.stack([*columns, np.ones_like(hits)] if intercept else columns, axis=1)
+    features = np.stack([*columns, np.ones_like(hits)] if intercept else columns)
     penalty = np.array([BETA_RIDGE] * len(columns) + [0.0] * intercept)
-    weights = np.zeros(features.shape[1])
-    here = _newton_step(features, hits, penalty, weights)
+    weights, misses = np.zeros(len(features)), len(hits) - hits.sum()
+    if misses > 2 * THINNED_MISSES:
+        # The hits and the likeliest misses decide; of the others every k-th stands for k.
+        last = len(hits) - THINNED_MISSES
+        whole = (hits > 0.5) | (columns[0] >= np.partition(columns[0], last)[last])
+        seen = whole.copy()
+        seen[:: len(hits) // THINNED_MISSES] = True
+        counts = np.where(whole[seen], 1.0, (~whole).sum() / max(1, (seen & ~whole).sum()))
+        weights = _newton(np.ascontiguousarray(features[:, seen]), hits[seen], counts, penalty, weights)
+    weights = _newton(features, hits, None, penalty, weights)
+    return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
+
+
+def _newton(features: Floats, hits: Floats, counts: Floats | None, penalty: Floats, weights: Floats) -> Floats:
+    """From these weights to those with the smallest loss; every sample counts so many times."""
+    here = _newton_step(features, hits, counts, penalty, weights)
     for _ in range(100):
         # The sum, not the mean: RIDGE means the same at any n, as in the released code.
         step = np.linalg.lstsq(here.curvature, -here.slope, rcond=None)[0]
+        if -float(here.slope @ step) <= 1e-9 * abs(here.loss):
+            # So near, a full step leaves an error of the square of this one, and rounding would hide it.
+            return weights + step
         size = 1.0
         while size > 1e-8:
-            there = _newton_step(features, hits, penalty, weights + size * step)
+            there = _newton_step(features, hits, counts, penalty, weights + size * step)
             if there.loss <= here.loss + 1e-4 * size * float(here.slope @ step):
                 break
             size /= 2
         else:
             break
-        weights, before, here = weights + size * step, here, there
-        if before.loss - here.loss <= 1e-13 * abs(here.loss) or float(np.abs(size * step).max()) < 1e-10:
-            break
-    return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
+        weights, here = weights + size * step, there
+    return weights
 
 
-def _newton_step(features: Floats, hits: Floats, penalty: Floats, weights: Floats) -> _Step:
+def _newton_step(features: Floats, hits: Floats, counts: Floats | None, penalty: Floats, weights: Floats) -> _Step:
     # torch's matrix products keep to the threads it was given; numpy's would hand these thin ones out.
     rows = torch.from_numpy(features)
-    scores = torch.mv(rows, torch.from_numpy(weights)).numpy()
+    scores = torch.mv(rows.T, torch.from_numpy(weights)).numpy()
     tail = np.exp(-np.abs(scores))
-    loss = float(np.sum(np.maximum(scores, 0) - hits * scores + np.log1p(tail)) + penalty @ weights**2 / 2)
+    losses = np.maximum(scores, 0) - hits * scores + np.log1p(tail)
     probs = np.where(scores >= 0, 1.0, tail) / (1 + tail)
-    scaled = rows * torch.from_numpy(probs * (1 - probs))[:, None]
-    curvature = torch.mm(scaled.T, rows).numpy() + np.diag(penalty)
-    slope = torch.mv(rows.T, torch.from_numpy(probs - hits)).numpy() + penalty * weights
-    return _Step(loss, slope, curvature)
+    gaps, spread = probs - hits, probs * (1 - probs)
+    if counts is not None:
+        losses, gaps, spread = losses * counts, gaps * counts, spread * counts
+    curvature = torch.mm(rows * torch.from_numpy(spread), rows.T).numpy() + np.diag(penalty)
+    slope = torch.mv(rows, torch.from_numpy(gaps)).numpy() + penalty * weights
+    return _Step(float(np.sum(losses) + penalty @ weights**2 / 2), slope, curvature)

@@ -436,6 +436,9 @@ def ensemble_temperature(
     else:
         weights = _likelihood_weights(rows, optimum.scale)
     notes = list(bound_notes(optimum))
+    if weights[0] < 1 and not _no_less_likely(rows, optimum.scale, weights):
+        weights = np.array([1.0, 0.0, 0.0])
+        notes.append("the mixture of smallest Brier score is less likely than its temperature alone, which is taken")
     if weights[2] > 0.999:
         notes.append("the weights went to the uniform part: these logits say nothing about the labels")
     values = {
@@ -443,6 +446,14 @@ def ensemble_temperature(
         "weights": torch.from_numpy(weights),
     }
     return FittedValues(values, tuple(notes))
+
+
+def _no_less_likely(rows: TemperedRows, scale: float, weights: Floats) -> bool:
+    """Whether the labels are at least as likely under the mixture as under its first part."""
+    first = rows.true_probs(scale)
+    mixed = weights[0] * first + weights[1] * rows.true_probs(1.0) + weights[2] / rows.rows.shape[1]
+    with np.errstate(divide="ignore"):
+        return bool(np.log(mixed).mean() >= np.log(first).mean())
 
 
 def _squares_weights(gram: Floats, hits: Floats) -> Floats:

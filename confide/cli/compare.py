@@ -1,8 +1,9 @@
-"""`confide compare A B ...`: paired tests between predictions on the same samples."""
+"""`confide compare A B ...`: paired tests between predictions on the same samples, or between groups of runs."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ from confide.cli.shared import load_predictions, print_json, text_table
 
 EXAMPLE = (
     "  confide compare before.parquet after.parquet\n"
-    "  confide compare first.npz second.npz third.npz --metrics nll ece aurc --json"
+    "  confide compare first.npz second.npz third.npz --metrics nll ece aurc --json\n"
+    "  confide compare plain/*.npz --against focal/*.npz"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="predictions on the same samples (two or more)")
+    add("--against", nargs="+", metavar="FILE", help="runs of another training: FILEs against these, paired by seed")
     add("--names", nargs="+", help="names of the files in the table (default: their own)")
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--score", default="msp", help="what ranks the samples (default: msp)")
@@ -29,6 +32,9 @@ def run(args: argparse.Namespace) -> None:
     from confide.evaluation.compare import compare
     from confide.results import LEVEL
 
+    if args.against:
+        against(args)
+        return
     names = args.names or unique_names(args.files)
     if len(names) != len(args.files):
         raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
@@ -51,6 +57,41 @@ def run(args: argparse.Namespace) -> None:
     if not first.has_labels and first.ids.tolist() == list(range(len(first))):
         print("note: without ids and labels the samples are paired by their place in the files")
     print(f"{len(first):,} samples; better only where the Holm-corrected p is below {LEVEL}")
+
+
+def against(args: argparse.Namespace) -> None:
+    """Groups of runs, such as seeds of two ways of training."""
+    from confide.checks import InputError
+    from confide.evaluation.seeds import compare_groups
+    from confide.results import LEVEL
+
+    if args.names and len(args.names) != 2:
+        raise InputError(f"--names must be 2 words with --against, got {len(args.names)}; name both groups")
+    names = args.names or ["first", "second"]
+    groups = [[load_predictions(path) for path in sorted(files)] for files in (args.files, args.against)]
+    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    rows = compare_groups(*groups, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
+    if args.json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [
+        [
+            row.metric,
+            f"{row.mean_a:.4f} ±{row.sd_a:.4f}",
+            f"{row.mean_b:.4f} ±{row.sd_b:.4f}",
+            f"{row.difference:+.4f}",
+            f"{row.low:+.4f} to {row.high:+.4f}",
+            f"{row.p_value:.4f}",
+            f"{row.p_holm:.4f}",
+            {"a": names[0], "b": names[1]}.get(row.better or "", "-"),
+        ]
+        for row in rows
+    ]
+    header = ["metric", f"{names[0]} (mean ±sd)", f"{names[1]} (mean ±sd)", "difference", "95 % interval"]
+    print(text_table([*header, "p", "p (Holm)", "better"], cells))
+    paired = "paired by the order of their names" if len(groups[0]) == len(groups[1]) else "not paired"
+    runs = f"{len(groups[0])} and {len(groups[1])} runs, {paired}, on {len(groups[0][0]):,} samples"
+    print(f"\n{runs}; intervals hold the chance of runs and of samples; better only where p (Holm) is below {LEVEL}")
 
 
 def unique_names(paths: list[str]) -> list[str]:

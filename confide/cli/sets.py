@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
     if args.apply is None and (args.out or args.report):
         raise InputError("--out and --report are of the samples of --apply; give them")
-    if args.load:
+    if args.load is not None:
         fitted = sets.load(args.load)
     else:
         fitted = sets.fit(

@@ -80,13 +80,15 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     from confide.config import change_fields, load_config
     from confide.pipeline import loss_settings
     from confide.training import Settings, preset
+    from confide.training.ensemble import MOST_MEMBERS
     from confide.training.jobs import TrainingJob
     from confide.training.settings import override_settings
 
     if not args.recipe:
         refuse_flags(args, ("features",), "training without --recipe reads no features")
-    check_range(args.members, "members", 1)
-    check_range(args.workers, "workers", 1)
+    check_range(args.members, "members", 1, MOST_MEMBERS)
+    check_range(args.workers, "workers", 1, 1024)
+    check_range(args.checkpoint_seconds, "checkpoint-seconds", 0)
     recipe = load_config(args.recipe) if args.recipe else None
     brought = loss_settings(recipe, recipe.losses[0]) if recipe else {}
     changes = parse_options(args.set)

@@ -10,6 +10,7 @@ from confide.evaluation.gallery import gallery, suspects
 from confide.evaluation.ood import Side, ood
 from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed, operating_point
 from confide.evaluation.risks import observed_risks
+from confide.evaluation.seeds import GroupComparison, compare_groups
 from confide.evaluation.slices import Slice, SliceReport, find_slices
 from confide.evaluation.trust import TrustValues, compare_trust, rates_at_same_tpr
 from confide.results import join

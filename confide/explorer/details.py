@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import as_picture, picture_bytes
-from confide.explorer.layout import RAW, DataSource, Layout, Missing, reading
+from confide.explorer.layout import RAW, DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import (
     Column,
@@ -31,6 +31,7 @@ from confide.explorer.samples import (
 )
 from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
+from confide.files.formats import reading
 from confide.records import Dataset, Features, Split
 
 if TYPE_CHECKING:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide.checks import InputError, MissingExtra, OptionError, printable
+from confide.checks import InputError
 from confide.files import formats
 from confide.files.columns import column_roles
+from confide.files.formats import reading
 from confide.store import DataNote, Manifest, RunPaths, read_manifest
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
@@ -26,22 +26,6 @@ class Missing:
     what: str
     why: str
     command: str
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """One line that names the file, for whatever reading it raises: it may be damaged, or come from anywhere."""
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(f"{path} must be a plain file, but it is none; move it away")
-        yield
-    except (OptionError, MissingExtra):
-        raise
-    except InputError as error:
-        raise InputError(printable(str(error))) from None
-    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
-        why = printable(f"{type(error).__name__} {error}")[:200]
-        raise InputError(f"{path} must be a readable file of its kind, but: {why}; make it again") from None
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from confide.checks import InputError, check_range, did_you_mean
+from confide.checks import InputError, check_options, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented
 from confide.files import disk, formats
 from confide.files.shards import SHARDS_MANIFEST, shard_path, write_manifest, write_samples, write_shard
 from confide.models import load_network
+from confide.models.device import Device
 from confide.models.trained import trained_file
 from confide.progress import Progress
 from confide.records import Dataset, Features, Split
@@ -333,6 +334,8 @@ def extract(
         (6, 16)
     """
     part = dataset.split(split) if isinstance(dataset, Dataset) else dataset
+    if word == "cached" or isinstance(word, Extractor):
+        check_options(word if isinstance(word, str) else word.name, "extractor", options, ())
     if word == "cached":
         if augment is not None:
             raise InputError("cached features cannot be augmented; choose an extractor for augmentation runs")
@@ -341,6 +344,9 @@ def extract(
         split_word(word)
     check_range(batch_size, "batch_size", 1)
     check_range(shard_rows, "shard_rows", 1)
+    check_range(workers, "workers", 0, 1024)
+    if device is not None:
+        Device.of(device)
     if dtype not in ("float32", "float16"):
         raise InputError(f"dtype must be 'float32' or 'float16', got {dtype!r}")
     settings = ExtractionSettings(batch_size, device, workers, amp, shard_rows, dtype, augment)

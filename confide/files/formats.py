@@ -12,6 +12,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from confide import __version__
-from confide.checks import InputError
+from confide.checks import InputError, MissingExtra, OptionError, printable
 from confide.files.disk import atomic
 
 # What confide writes, and in which version: the only place that knows either.
@@ -295,6 +296,23 @@ def checksum(path: str | Path) -> str:
 TABLE_ENDINGS = (".parquet", ".npz", ".csv", ".jsonl")
 
 
+@contextmanager
+def reading(path: str | Path, kind: str = "file of its kind") -> Iterator[None]:
+    """One line that names the file, for whatever reading it raises: it may be damaged, or come from anywhere."""
+    try:
+        if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
+            raise InputError(f"{path} must be a plain file, but it is none; move it away")
+        yield
+    except (OptionError, MissingExtra, MemoryError):
+        raise
+    except InputError as error:
+        raise InputError(printable(str(error))) from None
+    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
+        name = "" if isinstance(error, (pa.ArrowException, OSError, UnicodeError)) else f"{type(error).__name__} "
+        why = printable(f"{name}{error}")[:300]
+        raise InputError(f"{path} must be a readable {kind}, but reading it failed: {why}") from None
+
+
 def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
     """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column."""
     path = Path(path)
@@ -306,12 +324,8 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
     if suffix not in readers:
         mend = "join arrays: np.savez('all.npz', logits=logits, labels=labels)" if suffix == ".npy" else "convert it"
         raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; {mend}")
-    try:
+    with reading(path, f"{suffix[1:]} file"):
         return readers[suffix](path)
-    except InputError:
-        raise
-    except Exception as error:  # the libraries' errors for a damaged file are many; the person needs one line
-        raise InputError(f"{path} must be a readable {suffix[1:]} file, but reading it failed: {error}") from None
 
 
 def write_table(
@@ -399,7 +413,10 @@ def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
     """An arrow column as numpy: lists of one length as n x c, the rest as a vector."""
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        try:
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"a column must hold text in UTF-8, got other bytes ({printable(str(error))})") from None
     joined = column.combine_chunks()
     if isinstance(joined, pa.ChunkedArray):
         joined = pa.concat_arrays(joined.chunks)

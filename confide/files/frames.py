@@ -29,8 +29,12 @@ def frame_columns(frame: Any) -> dict[str, NDArray[Any]]:
 
 def column_array(column: Any) -> NDArray[Any]:
     """One column as an array."""
-    values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
-    lists = values.dtype == object and len(values) > 0 and all(isinstance(v, (list, tuple, np.ndarray)) for v in values)
+    try:
+        values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    except ValueError:
+        raise InputError("a column must hold a value a row, or lists of one length, got others; mend it") from None
+    lists = values.dtype == object and values.size > 0 and values.ndim == 1
+    lists = lists and all(isinstance(row, (list, tuple, np.ndarray)) for row in values)
     if lists and len({len(row) for row in values}) == 1:
         return np.stack([np.asarray(row) for row in values])
     return values

@@ -76,7 +76,7 @@ def fit_members(
         >>> len(confide.training.fit_members(dataset, settings, members=2))
         2
     """
-    check_range(members, "members", 1)
+    check_range(members, "members", 1, MOST_MEMBERS)
     settings = settings or Settings()
     folders = [None if folder is None else Path(folder) / f"member-{number}" for number in range(members)]
     reason = reason_against_stacking(dataset, settings)
@@ -183,6 +183,7 @@ def predict_members(
 
 # Members of an ensemble as one stacked model: every weight has one more dimension, and one pass trains them all.
 
+MOST_MEMBERS = 10_000
 OF_A_STACK = "of a stack of"
 STACKING_LIMIT = 2_000_000
 """Parameters of a model that gains from stacking: beyond, one member alone keeps a GPU busy."""

@@ -17,7 +17,7 @@ QUICK = {"epochs": 1, "batch_size": 64, "learning_rate": 0.05}
 @pytest.fixture
 def place(tmp_path) -> Place:
     """A folder with the difficulty of the embedded data's first samples."""
-    made = Place(tmp_path / "grid", limit=150)
+    made = Place(tmp_path / "grid", limit=90)
     dataset = Sources({}, made.prepared, made.limit).dataset("fashion-sample")
     rows = {split: extract("cached", dataset, split) for split in dataset.splits}
     keep_scores(made.prepared, "fashion-sample", rows, ("difficulty", "bands"))

@@ -281,7 +281,9 @@ def test_a_grid_leaves_out_the_cells_whose_data_is_not_at_hand(tmp_path, capsys,
 
 
 def test_tables_leave_out_what_needs_predictions_and_go_on(tmp_path, capsys):
-    shutil.copytree(ROOT / "benchmarks" / "results" / "lite" / "cells", tmp_path / "cells")
+    (tmp_path / "cells").mkdir()
+    for path in (ROOT / "benchmarks" / "results" / "lite" / "cells").glob("*-s[01].json"):
+        shutil.copy(path, tmp_path / "cells")
     assert main(["tables", "--out", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 0
     assert "p2-table4 left as it is: predictions of" in capsys.readouterr().err
     assert (tmp_path / "tables" / "p1-table2.md").exists()

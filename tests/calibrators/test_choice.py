@@ -29,7 +29,7 @@ def test_a_calibrated_model_is_left_alone_or_warned_about(made):
 def test_a_choice_is_callable_also_where_none_is_best(made, tmp_path):
     logits, labels = made(120, 6, seed=3)
     predictions = Predictions.from_probs(logits.softmax(1), labels, split="val")
-    choice = calibrators.choose(predictions, ("matrix",))
+    choice = calibrators.choose(predictions, ("matrix",), options={"matrix": {"reg_lambda": 0.0}})
     assert choice.word == "none"
     assert choice(predictions) is predictions
     choice.calibrator.save(tmp_path / "none.json")
@@ -51,8 +51,9 @@ def test_one_word_is_taken_even_if_it_does_not_help(made):
 def test_the_score_is_that_of_samples_not_fitted_on(made):
     logits, labels = made(120, 6, seed=3)
     predictions = Predictions(logits, labels, split="val")
-    held_out = calibrators.choose(predictions, ("matrix",)).candidate("matrix").score
-    fitted = float(calibrators.fit("matrix", predictions)(predictions).facts.need("nll").mean())
+    plain = {"reg_lambda": 0.0}
+    held_out = calibrators.choose(predictions, ("matrix",), options={"matrix": plain}).candidate("matrix").score
+    fitted = float(calibrators.fit("matrix", predictions, **plain)(predictions).facts.need("nll").mean())
     assert held_out > fitted + 0.3
 
 

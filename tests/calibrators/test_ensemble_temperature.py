@@ -57,3 +57,12 @@ def test_a_bound_is_said_and_bad_bounds_are_refused(made):
     assert any("stopped at its bound 5" in note for note in hot.notes)
     with pytest.raises(InputError, match="bounds must be two temperatures"):
         calibrators.fit("ensemble_temperature", Predictions(logits, labels), bounds=(2.0, 1.0))
+
+
+def test_the_mixture_is_never_less_likely_than_its_own_temperature(made):
+    for seed in range(6):
+        logits, labels = made(60, 8, seed=seed)
+        val = Predictions(4 * logits, labels, split="val")
+        mixture = calibrators.fit("ensemble_temperature", val)
+        alone = Predictions(val.logits / mixture.temperature, labels)
+        assert float(mixture(val).facts.need("nll").mean()) <= float(alone.facts.need("nll").mean()) + 1e-9

@@ -32,6 +32,29 @@ def test_accuracy_and_changed_classes_are_noted(val):
     assert any("the predicted class changes on 93 of 800 validation samples" in note for note in notes)
 
 
+def test_few_samples_are_pulled_towards_their_temperature(made):
+    # Labels that follow softmax(z / 3): nothing but a temperature is to be found, with more numbers than samples.
+    logits, labels = made(200, 12, seed=2)
+    few, others = Predictions(3 * logits[:100], labels[:100]), Predictions(3 * logits[100:], labels[100:])
+    plain, pulled, tempered = (
+        float(calibrators.fit(word, few, **options)(others).facts.need("nll").mean())
+        for word, options in (("matrix", {"reg_lambda": 0.0}), ("matrix", {}), ("temperature", {}))
+    )
+    assert pulled < tempered + 0.1 < plain
+
+
+@pytest.mark.parametrize(("word", "options"), [("matrix", {}), ("matrix", {"reg_lambda": 0.0}), ("dirichlet", {})])
+@pytest.mark.parametrize("n", [50, 300])
+def test_the_order_of_classes_changes_nothing(made, word, options, n):
+    logits, labels = made(n, 10, seed=n)
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(n))
+    turned = Predictions(logits[:, order], order.argsort()[labels], split="val")
+    before, after = (
+        calibrators.fit(word, each, **options)(each).facts for each in (Predictions(logits, labels), turned)
+    )
+    assert float((before.p_true - after.p_true).abs().max()) < 1e-9
+
+
 def test_separable_data_ends_finite(made):
     logits, _ = made(40, 5, seed=0)
     before = Predictions(logits, logits.argmax(dim=1))
@@ -42,7 +65,7 @@ def test_separable_data_ends_finite(made):
 
 def test_more_numbers_than_samples_are_noted(made):
     logits, labels = made(60, 12, seed=1)
-    notes = calibrators.fit("matrix", Predictions(logits, labels)).notes
+    notes = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=0.0).notes
     assert any("the samples are told apart perfectly" in note for note in notes)
     pulled = calibrators.fit("matrix", Predictions(logits, labels), reg_lambda=1.0).notes
     assert not any("told apart" in note for note in pulled)

@@ -155,3 +155,54 @@ def test_a_run_needs_a_config_or_a_recipe(capsys):
     refused(capsys, ["run"], "needs a config or --recipe NAME, one of the two")
     refused(capsys, ["run", "demo", "--recipe", "confide"], "one of the two")
     refused(capsys, ["train", "fashion-sample", "--recipe", "confid"], "did you mean 'confide'?")
+
+
+ROWS, CLASSES = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "part"),
+    [
+        (np.array(["a", "b", "c"])[CLASSES], "must be class indices, got <U1, such as"),
+        (CLASSES + 0.5, "must be class indices, got float64"),
+        (CLASSES - 1, "labels must lie in"),
+        (CLASSES * 10**12, "labels must lie in"),
+    ],
+    ids=["words", "fractions", "negative", "huge"],
+)
+def test_labels_of_features_that_are_no_classes(tmp_path, capsys, labels, part):
+    file = write(tmp_path / "features.npz", features=ROWS, labels=labels)
+    refused(capsys, ["score", file, "-o", str(tmp_path / "scores.parquet")], part)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--members", "99999999999"], "members must lie in [1, 10000]"),
+        (["--seed", str(10**23)], "seed must be a whole number"),
+        (["--checkpoint-seconds", "nan"], "checkpoint-seconds must lie in"),
+        (["--batch-size", "99999999999999999999"], "batch_size must lie in"),
+        (["--data-option", "val_fraction=abc"], "val_fraction must be a number"),
+    ],
+)
+def test_numbers_that_no_training_can_have(tmp_path, capsys, words, part):
+    file = write(tmp_path / "rows.npz", x=ROWS, y=CLASSES)
+    refused(capsys, ["train", file, "--out", str(tmp_path / "run"), *words], part)
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_that_cannot_be_had_is_one_line(tmp_path, capsys, monkeypatch):
+    def too_much(*_args, **_options):
+        np.empty(1 << 50)
+
+    monkeypatch.setattr("confide.scoring.score_data", too_much)
+    refused(capsys, ["score", str(tmp_path)], "there is not enough memory")
+
+
+def test_ctrl_c_while_a_verb_imports_what_it_needs(capsys, monkeypatch):
+    def interrupted(_name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("confide.cli.main.import_module", interrupted)
+    assert main(["list"]) == 130
+    assert capsys.readouterr().err == "confide: stopped; the same command goes on where it was\n"

@@ -37,9 +37,13 @@ def made(n=800, seed=0):
     return predictions, scores
 
 
-def test_a_better_predictor_is_found_and_a_guess_is_not():
-    predictions, scores = made()
-    found = compare_trust(predictions, scores)
+@pytest.fixture(scope="module")
+def found():
+    """All three compared."""
+    return compare_trust(*made())
+
+
+def test_a_better_predictor_is_found_and_a_guess_is_not(found):
     judged = {(one.metric, one.b.score.removeprefix("trust:")): one.better for one in found.comparisons}
     assert judged["auroc", "knows"] == "b"
     assert judged["auroc", "guess"] in (None, "a")
@@ -50,10 +54,9 @@ def test_a_better_predictor_is_found_and_a_guess_is_not():
     assert one.low < one.value < one.high
 
 
-def test_the_report_names_a_trust_score_that_beats_confidence(tmp_path):
+def test_the_report_names_a_trust_score_that_beats_confidence(found):
     """The tests named predictors by bare words, the report looked for "model/stage/score" and never found one."""
     predictions, scores = made()
-    found = compare_trust(predictions, scores)
     assert "<code>knows</code> tells right from wrong better than confidence" in render_report(found)
     pair = compare_trust(predictions, {name: scores[name] for name in ("mcp", "knows")})
     assert "<code>knows</code> tells right from wrong best" in render_report(pair)
@@ -71,7 +74,7 @@ def test_a_name_with_a_comma_is_quoted_in_the_verdict():
 
 
 def test_it_says_plainly_that_nothing_is_better(tmp_path):
-    predictions, scores = made()
+    predictions, scores = made(300)
     found = compare_trust(predictions, {k: v for k, v in scores.items() if k != "knows"})
     assert "No predictor beats max-softmax" in found.about.verdict
     found.save(tmp_path / "evaluation.json")
@@ -79,7 +82,7 @@ def test_it_says_plainly_that_nothing_is_better(tmp_path):
 
 
 def test_a_monotone_change_of_scale_is_no_difference():
-    predictions, scores = made()
+    predictions, scores = made(200)
     twin = TrustValues(np.exp(3 * scores["mcp"].values), None)
     found = compare_trust(predictions, {"mcp": scores["mcp"], "twin": twin})
     ranking = [one for one in found.comparisons if one.metric in table_words("trust")]
@@ -87,9 +90,7 @@ def test_a_monotone_change_of_scale_is_no_difference():
     assert all(one.p_value == 1.0 and one.difference == 0 for one in ranking)
 
 
-def test_separability_is_tested_against_the_baseline():
-    predictions, scores = made()
-    found = compare_trust(predictions, scores)
+def test_separability_is_tested_against_the_baseline(found):
     for metric in separation_words():
         tests = {one.b.score.removeprefix("trust:"): one for one in found.comparisons if one.metric == metric}
         expected = found.value(metric, score="trust:knows") - found.value(metric, score="msp")
@@ -179,7 +180,8 @@ def test_logits_that_the_sigmoid_rounds_to_one_are_still_ranked():
     far = {"mcp": scores["mcp"], "knows": TrustValues.of(knows + 60, 0.0, "logit")}
     assert len(np.unique(far["knows"].values)) < 100
     found = compare_trust(predictions, far)
-    near = compare_trust(predictions, {"mcp": scores["mcp"], "knows": TrustValues.of(knows, 0.0, "logit")})
+    bounded = {"mcp": scores["mcp"], "knows": TrustValues.of(knows, 0.0, "logit")}
+    near = compare_trust(predictions, bounded, intervals=False)
     for metric in table_words("trust"):
         assert found.value(metric, score="trust:knows") == near.value(metric, score="trust:knows")
     judged = {(one.metric, one.b.score.removeprefix("trust:")): one for one in found.comparisons}

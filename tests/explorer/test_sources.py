@@ -258,12 +258,12 @@ def test_other_bad_addresses():
         bind("203.0.113.7", 0)
 
 
-def test_a_million_classes(serve, tmp_path):
-    n = 1_000_000
+def test_two_hundred_thousand_classes(serve, tmp_path):
+    n = 200_000
     names = tuple(f"class {k}" for k in range(n))
     ids = np.arange(2000)
     said = Predictions.from_top1(
-        torch.arange(2000) * 500, torch.arange(2000) * 500 + (torch.arange(2000) % 2), torch.full((2000,), 0.5)
+        torch.arange(2000) * 100, torch.arange(2000) * 100 + (torch.arange(2000) % 2), torch.full((2000,), 0.5)
     )
     columns = {
         "id": ids,
@@ -278,9 +278,9 @@ def test_a_million_classes(serve, tmp_path):
     assert found["facets"]["label"]["distinct"] == 2000
     assert len(found["facets"]["label"]["values"]) == 12
     assert len(json.dumps(found)) < 20_000
-    assert client.get("classes", text="class 999999")["classes"] == [{"label": 999_999, "name": "class 999999"}]
-    assert client.get("find", label="500")["count"] == 1
-    assert "below 1000000" in client.refused("find?label=1000000")
+    assert client.get("classes", text="class 199999")["classes"] == [{"label": 199_999, "name": "class 199999"}]
+    assert client.get("find", label="100")["count"] == 1
+    assert "below 200000" in client.refused("find?label=200000")
 
 
 def test_without_the_packages_the_extra_is_named(run_folder):

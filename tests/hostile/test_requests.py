@@ -298,3 +298,20 @@ def test_numbers_and_words_leave_as_they_are():
     words = ["-1.5", "+3e-2", ".5", "a-b", "1=1", "O'Hara", ""]
     rows = as_bytes(pa.table({"x": words}), "csv").decode().splitlines()[1:]
     assert [json.loads(row) for row in rows] == words
+
+
+@pytest.mark.slow
+def test_a_browser_comes_in_by_the_file_that_holds_the_address(browser, locked, monkeypatch, tmp_path):
+    from confide.explorer import launch
+
+    opened: list[str] = []
+    monkeypatch.setattr(launch.webbrowser, "open", opened.append)
+    launch.open_browser(f"http://127.0.0.1:{locked.port}/?token={TOKEN}&split=test", tmp_path)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(opened[0])
+    page.wait_for_selector("#cells li:not(.sk):not([hidden]) button[data-row]")
+    assert page.url == f"http://127.0.0.1:{locked.port}/?split=test"
+    page.reload()  # by the cookie alone
+    page.wait_for_selector("#cells li:not(.sk):not([hidden]) button[data-row]")
+    context.close()

@@ -142,7 +142,7 @@ def test_a_stopped_training_goes_on(images, tmp_path):
         batch_size=20,
     )
     trained = training.fit(images, settings, folder=tmp_path / "again")
-    assert any("resumed at epoch 1" in note for note in trained.notes), trained.notes
+    assert any("resumed at epoch 1" in note for note in trained.process_notes), trained.process_notes
     whole = training.Trained.load(FILES / "training")
     for name, weights in whole.model.state_dict().items():
         np.testing.assert_allclose(trained.model.state_dict()[name], weights, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,67 @@
+"""Groups of runs: both sources of chance are in the interval, by simulation; and what the command line shows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from confide import Predictions
+from confide.checks import InputError
+from confide.cli.main import main
+from confide.evaluation import compare_groups
+
+
+def groups(draw, sizes=(3, 3), n=300, of_seeds=0.3, of_samples=0.5, gain=0.0):
+    """Runs of two ways of training that differ by `gain`, by what each makes of the samples, and by their seeds."""
+    base = draw.normal(1, 1, n)
+    sides = []
+    for k, size in enumerate(sizes):
+        way = base + draw.normal(0, of_samples, n) + k * gain
+        odds = [way + draw.normal(0, of_seeds) + draw.normal(0, 0.5, n) for _ in range(size)]
+        sides.append([Predictions.from_pairs(z > 0, 1 / (1 + np.exp(-np.abs(z)))) for z in odds])
+    return sides
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"sizes": (2, 2)}, {"of_seeds": 0.0}, {"of_samples": 0.0}, {"sizes": (3, 5)}], ids=str
+)
+def test_the_interval_holds_the_truth_as_often_as_it_says(settings):
+    draw = np.random.default_rng(0)
+    rows = [compare_groups(*groups(draw, **settings), metrics=["accuracy"])[0] for _ in range(200)]
+    inside = sum(row.low <= 0 <= row.high for row in rows)
+    assert inside >= 180  # 190 expected; fewer than 180 has a probability below 0.002
+    assert sum(row.better is not None for row in rows) <= 20
+
+
+def test_a_real_gain_is_found_and_its_parts_are_told():
+    a, b = groups(np.random.default_rng(1), sizes=(5, 5), n=2000, of_seeds=0.05, gain=1.0)
+    rows = {row.metric: row for row in compare_groups(a, b, metrics=["accuracy", "aurc"])}
+    row = rows["accuracy"]
+    accuracy = [np.mean([float(p.facts.correct.double().mean()) for p in side]) for side in (a, b)]
+    assert (row.mean_a, row.mean_b) == pytest.approx(accuracy)
+    assert row.better == rows["aurc"].better == "b"
+    assert row.low < row.difference < row.high
+    assert row.sd_seeds > 0
+    assert row.sd_samples > 0
+
+
+def test_single_runs_and_other_samples_are_refused():
+    a, b = groups(np.random.default_rng(2))
+    with pytest.raises(InputError, match="at least two runs each, got 1 and 3"):
+        compare_groups(a[:1], b)
+    with pytest.raises(InputError, match="compare needs the same samples"):
+        compare_groups(a, [p.take(range(100)) for p in b])
+
+
+def test_the_command_compares_files_of_runs(tmp_path, capsys):
+    for name, side in zip(("plain", "new"), groups(np.random.default_rng(3), gain=1.0), strict=True):
+        for k, run in enumerate(side):
+            run.save(tmp_path / f"{name}-{k}.csv")
+    files = [[str(tmp_path / f"{name}-{k}.csv") for k in range(3)] for name in ("plain", "new")]
+    words = ["compare", *files[0], "--against", *files[1], "--metrics", "accuracy", "auroc"]
+    assert main([*words, "--names", "plain", "new"]) == 0
+    shown = capsys.readouterr().out
+    assert "plain (mean ±sd)" in shown
+    assert "3 and 3 runs, paired by the order of their names, on 300 samples" in shown
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["mean_b"] > 0.8
