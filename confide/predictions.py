@@ -767,6 +767,8 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).need_labels("a metric").tolist()
             [0]
         """
+        if isinstance(self.outputs, PairOutputs):
+            raise InputError(f"{purpose} needs classes, but these predictions hold only {self.outputs.words}")
         if self._labels is None:
             hint = f"; their other columns are {', '.join(list(self.columns)[:8])}" if self.columns else ""
             raise InputError(

@@ -125,6 +125,14 @@ class Measurement:
     def __float__(self) -> float:
         return float(self.value)
 
+    def __str__(self) -> str:
+        """One line: the metric, its value and interval, and what chance would show."""
+        name = self.metric if self.plain else f"{self.metric} ({self.score})"
+        interval = f", 95 % {self.low:.4g} to {self.high:.4g}" if self.has_interval else ""
+        chance = "" if self.chance is None else f", by chance {self.chance:.4g}"
+        group = "" if self.group is None else f" [{self.group}]"
+        return f"{name}{group} {self.value:.4g}{interval}{chance}, {self.n:,} samples"
+
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval; NaN where none is defined."""

@@ -99,7 +99,8 @@ def test_every_curve_that_is_written_has_a_kind_of_the_table():
 def test_what_was_seen_of_a_threshold_is_read_under_the_name_it_is_written():
     """The text said `test_n`, a run wrote `test_accepted`."""
     row = ModelPoint(OperatingPoint(risk=0.1, threshold=0.5), "net", "raw", ObservedPoint(0.5, 0.05, 50)).as_row()
-    assert [key for key in row if key.startswith("test_")] == ["test_coverage", "test_risk", "test_accepted"]
+    names = ["test_coverage", "test_risk", "test_accepted", "test_low", "test_high"]
+    assert [key for key in row if key.startswith("test_")] == names
     assert ModelPoint.from_row(row).observed == ObservedPoint(0.5, 0.05, 50)
     assert ModelPoint.from_row({"risk": 0.1, "threshold": None, "test_risk": None}).observed is None
 
@@ -137,3 +138,9 @@ def test_an_evaluation_written_before_is_saved_with_the_same_names_and_values(tm
 def test_notes_that_are_no_record_are_one_clear_line():
     with pytest.raises(InputError, match="about must be an About, got dict"):
         Evaluation((), about={"title": "mine"})
+
+
+def test_a_measurement_is_printed_in_one_line():
+    row = Measurement("auroc", 0.8305, 1500, score="entropy", bounds=(0.8079, 0.851), chance=0.5)
+    assert str(row) == "auroc (entropy) 0.8305, 95 % 0.8079 to 0.851, by chance 0.5, 1,500 samples"
+    assert str(Measurement("nll", 0.5, 10, group="class=a")) == "nll [class=a] 0.5, 10 samples"

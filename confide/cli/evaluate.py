@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
     from confide.evaluation.streaming import as_predictions
     from confide.records import Scores
-    from confide.report import write_report
+    from confide.report import verdict_sentence, write_report
     from confide.results import About
 
     columns = [word for word in args.by or () if word not in OWN_GROUPS]
@@ -107,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
         files = [out / "evaluation.json", out / "report.html"]
         print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(one) for one in broken]})
     else:
+        if any(m.metric == "confidence_gap" for m in evaluation.measurements):
+            print(f"{verdict_sentence(evaluation)}\n")
         print(table_of(evaluation))
         for word, reason in evaluation.about.missing.items():
             print(f"{word}: {reason}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from confide.cli.shared import print_json
+from confide.cli.shared import print_json, refuse_flags
 
 EXAMPLE = (
     "  confide explore runs/demo\n"
     "  confide explore scores.parquet --data photos/ --port 0\n"
+    "  confide explore scores.parquet --export hard.csv --top 200\n"
     "  confide explore runs/demo --export tags.csv"
 )
 
@@ -24,6 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-token", action="store_true", help="let every user of this machine look and tag")
     parser.add_argument("--browser", action="store_true", help="open a browser")
     parser.add_argument("--export", metavar="FILE", help="write tagged samples (.csv, .parquet) and stop")
+    parser.add_argument("--top", type=int, metavar="N", help="with --export: the N hardest (or least sure) instead")
+    parser.add_argument("--sort", metavar="COLUMN", help="with --top: by this column; -COLUMN from the largest")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,12 +34,14 @@ def run(args: argparse.Namespace) -> None:
 
     layout = explorer.open_layout(args.source, data=args.data, features=args.features, columns=args.columns)
     if args.export:
-        export = explorer.export_tags(layout, args.export)
+        export = explorer.export_tags(layout, args.export, top=args.top, sort=args.sort)
         if args.json:
             print_json(asdict(export))
         else:
-            print(f"exported: {export.samples} tagged samples to {export.exported}")
+            tagged = "tagged " if args.top is None else ""
+            print(f"exported: {export.samples} {tagged}samples to {export.exported}")
         return
+    refuse_flags(args, ("top", "sort"), "the explorer itself shows all samples")
 
     def say(line: str) -> None:
         if args.json and line.startswith("explorer: "):

@@ -33,6 +33,7 @@ VERBS = {
     "explore": "look into single samples in the browser, tag them, export",
     "list": "every method, with paper and options",
     "doctor": "what is installed, what is missing, how to get it",
+    "completion": "a script that completes commands in your shell",
 }
 
 
@@ -66,6 +67,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 2
 
 
+def add_common_flags(parser: argparse.ArgumentParser) -> None:
+    """What every verb takes."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
+    parser.add_argument("--quiet", action="store_true", help="no progress lines")
+
+
 def _run_verb(verb: str, words: list[str]) -> int:
     module = import_module(f"confide.cli.{verb.replace('-', '_')}")
     parser = argparse.ArgumentParser(
@@ -75,8 +82,7 @@ def _run_verb(verb: str, words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
-    parser.add_argument("--quiet", action="store_true", help="no progress lines")
+    add_common_flags(parser)
     args = parser.parse_args(words)
     args.command = shlex.join(["confide", verb, *(word for word in words if word not in ("--json", "--quiet"))])
     return guarded(module.run if verb == "list" else _with_torch(module.run), args)

@@ -373,7 +373,20 @@ def evaluate(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
+        warnings=label_doubts(predictions),
     )
+
+
+def label_doubts(predictions: Predictions) -> tuple[str, ...]:
+    """A warning where no label is 0 and the class before each label is predicted more often than the label."""
+    predicted = predictions.facts.predicted
+    if not predictions.has_labels or predicted is None or int(predictions.labels.min()) != 1:
+        return ()
+    before = int((predicted == predictions.labels - 1).sum())
+    if before <= int(predictions.facts.correct.sum()):
+        return ()
+    share = before / len(predictions)
+    return (f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?",)
 
 
 def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any] | None) -> dict[str, Any]:

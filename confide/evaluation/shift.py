@@ -452,6 +452,8 @@ def shift_grid(
     values: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
     held = nullcontext() if folder is None else disk.locked(Path(folder))
     with held, Progress("shift grid", len(cells) * len(subjects)) as progress:
+        if folder is not None:
+            disk.remove_leftovers([Path(folder), *(Path(folder) / "cells").glob("*")])
         for cell in cells:
             for name, rows in _cell_rows(cell, subjects, notebook, maker):
                 values[name, cell] = rows

@@ -212,7 +212,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
     after = before if calibrator is None else calibrator(predictions).probabilities()[0].double()
     leading = after if model.stage != RAW else before
     top = torch.topk(leading, min(TOP, len(leading))).indices.tolist()
-    label = int(predictions.labels[0])
+    label = int(predictions.labels[0]) if predictions.has_labels else -1
     if 0 <= label < len(leading) and label not in top:
         top[-1] = label
     name = database.samples.name_of

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from confide.checks import InputError, MissingExtra, check_range, printable
 from confide.explorer.layout import Layout, Missing
+from confide.files.disk import atomic
 
 # Start.
 
@@ -100,7 +101,8 @@ def serve(
 def open_browser(address: str, folder: Path) -> None:
     """Open a browser by a file that only this user may read: every user sees the words a program is started with."""
     page = folder / "explorer.html"
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
+    with atomic(page) as temporary:
+        temporary.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(address)}">', encoding="utf-8")
     webbrowser.open(page.as_uri())
 
 
@@ -157,12 +159,14 @@ class TagExport:
     samples: int
 
 
-def export_tags(layout: Layout, target: str) -> TagExport:
-    """Write the tagged samples with their columns, predictions and tags; no server is started.
+def export_tags(layout: Layout, target: str, *, top: int | None = None, sort: str | None = None) -> TagExport:
+    """Write the tagged samples, or the first ones, with their columns, predictions and tags; no server is started.
 
     Args:
         layout: what was tagged, of `open_layout`.
         target: a .csv or .parquet file, or `fiftyone:NAME` for a dataset of FiftyOne.
+        top: instead of the tagged ones, so many from the head of the explorer's order: the hardest, or the least sure.
+        sort: with `top`, the column that orders them; `-name` from the largest.
 
     Returns:
         Where they were written, and how many there are.
@@ -181,9 +185,11 @@ def export_tags(layout: Layout, target: str) -> TagExport:
     name = target.removeprefix("fiftyone:") if target.startswith("fiftyone:") else None
     if name is None and Path(target).suffix[1:] not in session.FORMATS:
         raise InputError(f"--export must be a .csv or .parquet file, or fiftyone:NAME, got '{target}'")
+    if top is not None:
+        check_range(top, "top", 1)
     explorer = session.Explorer(layout)
-    query = parse_query(explorer.database, [])
-    rows = explorer.rows_to_export(query, "tags")
+    query = parse_query(explorer.database, [] if sort is None else [("sort", sort)])
+    rows = explorer.rows_to_export(query, "tags") if top is None else explorer.rows_to_export(query, "selection")[:top]
     table = session.export_table(explorer.database, query, rows)
     if name is None:
         session.write_export(Path(target), table)

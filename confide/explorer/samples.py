@@ -309,7 +309,10 @@ class PredictionsFile:
 
     def read_ids(self) -> pa.Array:
         """The ids as words, by position where the file has none."""
-        names = [name for name in (self.roles.id, self.roles.label) if name is not None]
+        outputs = self.roles.outputs.names if self.roles.outputs else ()
+        # Any column of one value a row tells how many there are.
+        known = (self.roles.id, self.roles.label, self.roles.confidence, *outputs)
+        names = [name for name in known if name is not None]
         table, _ = formats.read_arrow(self.path, names[:1])
         ids = pa.array(np.arange(table.num_rows)) if self.roles.id is None else _one_chunk(table.column(self.roles.id))
         return pc.cast(ids, pa.string())
@@ -319,10 +322,9 @@ class PredictionsFile:
         if self.path.suffix != ".parquet" or self.roles.outputs is None:
             whole = Predictions.load(self.path)
             own = {k: pa.array(v) for k, v in whole.columns.items() if v.ndim == 1}
-            columns = {
-                "id": pc.cast(pa.array(whole.ids), pa.string()),
-                "label": pa.array(whole.labels.numpy(), pa.int32()),
-            }
+            columns = {"id": pc.cast(pa.array(whole.ids), pa.string())}
+            if whole.has_labels:
+                columns["label"] = pa.array(whole.labels.numpy(), pa.int32())
             return _SplitColumns(columns | own, whole.class_names or ())
         names = [self.roles.label, *self.roles.others]
         table, metadata = formats.read_arrow(self.path, [name for name in names if name is not None])
@@ -337,14 +339,15 @@ class PredictionsFile:
         """What the model predicts for every sample of the file, and its trust, read in blocks of bounded memory."""
         roles = self.roles
         outputs = roles.outputs.names if roles.outputs else ()
-        names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.trust]
+        names = [roles.label, *outputs, roles.prediction, roles.confidence, roles.correct, roles.trust]
         if calibrator is not None and calibrator.goes_by_ids:
             names.append(roles.id)
         blocks, trust = FactsBuilder(), []
         for columns, metadata in formats.table_batches(self.path, self._block_rows(), [n for n in names if n]):
             predictions = self._predictions(columns, metadata)
             facts = (predictions if calibrator is None else calibrator(predictions)).facts
-            blocks.add(Facts(facts.confidence.float(), facts.prediction.int(), facts.correct, nll=facts.nll))
+            predicted = None if facts.predicted is None else facts.predicted.int()
+            blocks.add(Facts(facts.confidence.float(), predicted, facts.right, nll=facts.nll))
             trust += [] if predictions.trust is None else [predictions.trust.float()]
         return blocks.join(), torch.cat(trust) if trust else None
 
@@ -391,7 +394,7 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     n = samples.table.num_rows
     prediction = np.full(n, -1, dtype=np.int32)
     confidence, loss, trust = (np.full(n, np.nan, dtype=np.float32) for _ in range(3))
-    correct = np.zeros(n, dtype=bool)
+    correct = np.full(n, -1, dtype=np.int8)
     calibrator = load_calibrator(layout, model, stage)
     for split, path in layout.predictions[model].items():
         with reading(path):
@@ -401,7 +404,7 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
                 continue
             rows, places = _aligned_rows(samples, split, ids)
             facts, own_trust = file.read_facts(calibrator)
-        known = ((prediction, facts.prediction), (confidence, facts.confidence), (correct, facts.correct))
+        known = ((prediction, facts.predicted), (confidence, facts.confidence), (correct, facts.right))
         for target, values in (*known, (loss, facts.nll), (trust, own_trust)):
             if values is not None:
                 target[rows] = values.numpy()[places]
@@ -410,13 +413,12 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
             table, _ = formats.read_arrow(path)
             rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
             trust[rows] = table.column("trust").to_numpy()[places]
-    absent = prediction < 0
     return pa.table(
         {
-            "prediction": pa.array(prediction, mask=absent),
-            "confidence": pa.array(confidence, mask=absent),
+            "prediction": pa.array(prediction, mask=prediction < 0),
+            "confidence": pa.array(confidence, mask=~np.isfinite(confidence)),
             "loss": pa.array(loss, mask=~np.isfinite(loss)),
-            "hit": pa.array(correct, mask=absent),
+            "hit": pa.array(correct == 1, mask=correct < 0),
             "trust": pa.array(trust, mask=~np.isfinite(trust)),
         }
     )

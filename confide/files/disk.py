@@ -31,13 +31,6 @@ def new_file(folder: Path) -> tuple[int, Path]:
     return handle, Path(name)
 
 
-def new_private_file(path: Path, content: bytes) -> None:
-    """Write a file that only this user may read; one that is there already is an error."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-
-
 def flush(handle: int, path: Path) -> None:
     """Wait until the content of a file, open as `handle`, is on the disk."""
     os.fsync(handle)
@@ -57,6 +50,11 @@ def flush_folder(folder: Path) -> None:
 def rename(temporary: Path, target: Path) -> None:
     """Give a file its name, over what had it before."""
     os.replace(temporary, target)
+
+
+def name_new(temporary: Path, target: Path) -> None:
+    """Give a file a second name that no other has yet."""
+    os.link(temporary, target)
 
 
 def remove(path: Path) -> None:
@@ -143,6 +141,19 @@ def _end_of_last_line(lines: IO[bytes], step: int = 1 << 16) -> int:
             return start + found + 1
         place = start
     return 0
+
+
+def new_private_file(path: Path, content: bytes) -> None:
+    """Write a file that only this user may read, whole or not at all; one that is there already is an error."""
+    handle, temporary = new_file(path.parent)
+    try:
+        os.write(handle, content)
+        flush(handle, temporary)
+        name_new(temporary, path)
+        flush_folder(path.parent)
+    finally:
+        os.close(handle)
+        remove(temporary)
 
 
 def remove_leftovers(folders: Iterable[Path]) -> None:

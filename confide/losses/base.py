@@ -153,10 +153,11 @@ class UpdateWatch:
 
     def __init__(self) -> None:
         self.batches, self.validated, self.warned = 0, False, False
+        self.updated_in_epoch = False
 
     def updated(self) -> None:
         """`update` is being called."""
-        self.batches, self.validated = 0, False
+        self.batches, self.validated, self.updated_in_epoch = 0, False, True
 
     def seen(self, word: str, training: bool) -> None:
         """A batch of training, or one without gradients, which is one of validation."""
@@ -171,9 +172,9 @@ class UpdateWatch:
 
     def epoch_ended(self, word: str) -> None:
         """The loop says that an epoch ended."""
-        if self.batches:
+        if self.batches and not self.updated_in_epoch:
             self.warn(word, "an epoch went by")
-        self.batches = 0
+        self.batches, self.updated_in_epoch = 0, False
 
     def warn(self, word: str, what: str) -> None:
         """Say it, once."""

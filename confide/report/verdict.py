@@ -131,6 +131,8 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
 
 
 def _no_direction(view: EvaluationView, gap: Measurement) -> str:
+    if not gap.has_interval:
+        return "; without intervals nothing tells whether that is chance."
     if view.after and _made_worse(view):
         return f"; {view.stage_phrase(view.after)} made it worse, so leave it out."
     error = view.calibration_error(view.before)

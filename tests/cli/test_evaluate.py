@@ -113,6 +113,14 @@ def test_evaluate_of_top_one_files_says_what_needs_more(folder, capsys):
     assert "nll: needs all probabilities" in capsys.readouterr().out
 
 
+def test_evaluate_prints_its_verdict_and_none_that_was_not_tested(folder, capsys):
+    words = ["evaluate", str(folder / "sharp.npz"), "--out", str(folder / "verdict")]
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith("This model says ")
+    assert main([*words, "--no-intervals"]) == 0
+    assert "without intervals nothing tells whether that is chance" in capsys.readouterr().out
+
+
 def test_compare_names_the_better_one(folder, capsys):
     files = [str(folder / "sharp.npz"), str(folder / "fine.parquet")]
     assert main(["compare", *files, "--metrics", "nll", "ece", "--resamples", "200"]) == 0

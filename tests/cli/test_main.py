@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 from confide.checks import InputError
+from confide.cli.completion import whole_parser
 from confide.cli.doctor import BRINGS, requirements
 from confide.cli.main import VERBS, main
 from confide.cli.shared import parse_method_options, parse_options, text_table
@@ -173,3 +174,17 @@ def test_every_verb_reads_1e_3_as_a_number_and_names_what_is_no_value(read, text
         read([f"{text.partition('=')[0]}=[1"])
     with pytest.raises(InputError, match="VALUE"):
         read(["word"])
+
+
+def test_all_verbs_stand_in_the_parser_of_the_completion(capsys):
+    parser = whole_parser()
+    shown = parser.format_help()
+    assert all(verb in shown for verb in VERBS)
+    args = parser.parse_args(["evaluate", "a.csv", "--no-intervals", "--json"])
+    assert (args.source, args.json) == ("a.csv", True)
+    status = main(["completion", "bash"])
+    told = capsys.readouterr()
+    if status:
+        assert "pip install shtab" in told.err
+    else:
+        assert "operating-point" in told.out

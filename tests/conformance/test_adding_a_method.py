@@ -1,6 +1,8 @@
 """A method is added by its function alone: a user's loss, metric, calibrator and trust score appear everywhere."""
 
 import json
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,6 +107,28 @@ def test_a_metric_is_listed_with_its_title_and_unit(capsys):
     facts = rows["my_error"]["facts"]
     assert (facts["title"], facts["unit"], facts["scale"], facts["digits"]) == ("My error", "pts", 100.0, 1)
     assert rows["ece"]["facts"]["variants"] == ["ece_mass"]
+
+
+def test_each_stands_in_the_tables_of_the_docs():
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "write_method_table.py"))
+    for word in ("my_loss", "my_error", "my_halving", "my_score"):
+        assert word in tool["method_table"]()
+    (row,) = [line for line in tool["metric_table"]().splitlines() if "my_error" in line]
+    assert "My error" in row
+    assert "pts" in row
+
+
+def test_a_loss_is_trained_from_the_command_line_and_named_in_a_report(tmp_path, capsys):
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", inputs=draw.normal(size=(60, 3)).astype("float32"), labels=np.arange(60) % 2)
+    words = ["train", str(tmp_path / "rows.npz"), "--model", "mlp", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--loss", "my_los"]) == 1
+    assert "my_loss" in capsys.readouterr().err
+    assert main([*words, "--loss", "my_loss", "--quiet"]) == 0
+    paths = [str(tmp_path / name) for name in ("run", "rows.npz", "test.npz")]
+    assert main(["predict", *paths[:2], "--split", "test", "--out", paths[2], "--quiet"]) == 0
+    found = evaluate(Predictions.load(paths[2]), ["accuracy"], False, model="my_loss")
+    assert "my_loss" in render_report(found)
 
 
 def test_a_loss_is_made_and_checked_by_word():

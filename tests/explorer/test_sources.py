@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 import subprocess
@@ -330,3 +331,26 @@ def test_a_folder_whose_name_is_a_pattern_shows_its_own_numbers(tmp_path, name):
         formats.write_table(tmp_path / folder / "t.parquet", {"label": np.arange(5) + 10 * number})
     row = parquet_row(duckdb.connect(), tmp_path / name / "t.parquet", ["label"], 2)
     assert row.to_pydict() == {"label": [2]}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_confidence_and_correctness_open_without_any_class(serve, tmp_path, ending):
+    draw = np.random.default_rng(0)
+    correct, confidence = draw.integers(2, size=30), draw.random(30).round(3)
+    Predictions.from_pairs(correct, confidence, site=np.array(["a", "b", "c"] * 10)).save(tmp_path / f"p.{ending}")
+    client = serve(tmp_path / f"p.{ending}")
+    wrong = client.get("find", **{"outcome": "wrong"})["count"]
+    assert wrong == int((correct == 0).sum())
+    assert client.get("find", **{"c.site": "a"})["count"] == 10
+    assert "top" in client.get("sample", row=3)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_first_of_an_order_are_exported(tmp_path, ending):
+    draw = np.random.default_rng(0)
+    confidence = draw.random(30).round(3)
+    Predictions.from_pairs(draw.integers(2, size=30), confidence).save(tmp_path / f"p.{ending}")
+    out = tmp_path / "hard.csv"
+    assert main(["explore", str(tmp_path / f"p.{ending}"), "--export", str(out), "--top", "5"]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [float(row["confidence"]) for row in rows] == pytest.approx(np.sort(confidence)[:5].tolist())

@@ -17,7 +17,7 @@ import pytest
 
 from confide.files import disk
 
-CHANGES = ("new_file", "flush", "rename", "flush_folder", "remove", "make_folder")
+CHANGES = ("new_file", "flush", "rename", "name_new", "flush_folder", "remove", "make_folder")
 KINDS = ("fail", "full", "half", "kill")
 OF_FILES = ("disk.py", "formats.py", "shards.py", "fitted.py", "contextlib.py", "layer.py")
 
@@ -41,25 +41,25 @@ class Change:
 
 @dataclass
 class FaultyDisk:
-    """Notes all changes; the one that `when` points at goes wrong in the way of `kind`."""
+    """Notes all changes; those that `when` points at go wrong in the way of `kind`."""
 
     when: Callable[[int, Change], bool] = lambda number, change: False
     kind: str = "fail"
     changes: list[Change] = field(default_factory=list)
-    hit: Change | None = None
+    hits: list[Change] = field(default_factory=list)
     dead: bool = False
 
     def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def changed(*args: Any) -> Any:
             if self.dead:
                 raise Killed
-            path = Path(args[-1] if name != "rename" else args[1])
+            path = Path(args[-1])
             if (name == "make_folder" and path.exists()) or (name == "remove" and not path.exists()):
                 return real(*args)  # changes nothing
             change = Change(name, path, call_site())
             self.changes.append(change)
-            if self.hit is None and self.when(len(self.changes), change):
-                self.hit = change
+            if self.when(len(self.changes), change):
+                self.hits.append(change)
                 self.go_wrong(name, path)
             return real(*args)
 

@@ -34,9 +34,14 @@ class Verb:
 
     words: Callable[[Path, Path], list[str]]
     numbers: Callable[[Path], Any]
+    owns: bool = True
+    """Whether all of the folder is the verb's own, so that it removes what a killed one left half-written."""
 
     def run(self, inputs: Path, out: Path) -> int:
-        return main([*self.words(inputs, out), "--quiet"])
+        with pytest.MonkeyPatch.context() as patch:
+            # A run makes this user's key where there is none yet: every folder has a user of its own.
+            patch.setenv("XDG_CONFIG_HOME", str(out.with_name(f"{out.name}-config")))
+            return main([*self.words(inputs, out), "--quiet"])
 
 
 def run_words(inputs: Path, out: Path) -> list[str]:
@@ -94,7 +99,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files
-        if path.name not in clocks and "checkpoints" not in path.parts
+        if path.name not in clocks and "checkpoints" not in path.parts and path.suffix != ".part"
     }
 
 
@@ -102,7 +107,7 @@ VERBS = {
     "run": Verb(run_words, run_numbers),
     "train": Verb(train_words, contents),
     "recipe": Verb(recipe_words, contents),
-    "score": Verb(score_words, contents),
+    "score": Verb(score_words, contents, owns=False),
     "harden": Verb(harden_words, contents),
     "shift": Verb(shift_words, evaluation_numbers),
     "monitor": Verb(monitor_words, monitor_numbers),
@@ -161,8 +166,8 @@ def attempt(verb: Verb, inputs: Path, out: Path, faulty: FaultyDisk) -> bool:
             status = verb.run(inputs, out)
         except Killed:
             return False
-    assert status == 0 or faulty.hit is not None
-    return status == 0 and faulty.hit is None
+    assert status == 0 or faulty.hits
+    return status == 0 and not faulty.hits
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -173,19 +178,18 @@ def test_every_place_that_writes_may_fail_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each try fails at the first place that has not failed before, in another way each time, and is tried again."""
+    """Each try fails wherever nothing has failed before, in another way each time, and is tried again."""
     noted, numbers = unbroken(name)
     failed: set[tuple[str, str]] = set()
     for kind in cycle(KINDS):
-        faulty = FaultyDisk(lambda _, change: change.key not in failed, kind)
-        done = attempt(VERBS[name], inputs, tmp_path / "out", faulty)
-        if done:
+        before = frozenset(failed)
+        faulty = FaultyDisk(lambda _, change: change.key not in failed and failed.add(change.key) is None, kind)
+        if attempt(VERBS[name], inputs, tmp_path / "out", faulty):
             break
-        assert faulty.hit is not None
-        failed.add(faulty.hit.key)
-        assert len(failed) <= 200
+        assert before < failed
     assert failed >= {change.key for change in noted.changes if change.name != "make_folder"}
     assert VERBS[name].numbers(tmp_path / "out") == numbers
+    assert not (VERBS[name].owns and list((tmp_path / "out").rglob("*.part")))
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ def test_no_metric_is_shown_as_a_metric_of_this_evaluation(word):
     info = Evaluation((Measurement(word, 0.25, 10),)).info(word)
     assert info.title != word.replace("_", " ")
     assert info.meaning != Evaluation(()).info(word).meaning
-    assert info.unit or word in ("brier", "separability_bhattacharyya")
+    assert info.unit or word in ("brier", "confidence_brier", "separability_bhattacharyya")
 
 
 def test_the_share_that_halves_the_error_rate_is_shown_in_per_cent():
