@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all faults fuzz test-gpu lint wheel readme evidence clean
+.PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -29,6 +29,10 @@ MINUTES ?= 30
 fuzz: $(STAMP)
 	FUZZ_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 -o timeout=3600 tests/fuzz tests/hostile
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+# Random small changes to the package: which do its tests not notice?
+mutate: $(STAMP)
+	$(BIN)/python tools/mutate.py --minutes $(MINUTES)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

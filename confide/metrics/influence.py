@@ -218,7 +218,9 @@ def error_interval(value: float, spread: Spread, without_noise: float, rejected_
 
 CLEARNESS = np.linspace(0.0, 12.0, 481)
 """Means of normal variables of variance 1."""
-FOLDED = CLEARNESS * erf(CLEARNESS / math.sqrt(2)) + math.sqrt(2 / math.pi) * np.exp(-(CLEARNESS**2) / 2)
+FOLDED = np.array(
+    [x * math.erf(x / math.sqrt(2)) + math.sqrt(2 / math.pi) * math.exp(-(x**2) / 2) for x in CLEARNESS.tolist()]
+)
 """Means of their absolute values."""
 
 

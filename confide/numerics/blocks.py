@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import linalg
 from torch import Tensor
 
 from confide.block_sizes import CACHED, DEVICE_MEMORY, MEMORY, rows_in
@@ -84,6 +83,8 @@ HOST = "cpu"
 def cholesky(matrix: Floats, device: str = HOST) -> Floats | None:
     """Lower factor L of L L', or None where the matrix is not positive definite."""
     if device == HOST:
+        from scipy import linalg
+
         try:
             return np.asarray(linalg.cholesky(matrix, lower=True))
         except linalg.LinAlgError:
@@ -95,6 +96,8 @@ def cholesky(matrix: Floats, device: str = HOST) -> Floats | None:
 def solve_lower(factor: Floats, columns: Floats, *, transposed: bool = False, device: str = HOST) -> Floats:
     """L^-1 columns, or L'^-1 columns."""
     if device == HOST:
+        from scipy import linalg
+
         return np.asarray(linalg.solve_triangular(factor, columns, lower=True, trans="T" if transposed else "N"))
     left = _to_device(factor, device)
     return _to_numpy(
@@ -105,6 +108,8 @@ def solve_lower(factor: Floats, columns: Floats, *, transposed: bool = False, de
 def eigh(matrix: Floats, device: str = HOST) -> tuple[Floats, Floats]:
     """Eigenvalues, rising, and eigenvectors of a symmetric matrix."""
     if device == HOST:
+        from scipy import linalg
+
         values, vectors = linalg.eigh(matrix)
         return values, vectors
     decomposition = torch.linalg.eigh(_to_device(matrix, device))

@@ -66,3 +66,16 @@ def test_features_whose_distances_overflow_are_one_line(word):
     rows = (1e30 * np.random.default_rng(0).normal(size=(60, 4))).astype(np.float32)
     with pytest.raises(InputError, match="small enough for distances"):
         difficulty.score(word, rows, np.arange(60) % 3)
+
+
+def test_centres_beyond_one_block_are_those_of_one_block(monkeypatch):
+    from confide.difficulty import from_features
+    from confide.numerics import neighbours
+
+    draw = np.random.default_rng(3)
+    rows = draw.normal(size=(101, 4)) + 8 * draw.integers(0, 3, 101)[:, None]
+    labels = np.zeros(101, dtype=int)
+    whole = difficulty.score("kmeans", rows, labels, k=3)
+    monkeypatch.setattr(from_features, "cache_rows", lambda *_: 7)
+    monkeypatch.setattr(neighbours, "cache_rows", lambda *_: 7)
+    np.testing.assert_allclose(difficulty.score("kmeans", rows, labels, k=3).values, whole.values, rtol=1e-6)

@@ -145,3 +145,26 @@ def test_scores_given_as_values_are_given_again(golden):
 def test_bad_questions(golden, options, message):
     with pytest.raises(InputError, match=message):
         confide.operating_point(golden, **options)
+
+
+def test_a_class_that_is_predicted_once_gets_no_promise_and_harms_no_other():
+    labels = torch.arange(200) % 2
+    logits = 5.0 * torch.eye(3)[labels]
+    logits[0] = torch.tensor([0.0, 0.0, 9.0])  # the only sample predicted as class 2, and wrong
+    point = confide.operating_point(confide.Predictions(logits, labels), risk=0.1, per_class=True)
+    alone = confide.operating_point(confide.Predictions(logits[1:], labels[1:]), risk=0.1, per_class=True)
+    assert point.threshold == pytest.approx(alone.threshold, nan_ok=True)
+    assert 0 < point.coverage < 1
+    assert point.errors == 0
+
+
+@pytest.mark.parametrize("coverage", [0.0, -0.1, 1.0001, 1.5, float("nan")])
+def test_a_coverage_outside_its_range_is_refused(coverage):
+    predictions = confide.Predictions(torch.eye(3), torch.arange(3))
+    with pytest.raises(confide.checks.InputError, match="coverage must"):
+        confide.operating_point(predictions, coverage=coverage)
+
+
+def test_a_coverage_of_one_accepts_every_sample():
+    predictions = confide.Predictions(torch.eye(3), torch.arange(3))
+    assert confide.operating_point(predictions, coverage=1.0).coverage == 1.0

@@ -255,3 +255,16 @@ def test_the_difficulty_that_the_run_fitted_is_used_for_its_parts(serve, run_fol
     half = Features(features.values[:30], features.labels[:30], features.ids[:30], "made", "train")
     difficulty.fit("rmd", half).save(run_folder / "difficulty.safetensors")
     assert serve(run_folder).get("parts", row=7)["own"] != pytest.approx(refitted["own"])
+
+
+def test_samples_without_a_score_are_shown_counted_and_sorted_last(client):
+    # No scores are kept of val: 40 of the 180 samples have no difficulty.
+    found = client.get("find")
+    assert sum(found["histograms"]["difficulty"]) == 140
+    cells = client.get("rows", **{"from": 0, "count": 240})["cells"]
+    without = [cell["difficulty"] is None for cell in cells]
+    assert without == [False] * 140 + [True] * 40
+    row = next(cell["row"] for cell in cells if cell["difficulty"] is None)
+    value = next(v for v in client.get("sample", row=row)["values"] if v["key"] == "difficulty")
+    assert (value["value"], value["rank"]) == (None, None)
+    assert client.get("find", difficulty="-100..100")["count"] == 140

@@ -65,3 +65,27 @@ def test_what_does_not_fit_is_refused():
         accumulator.merge(metrics.create("ece", bins=3))
     with pytest.raises(InputError, match="give both"):
         accumulator.update(logits)
+
+
+@pytest.mark.parametrize("word", ["auroc", "aurc", "fpr95"])
+def test_batches_keep_the_trust_that_ranks(word):
+    logits, labels = data()
+    trust = torch.linspace(1, 0, len(labels), dtype=torch.float64)
+    whole = Predictions(logits, labels).replace(trust=trust)
+    accumulator = metrics.create(word, score="trust")
+    for rows in (range(100), range(100, 230)):
+        accumulator.update(whole.take(list(rows)))
+    expected = float(getattr(metrics, word)(whole, score="trust"))
+    assert float(accumulator.compute()) == pytest.approx(expected, rel=1e-9)
+    assert expected != pytest.approx(float(getattr(metrics, word)(Predictions(logits, labels))), rel=1e-3)
+
+
+def test_batches_in_which_the_last_class_is_never_seen():
+    logits, _ = data(classes=5)
+    labels = torch.arange(len(logits)) % 4
+    for word in ("classwise_ece", "brier", "nll", "accuracy"):
+        accumulator = metrics.create(word)
+        accumulator.update(logits[:200], labels[:200])
+        accumulator.update(logits[200:], labels[200:])
+        whole = getattr(metrics, word)(Predictions(logits, labels))
+        assert float(accumulator.compute()) == pytest.approx(float(whole), rel=1e-9), word

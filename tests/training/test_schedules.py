@@ -74,3 +74,13 @@ def test_a_short_training_warms_up_for_a_third() -> None:
     assert preset("paper-tiny").choose_after == 20
     assert preset("paper-cifar", epochs=30).choose_after == 10
     assert preset("paper-cifar", epochs=30, choose_after=25).choose_after == 25
+
+
+def test_a_warm_up_of_one_is_one_step_and_below_one_a_share() -> None:
+    from confide.training.settings import warmup_steps
+
+    assert warmup_steps(1, 10) == 1
+    assert warmup_steps(0.99, 10) == pytest.approx(9.9)
+    assert warmup_steps(100, 10) == 9  # the last step is the schedule's own
+    rates = learning_rates(Settings(schedule="cosine", epochs=1, schedule_options={"warmup": 1}), 10)
+    assert (np.diff(rates[1:]) < 0).all()

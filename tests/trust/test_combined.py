@@ -176,3 +176,14 @@ def test_a_reference_of_the_same_samples_would_give_the_answers_away(counted):
     test = confide.Features(features.numpy() + 1.0, val.labels.numpy(), ids, "made", "test")
     with pytest.raises(InputError, match="reference must not be the test split"):
         fit("combined", own, features, oracle="none", reference=test)
+
+
+def test_a_split_may_leave_the_first_bin_alone_and_is_none_where_nothing_is_gained():
+    from confide.trust.combined import _best_split
+
+    # Bin 0 pulls down, all others up; an uninformative signal stands before it.
+    binned = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]])
+    pull = np.array([-1.0, -1.0, 1.0, 1.0, 1.0, 1.0])
+    edges = [np.array([0.5]), np.array([0.5, 1.5])]
+    assert _best_split(binned, pull, np.full(6, 0.25), 1.0, edges) == (1, 0)
+    assert _best_split(binned, np.zeros(6), np.full(6, 0.25), 1.0, edges) == (0, -1)

@@ -105,3 +105,16 @@ def test_a_file_with_one_centre_for_all_classes_is_read(tmp_path):
     again = restore_trust_score({"neighbour": 1}, {name: torch.from_numpy(array) for name, array in state.items()})
     moved = torch.from_numpy(rows + 0.1)
     torch.testing.assert_close(again(predictions, moved), trust(predictions, moved))
+
+
+def test_a_filter_drops_the_farthest_points_and_no_other():
+    # Class 0 lies at 0 ... 0.3 with a stray point at 10, class 1 at 20 ... 20.3 with one at 30; a fifth is dropped.
+    rows = np.array([[0.0], [0.1], [0.2], [0.3], [10.0], [20.0], [20.1], [20.2], [20.3], [30.0]])
+    labels = np.repeat([0, 1], 5)
+    at_ten = confide.Predictions(torch.eye(2)[[0]], [0]), np.array([[10.5]])
+    whole, dense = (
+        fit("trust_score", confide.Predictions(torch.eye(2)[labels], labels), rows, k=2, **options)(*at_ten)
+        for options in ({}, {"filtering": "density", "alpha": 0.2})
+    )
+    # With the stray point 9.5 / 0.5; without it the nearest of class 0 is at 0.3, and 20 is still there.
+    assert_allclose([float(whole), float(dense)], [9.5 / 0.5, 9.5 / 10.2], rtol=1e-5)
