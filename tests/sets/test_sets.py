@@ -308,3 +308,15 @@ def test_every_corner_gives_sets_and_scores_that_rise(method):
     order = val.logits.argsort(dim=1, descending=True)
     ranked = inside.gather(1, order)
     assert bool((ranked[:, :-1] >= ranked[:, 1:]).all())
+
+
+def test_weights_under_shift_are_those_of_a_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+
+    from confide.sets.fitting import _logistic
+
+    rows = np.random.default_rng(0).normal(size=(80, 3))
+    outcome = (rows[:, 0] + np.random.default_rng(1).normal(size=80) > 0).astype(float)
+    expected = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(rows, outcome).coef_[0]
+    found = _logistic(torch.tensor(rows), torch.tensor(outcome))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
