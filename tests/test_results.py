@@ -99,7 +99,8 @@ def test_every_curve_that_is_written_has_a_kind_of_the_table():
 def test_what_was_seen_of_a_threshold_is_read_under_the_name_it_is_written():
     """The text said `test_n`, a run wrote `test_accepted`."""
     row = ModelPoint(OperatingPoint(risk=0.1, threshold=0.5), "net", "raw", ObservedPoint(0.5, 0.05, 50)).as_row()
-    assert [key for key in row if key.startswith("test_")][:3] == ["test_coverage", "test_risk", "test_accepted"]
+    names = ["test_coverage", "test_risk", "test_accepted", "test_low", "test_high"]
+    assert [key for key in row if key.startswith("test_")] == names
     assert ModelPoint.from_row(row).observed == ObservedPoint(0.5, 0.05, 50)
     assert ModelPoint.from_row({"risk": 0.1, "threshold": None, "test_risk": None}).observed is None
 

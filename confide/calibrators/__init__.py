@@ -11,3 +11,4 @@ from confide.calibrators.probability_maps import beta, histogram, isotonic, spli
 from confide.calibrators.second_opinion import opinion_names, second_opinion
 from confide.calibrators.structured_scaling import structured_matrix, structured_vector
 from confide.calibrators.temperature_scaling import ensemble_temperature, temperature
+from confide.calibrators.travelling import travelling

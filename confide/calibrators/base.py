@@ -38,7 +38,8 @@ class CalibratorSpec(MethodSpec):
     (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
     classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is
     `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`; what it `wants`
-    beside logits: nothing, features, or opinions (from features or of other models).
+    beside logits: nothing, features, or opinions (from features or of other models); whether a call is one `whole`
+    batch, whose rows are not calibrated one by one.
     """
 
     title: str = ""
@@ -49,6 +50,7 @@ class CalibratorSpec(MethodSpec):
     linear: bool = False
     finds_nan: bool = False
     wants: Literal["nothing", "features", "opinions"] = "nothing"
+    whole: bool = False
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)
@@ -153,8 +155,9 @@ class Calibrator:
         """(first row, calibrated rows) by blocks."""
         check_classes(self.word, self.num_classes, logits.shape[1])
         values = {name: value.to(logits.device) for name, value in self.values.items()}
-        transform = CALIBRATORS.get(self.word).spec.transform
-        rows = rows_in(CACHED_FLOAT64, logits.shape[1])
+        spec = CALIBRATORS.get(self.word).spec
+        transform = spec.transform
+        rows = max(1, len(logits)) if spec.whole else rows_in(CACHED_FLOAT64, logits.shape[1])
         for start in range(0, len(logits), rows):
             part = slice(start, start + rows)
             block = logits[part]

@@ -95,12 +95,13 @@ def reference_of(word: str, fitted: Any, num_classes: int) -> Reference:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Row by row what stands beside the logits; `reference` and the `folds` of the samples only in a fit."""
+    """Row by row what stands beside the logits; `reference`, the samples' `folds` and `shifts` only in a fit."""
 
     features: Tensor | None = None
     opinions: Mapping[str, Logits] = field(default_factory=dict)
     reference: Reference | None = None
     folds: NDArray[np.int64] | None = None
+    shifts: NDArray[np.str_] | None = None
 
     def take(self, rows: slice | NDArray[np.intp]) -> Evidence:
         """The evidence of some rows."""
@@ -109,6 +110,7 @@ class Evidence:
             features=None if self.features is None else self.features[rows],
             opinions={name: part[rows] for name, part in self.opinions.items()},
             folds=None if self.folds is None else self.folds[rows],
+            shifts=None if self.shifts is None else self.shifts[rows],
         )
 
     @property

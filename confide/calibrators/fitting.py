@@ -186,6 +186,8 @@ def _out_of_range(word: str, logits: Tensor, cause: str) -> InputError:
     )
 
 
+SHIFT = "shift"
+"""The column that names what was done to a sample, empty where nothing was."""
 FOLD_ELEMENTS = 1 << 20
 """From so many logits on, strengths are chosen on a share of the samples: what a choice needs does not grow with n."""
 
@@ -214,6 +216,7 @@ def fit_evidence(
         {name: log_posterior(name, other, predictions).cpu() for name, other in opinions.items()},
         None if fitted is None else reference_of(word, fitted, predictions.num_classes),
         label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0),
+        predictions.columns[SHIFT].astype(np.str_) if SHIFT in predictions.columns else None,
     )
 
 

@@ -85,5 +85,5 @@ def test_what_cannot_be_fitted_is_listed_and_bad_requests_are_refused(made, test
         calibrators.choose(test)
     with pytest.raises(InputError, match="5-fold cross-validation needs at least 10 predictions, got 8"):
         calibrators.choose(Predictions(logits[:8], labels[:8]))
-    with pytest.raises(InputError, match="no calibrator named 'platt'"):
-        calibrators.choose(wrong, ("platt",))
+    with pytest.raises(InputError, match="no calibrator named 'sigmoid'"):
+        calibrators.choose(wrong, ("sigmoid",))

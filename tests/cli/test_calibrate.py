@@ -101,7 +101,7 @@ def test_by_group(files, tmp_path, capsys):
     [
         (["--fit", "{test}", "--apply", "{val}"], "must not be fitted on the test split"),
         (["--fit", "{val}", "--apply", "{val}"], "--fit and --apply must be different files"),
-        (["--fit", "{val}", "--apply", "{test}", "--methods", "platt"], "no calibrator named 'platt'"),
+        (["--fit", "{val}", "--apply", "{test}", "--methods", "sigmoid"], "no calibrator named 'sigmoid'"),
         (["--fit", "{val}", "--apply", "{test}", "--save", "c.pt"], "must end in .json or .safetensors"),
         (["--fit", "{val}", "--apply", "{test}", "--by", "age"], "no column 'age' to group by"),
         (["--fit", "none.npz", "--apply", "{test}"], "does not exist"),

@@ -34,6 +34,7 @@ EXPECTED = {
     "parameterised_temperature",
     "dac",
     "procal",
+    "travelling",
 }
 NOISE = np.random.default_rng(0).normal(size=(5000, 12))
 

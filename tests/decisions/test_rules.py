@@ -127,3 +127,11 @@ def test_bad_costs_are_one_line(options, words):
 def test_predictions_without_all_probabilities_are_refused():
     with pytest.raises(InputError, match="a decision by cost needs all probabilities"):
         decisions.decide(Predictions.from_top1([0, 1], [0, 1], [0.9, 0.8]), 1)
+
+
+def test_a_mean_cost_of_two_samples_has_an_interval_and_one_has_none():
+    from confide.decisions.rules import _mean_cost
+
+    # Student's t with one degree of freedom: 2 -+ 12.706 * sqrt(2) / sqrt(2).
+    assert _mean_cost("cost", np.array([1.0, 3.0])).bounds == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
+    assert _mean_cost("cost", np.array([1.0])).bounds is None

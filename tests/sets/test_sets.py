@@ -162,7 +162,7 @@ def test_weights_keep_the_promise_under_covariate_shift():
 
 
 def test_a_sample_gets_the_same_set_alone_and_twice(tmp_path):
-    val, test = drawn(200, 6, 6), drawn(50, 6, 7)
+    val, test = drawn(200, 6, 6).replace(class_names="abcdef"), drawn(50, 6, 7)
     for by in (None, "class", "difficulty"):
         fitted = sets.fit("aps", val, by=by)
         whole = fitted(test)
@@ -174,7 +174,7 @@ def test_a_sample_gets_the_same_set_alone_and_twice(tmp_path):
             fitted.save(tmp_path / name)
             again = sets.load(tmp_path / name)
             assert torch.equal(again(test), whole)
-            assert again.groups == fitted.groups
+            assert (again.groups, again.class_names) == (fitted.groups, tuple("abcdef"))
 
 
 def test_weighted_sets_are_saved(tmp_path):
@@ -308,3 +308,15 @@ def test_every_corner_gives_sets_and_scores_that_rise(method):
     order = val.logits.argsort(dim=1, descending=True)
     ranked = inside.gather(1, order)
     assert bool((ranked[:, :-1] >= ranked[:, 1:]).all())
+
+
+def test_weights_under_shift_are_those_of_a_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+
+    from confide.sets.fitting import _logistic
+
+    rows = np.random.default_rng(0).normal(size=(80, 3))
+    outcome = (rows[:, 0] + np.random.default_rng(1).normal(size=80) > 0).astype(float)
+    expected = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(rows, outcome).coef_[0]
+    found = _logistic(torch.tensor(rows), torch.tensor(outcome))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)

@@ -1,0 +1,137 @@
+"""Calibration that travels, judged on categories of corruption that it was not fitted on.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.resplits.travelling STATE [--out benchmarks/results/resplits]
+
+Of every seed: fitted on clean val and on val under the corruptions of three categories, judged on test under those of
+the fourth, on clean test, and on clean test with other shares of the classes. The regression is the one that was
+prescribed before (seven statistics, ridge 0.3, clean weight 8).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.findings.cells import markdown
+from benchmarks.lib.cells import numbers
+from benchmarks.resplits.judge import PLAIN, Seed
+from benchmarks.resplits.splits import SEEDS
+from confide import Predictions, calibrators, files
+
+CATEGORIES = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+}
+MODES = ("batch", "sample")
+WORDS = ("ece_mass", "nll")
+SMALL = 100
+"""Images of a batch that is too small to be told apart from clean ones."""
+
+
+def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
+    """One row a category and mode."""
+    known = Seed.read(folder, seed)
+    with np.load(folder / f"cell-{epochs}-{PLAIN}-{seed}.npz") as cell:
+        val, test = (known.predictions(cell[split], split) for split in ("val", "test"))
+    shifted_logits = folder / f"corrupted-{epochs}-{PLAIN}-{seed}.npz"
+    with np.load(shifted_logits) as cell, np.load(folder / f"corrupted-{seed}.npz") as view:
+        logits = {split: cell[split].astype(np.float32) for split in ("val", "test")}
+        rows = {split: view[f"{split}_rows"].astype(np.float32) for split in logits}
+        labels = {split: view[f"{split}_labels"].astype(np.int64) for split in logits}
+        names = [str(name) for name in view["names"]]
+    n = len(rows["test"]) // len(names)
+    clean_rows = {split: np.asarray(known.rows[split].values) for split in ("val", "test")}
+    plain = calibrators.fit("temperature", val)
+    draw = np.random.default_rng(seed)
+    weights = np.where(test.labels.numpy() < 3, 8.0, 1.0)
+    shifted = draw.choice(len(test), 4000, p=weights / weights.sum())
+    found = []
+    for left, words in CATEGORIES.items():
+        unseen = [k for k, name in enumerate(names) if name.rpartition("-")[0] in words]
+        seen = np.setdiff1d(np.arange(len(names)), unseen)
+        at = np.concatenate([np.arange(k * n, (k + 1) * n) for k in seen])
+        column = np.concatenate([np.full(len(val), ""), np.repeat(np.array(names)[seen], n)])
+        both = Predictions(
+            np.concatenate([val.logits.numpy(), logits["val"][at]]),
+            np.concatenate([val.labels.numpy(), labels["val"][at]]),
+            split="val",
+        ).with_column("shift", column)
+        features = np.concatenate([clean_rows["val"], rows["val"][at]])
+        for mode in MODES:
+            fitted = calibrators.fit("travelling", both, features=features, fitted=known.fitted, mode=mode)
+            pairs = []
+            for k in unseen:
+                part = slice(k * n, (k + 1) * n)
+                batch = Predictions(logits["test"][part], labels["test"][part])
+                pairs.append([numbers(p, WORDS) for p in (plain(batch), fitted(batch, rows["test"][part]))])
+            row: dict[str, Any] = {"seed": seed, "left out": left, "mode": mode}
+            for word in WORDS:
+                row[word] = np.mean([[each[word] for each in pair] for pair in pairs], axis=0).tolist()
+            places = {"clean": np.arange(len(test)), "other class shares": shifted, "small batch": np.arange(SMALL)}
+            for name, which in places.items():
+                some = Predictions(test.logits[which], test.labels[which])
+                after = fitted(some, clean_rows["test"][which])
+                row[name] = [numbers(p, WORDS)["ece_mass"] for p in (plain(some), after)]
+            found.append(row)
+            print(row, flush=True)
+    return found
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Means over the seeds by category and mode."""
+
+    def told(some: list[dict[str, Any]], word: str, scale: float, digits: int) -> str:
+        before, after = np.mean([row[word] for row in some], axis=0) * scale
+        return f"{before:.{digits}f} → {after:.{digits}f}"
+
+    columns = (("ece_mass", 100, 2), ("nll", 1, 3), ("clean", 100, 2), ("other class shares", 100, 2))
+    lines = []
+    for mode in MODES:
+        for left in (*CATEGORIES, "all"):
+            some = [row for row in rows if row["mode"] == mode and left in ("all", row["left out"])]
+            lines.append([mode, left, *(told(some, *how) for how in columns)])
+    head = ["mode", "unseen category", "ECE % there", "NLL there", "ECE % clean", "ECE % other class shares"]
+    seeds = len({row["seed"] for row in rows})
+    own = [row for row in rows if row["mode"] == "batch"]
+    unseen = 100 * float(np.mean([row["ece_mass"][1] for row in own]))
+    clean = 100 * float(np.mean([row["clean"][1] - row["clean"][0] for row in own]))
+    return f"""# Calibration that travels
+
+CIFAR-10 re-splits, cross-entropy of 16 epochs, {seeds} seeds: temperature fitted on clean val → `travelling`, fitted on
+clean val and the corruptions of the other three categories. Batches of 1,000 images; `all` weights the four categories
+alike. Written by `python -m benchmarks.resplits.travelling`.
+
+{markdown(head, lines)}
+
+Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE at most 0.1 points above
+({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on;
+other shares of the classes, which it takes for hardness; clean images (`sample`). A `batch` below 200 images keeps the
+clean temperature.
+
+Looked at beside it: 16 sets of batch statistics with ridge 0.03, 0.3 and 3, 48 regressions, scored by how far the
+estimated accuracy of these same unseen test cells was off (4.6 to 7.8 points; the prescribed one 6.0). Some were
+better. None was taken: they were compared on test images, so the best of 48 would flatter itself.
+"""
+
+
+def _met(state: bool) -> str:
+    return "met" if state else "**missed**"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("state", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/resplits"))
+    args = parser.parse_args()
+    rows = [row for seed in SEEDS for row in judge(args.state, seed)]
+    files.write_json(args.out / "travelling.json", rows)
+    files.write_text(args.out / "travelling.md", page(rows))
+
+
+if __name__ == "__main__":
+    main()
