@@ -1,10 +1,11 @@
 """One full evaluation against the floor and against peers, in one process, by CPU time on one thread.
 
-Floor: one read of the logits, one softmax into a ready buffer, one sort. Evaluation: `metrics="core"` without
-intervals, which also gathers all curves and class means. Peers: for each metric the quickest of the packages that
-are installed (the `bench` extra), added up with one softmax.
+Floor: one read of the logits, one softmax into a ready buffer, one sort. Evaluation: `metrics="core"`, values alone and
+as it is by default, with intervals; both also gather all curves and class means. Peers: for each metric the quickest of
+the packages that are installed (the `bench` extra), added up with one softmax.
 
-    python -m benchmarks.speed.metrics                       # floor, evaluation, memory, bootstrap
+    python -m benchmarks.speed.metrics                       # floor, evaluation, memory
+    python -m benchmarks.speed.metrics --metrics all         # every metric
     python -m benchmarks.speed.metrics --peers               # and the peers
     python -m benchmarks.speed.metrics --stream              # 10 million x 100 from an iterator: time and peak memory
 """
@@ -26,7 +27,7 @@ import torch
 
 import confide
 
-SIZES = ((50_000, 1000), (1_000_000, 100), (10_000, 10))
+SIZES = ((50_000, 1000), (1_000_000, 100), (1_000_000, 10), (10_000, 20_000), (10_000, 10))
 
 
 def simulated(n: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -130,34 +131,38 @@ def _netcal(found: dict[str, Any], table: np.ndarray, truth: np.ndarray) -> None
     ]
 
 
-def evaluated(logits: torch.Tensor, labels: torch.Tensor) -> None:
-    confide.evaluate(confide.Predictions(logits, labels), intervals=False)
+def evaluated(logits: torch.Tensor, labels: torch.Tensor, metrics: str = "core", intervals: bool = False) -> None:
+    confide.evaluate(confide.Predictions(logits, labels), metrics, intervals)
 
 
-def extra_memory(logits: torch.Tensor, labels: torch.Tensor) -> float:
+def extra_memory(logits: torch.Tensor, labels: torch.Tensor, metrics: str, intervals: bool) -> float:
     """Peak of what numpy allocates during one evaluation, in MB."""
     gc.collect()
     tracemalloc.start()
-    evaluated(logits, labels)
+    evaluated(logits, labels, metrics, intervals)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / 1e6
 
 
-def compare(n: int, classes: int, rounds: int, with_peers: bool) -> None:
+def compare(n: int, classes: int, rounds: int, with_peers: bool, metrics: str) -> None:
     logits, labels = simulated(n, classes)
     floor = floor_of(logits)
-    evaluated(logits, labels)
-    floors, ratios = [], []
+    evaluated(logits, labels, metrics, intervals=True)
+    floors, ratios, defaults = [], [], []
     for _ in range(rounds):
         base = seconds(floor)
         floors.append(base)
-        ratios.append(seconds(lambda: evaluated(logits, labels)) / base)
+        alone = seconds(lambda: evaluated(logits, labels, metrics))
+        ratios.append(alone / base)
+        defaults.append(seconds(lambda: evaluated(logits, labels, metrics, intervals=True)) / alone)
     print(f"\n{n:,} x {classes}: floor {1e3 * statistics.median(floors):.1f} ms")
-    print(
-        f"  confide.evaluate  {statistics.median(ratios):6.2f} x floor (best {min(ratios):.2f}), "
-        f"{extra_memory(logits, labels):.0f} MB beyond the logits"
-    )
+    for words, numbers, intervals in (
+        (f"{statistics.median(ratios):6.2f} x floor (best {min(ratios):.2f})", "values only", False),
+        (f"{statistics.median(defaults):6.2f} x values only (best {min(defaults):.2f})", "default", True),
+    ):
+        memory = extra_memory(logits, labels, metrics, intervals)
+        print(f"  confide.evaluate, {numbers:12} {words}, {memory:.0f} MB beyond the logits")
     if with_peers:
         stitched(logits, labels, statistics.median(ratios), floor)
 
@@ -201,6 +206,7 @@ def streamed(count: int = 100, rows: int = 100_000, classes: int = 100) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peers", action="store_true", help="also time the packages of the bench extra")
+    parser.add_argument("--metrics", default="core", choices=("core", "all"))
     parser.add_argument("--stream", action="store_true", help="ten million rows from an iterator, nothing else")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
@@ -210,7 +216,7 @@ def main() -> None:
         streamed()
         return
     for n, classes in SIZES:
-        compare(n, classes, args.rounds, args.peers)
+        compare(n, classes, args.rounds, args.peers, args.metrics)
 
 
 if __name__ == "__main__":

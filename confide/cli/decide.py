@@ -119,7 +119,11 @@ def show(result: DecisionResult, written: list[str]) -> None:
     if result.threshold is not None:
         print(f"\nclass 1 is decided where its probability is above {result.threshold:.6f}")
     print()
-    costs = {"expected": result.expected, "measured": result.measured, "saved to the likeliest class": result.saved}
+    costs = {
+        "expected": result.expected,
+        "measured": result.measured,
+        "saved, to the likeliest": result.saved,
+    }
     print(text_table(["cost a sample", "mean", "95 % interval"], [_row(k, m) for k, m in costs.items() if m]))
     for warning in result.warnings:
         print(f"warning: {warning}")

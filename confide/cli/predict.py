@@ -60,13 +60,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
-    from confide.data import load_dataset
+    from confide.data import load_dataset, load_unlabelled
     from confide.predictions import Predictions
     from confide.records import Features, Scores
     from confide.shift import corrupt_split
     from confide.training import member_folders, penultimate
 
-    dataset = load_dataset(args.data, **parse_options(args.data_option))
+    unlabelled = None if args.data_option else load_unlabelled(args.data)
+    dataset = unlabelled or load_dataset(args.data, **parse_options(args.data_option))
+    if unlabelled is not None:
+        (args.split,) = unlabelled.splits
     if args.shift:
         dataset = corrupt_split(dataset, args.split, args.shift, args.severity)
     members = member_folders(args.checkpoint)
@@ -93,11 +96,13 @@ def run(args: argparse.Namespace) -> None:
         args.split,
         passes=args.passes,
         average=args.average,
-        ood=args.foreign,
+        ood=args.foreign or unlabelled is not None,
         batch_size=args.batch_size,
         device=args.device,
     )
     seconds["network"] = time.perf_counter() - began
+    if unlabelled is not None:
+        predictions = predictions.replace(labels=None, split=None, columns={})
     if args.write_features:
         own_features().save(args.write_features)
     if args.trust:
@@ -124,17 +129,19 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
     summary["milliseconds_a_sample"] = price
     if args.shift:
         summary |= {"shift": args.shift, "severity": args.severity}
-    if not args.foreign:
+    judged = predictions.has_labels and not args.foreign
+    if judged:
         summary |= log_metrics(predictions.logits, predictions.labels)
     if args.json:
         print_json(summary)
         return
     models = "1 model" if members == 1 else f"{members} models"
     shift = f" under {args.shift} {args.severity}" if args.shift else ""
-    print(f"{len(predictions):,} predictions of {models} on '{predictions.split}'{shift} in {args.out}")
+    where = f"'{predictions.split}'" if predictions.has_labels else f"{args.data}, without labels"
+    print(f"{len(predictions):,} predictions of {models} on {where}{shift} in {args.out}")
     if len(price) > 1:
         print(f"price: {', '.join(f'{name} {each:.3g} ms a sample' for name, each in sorted(price.items()))}")
-    if not args.foreign:
+    if judged:
         infos = explain(("accuracy", "ece", "nll"))
         print(", ".join(f"{word} {info.text(summary[word])}" for word, info in infos.items()))
         print(f"next: confide evaluate {args.out}")

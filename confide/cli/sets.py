@@ -102,7 +102,7 @@ def write_sets(path: str, fitted: PredictionSets, predictions: Predictions) -> N
 
     from confide.files import formats
 
-    names = np.array(predictions.class_names or list(map(str, range(fitted.num_classes))))
+    names = np.array(predictions.class_names or fitted.class_names or list(map(str, range(fitted.num_classes))))
     sizes, texts = [], []
     for _, block in fitted.blocks(predictions):
         sizes += np.count_nonzero(block, axis=1).tolist()
@@ -112,7 +112,11 @@ def write_sets(path: str, fitted: PredictionSets, predictions: Predictions) -> N
 
 def show(fitted: PredictionSets, result: SetResult | None, written: list[str]) -> None:
     """Tables for a person."""
-    by = f" within each {fitted.by}" if fitted.by in ("class", "cluster") else f" within {fitted.by}" * bool(fitted.by)
+    by = (
+        f" within each {fitted.by}"
+        if fitted.by in ("class", "cluster")
+        else f" within each group of {fitted.by}" * bool(fitted.by)
+    )
     promise = f"at least {fitted.coverage:.1%} of the sets hold the true class{by}"
     print(f"{fitted.word}, fitted on {fitted.n:,} samples: {promise if fitted.promises else 'nothing can be promised'}")
     for note in fitted.notes:
@@ -143,7 +147,7 @@ def coverage_table(result: SetResult) -> str:
 
 def _row(group: GroupCoverage, kind: str) -> list[str]:
     known = group.covered is not None
-    promise = "" if not group.promised else "BROKEN" if group.broken else "kept" if known else "made"
+    promise = "BROKEN" if group.broken else "made" if group.promised else ""
     interval = f"{group.low:.4f} to {group.high:.4f}" if known else ""
     name = group.name if kind == "all" else f"{kind}: {group.name}"
     return [name, f"{group.n:,}", f"{group.share:.4f}" if known else "", interval, f"{group.size:.2f}", promise]

@@ -130,8 +130,14 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
         low, high = mean_interval(difference, spread)
         return low, high, student_tail(difference, spread)
     own, other = (spread_of(side, design).variance for side in (of_a, of_b))
-    draws = correlated_normals(own, other, (own + other - spread.variance) / 2, resamples, seed)
-    return drawn_test(difference, centred(draws[1], b) - centred(draws[0], a))
+    shared = (own + other - spread.variance) / 2
+    if shared < 0:  # soft signs understate how far errors of opposite directions move apart: as far as they can
+        shared = -math.sqrt(own * other)
+    draws = correlated_normals(own, other, shared, resamples, seed)
+    low, high, p_value = drawn_test(difference, centred(draws[1], b) - centred(draws[0], a))
+    # A difference must be clear as it is printed too, with what chance adds to both sides.
+    plain = student_tail(difference, replace(spread, variance=own + other - 2 * shared))
+    return low, high, max(p_value, plain)
 
 
 def centred(noise: Floats, side: Estimate) -> Floats:
@@ -173,7 +179,7 @@ def drawn_test(difference: float, draws: Floats) -> tuple[float, float, float]:
     other = known <= 1e-12 if difference > 0 else known >= -1e-12
     count = int(other.sum())
     p_value = min(1.0, 2 * (1 + count) / (len(known) + 1))
-    if difference and count < FEW:
+    if difference and count < FEW and float(known.std()) > 0:
         p_value = min(p_value, math.erfc(abs(float(known.mean())) / float(known.std()) / math.sqrt(2)))
     return min(low, difference), max(high, difference), p_value if difference else 1.0
 

@@ -62,12 +62,12 @@ class MetricSpec(MethodSpec):
     """What a metric is, beside its formula.
 
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
-    `value` the formula over a `View`. A `whole` metric needs every class probability and brings its own
-    `resample` draws; `resampled_rows` bounds the rows these look at. `debiased`: its expectation under
-    perfect calibration is 0. `binned`: its null is drawn over bins when there are many samples. `rate`: a share of the
-    samples, which has an interval at 0 and 1 too. `all_classes`: a mean of facts that only a whole distribution has.
-    `from_class_table`: with its default options the sums of classes and bins suffice. `slow` is left out above a
-    number of samples, `costly` gets fewer resamples.
+    `value` the formula over a `View`. `influence` gives its influence values, `bounds` an interval of its own, `chance`
+    draws of a calibrated model's value. `rate`: a share of the samples, whose variance is known with it; `rare`: it
+    counts rare errors; `debiased`: its expectation under perfect calibration is 0. A `whole` metric needs every class
+    probability and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
+    mean of facts that only a whole distribution has. `from_class_table`: with its default options the sums of classes
+    and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples.
     """
 
     info: MetricInfo
@@ -75,7 +75,6 @@ class MetricSpec(MethodSpec):
     value: Callable[..., float]
     variants: tuple[Variant, ...] = ()
     whole: bool = False
-    binned: bool = False
     debiased: bool = False
     rate: bool = False
     all_classes: bool = False
@@ -85,6 +84,7 @@ class MetricSpec(MethodSpec):
     resampled_rows: int | None = None
     influence: Callable[..., Influence] | None = None
     rare: bool = False
+    bounds: Callable[..., tuple[float, float]] | None = None
     chance: Callable[..., Floats] | None = None
     resample: Callable[..., Any] = _not_whole
 

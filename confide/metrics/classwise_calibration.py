@@ -288,8 +288,8 @@ def classwise_influence(
     hits = expected * (seen.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300))
     rate = np.clip(hits / np.maximum(table.count[counted], 1.0), 0.0, 1.0)
     chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) / n
-    centre = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
-    return Influence((psi - psi.mean()) / size, noise=rest / size**2, without_noise=centre / size)
+    centre, doubt = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
+    return Influence((psi - psi.mean()) / size, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
 
 
 def together(num_classes: int) -> float:

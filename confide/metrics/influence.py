@@ -209,7 +209,9 @@ def error_interval(value: float, spread: Spread, without_noise: float, rejected_
     half = spread.quantile * math.sqrt(spread.variance)
     removed = value**2 - without_noise**2
     low, high = (math.sqrt(max(0.0, max(end, 0.0) ** 2 - removed)) for end in (value - half, value + half))
-    if low == 0 and value > rejected_above:
+    if value <= rejected_above:
+        low = 0.0
+    elif low == 0:
         low = min(math.sqrt(value**2 - rejected_above**2), rejected_above / 10)
     return low, high
 
@@ -229,12 +231,13 @@ class Folded:
     """A sum of absolute values |X| of normal variables, of which one draw each is seen.
 
     `slope` is d E|X| / d E X, a sign that is not clear near 0; `rest` is Var|X| less slope^2 Var X. `without_noise`
-    estimates the sum of |E X|.
+    estimates the sum of |E X|, `doubt` is the standard deviation of that correction.
     """
 
     slope: Floats
     rest: Floats
     without_noise: float
+    doubt: float
 
     @classmethod
     def of(cls, values: Floats, variance: Floats) -> Folded:
@@ -246,7 +249,7 @@ class Folded:
         expected = folded_mean(values, variance)
         rest = np.where(noisy, np.maximum(values**2 + variance - expected**2 - slope**2 * variance, 0.0), 0.0)
         chance = float(spread[noisy].sum() * FOLDED[0])
-        return cls(slope, rest, sum_without_noise(float(np.abs(values).sum()), chance))
+        return cls(slope, rest, *sum_without_noise(float(np.abs(values).sum()), chance))
 
 
 def folded_mean(mean: Floats, variance: Floats) -> Floats:
@@ -256,17 +259,19 @@ def folded_mean(mean: Floats, variance: Floats) -> Floats:
     return np.asarray(spread * FOLDED[0] * np.exp(-(ratio**2) / 2) + mean * erf(ratio / math.sqrt(2)))
 
 
-def sum_without_noise(value: float, chance: float) -> float:
-    """The sum of |means| behind a sum of absolute values that noise alone would bring to `chance`.
+def sum_without_noise(value: float, chance: float) -> tuple[float, float]:
+    """The sum of |means| behind a sum of absolute values that noise alone would bring to `chance`; how sure that is.
 
     How much noise adds depends on how the means are spread. If they are normal about 0 it adds in squares; if all have
-    one size it adds less, E|N(d, 1)| - d of a spread each. The middle of the two is taken.
+    one size it adds less, E|N(d, 1)| - d of a spread each. The middle of the two is taken, half their distance is its
+    standard deviation.
     """
     if value <= chance:
-        return 0.0
+        return 0.0, 0.0
     spread = chance / float(FOLDED[0])
     alike = float(np.interp(value / spread, FOLDED, CLEARNESS)) * spread if value < FOLDED[-1] * spread else value
-    return (math.sqrt(value**2 - chance**2) + alike) / 2
+    normal = math.sqrt(value**2 - chance**2)
+    return (normal + alike) / 2, abs(alike - normal) / 2
 
 
 # Samples from the safest to the least safe, in steps of equal scores.

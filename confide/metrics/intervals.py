@@ -86,6 +86,8 @@ def interval_of(
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
+    if spec.bounds is not None and view.base.design.plain:
+        return _within(spec, value, spec.bounds(view, **options))
     influence = spec.influence(view, **options)
     spread = spread_of(influence, view.base.design)
     if chance is not None:

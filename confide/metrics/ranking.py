@@ -15,6 +15,7 @@ from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
 from confide.metrics.view import Ranks, View, harmonic, score_values
+from confide.results import Z
 from confide.types import Floats
 
 # One step per distinct score: what the conventions of other packages look at, and losses other than errors need.
@@ -526,6 +527,40 @@ def coverage_influence(steps: Steps, n: int, coverage: float, risk: float, of_ra
     return steps.influence(accepted * (1 + risk / rise), (of_rate * coverage - accepted) / rise)
 
 
+def crossing_interval(view: View, score: Any, risk: float, of_rate: float = 0.0) -> tuple[float, float]:
+    """Coverages at which the risk of the accepted may be `risk`, by the test of each coverage (Wilson's, at `risk`).
+
+    A coverage is too small where the risk is below by more than chance. Where the risk moves by `of_rate` times the
+    error rate, so does the test: of each sample it looks at accepted x (l - risk) - of_rate x coverage x (l - rate).
+    """
+    steps = Steps.of(view, score)
+    coverage, rate, shift = steps.accepted, steps.rate, of_rate * steps.accepted
+    wrong = risk * coverage
+    kinds = (
+        (wrong, 1 - risk - shift * (1 - rate)),
+        (coverage - wrong, shift * rate - risk),
+        (np.maximum(rate - wrong, 0.0), -shift * (1 - rate)),
+        (np.maximum(1 - coverage - rate + wrong, 0.0), shift * rate),
+    )
+    variance = sum((share * effect**2 for share, effect in kinds), np.zeros(len(coverage))) / view.base.n
+    apart = steps.errors - risk * coverage
+    half = Z * np.sqrt(variance) + 1e-12
+    below, possible = np.flatnonzero(apart <= -half), np.flatnonzero(apart <= half)
+    low, high = (float(coverage[v[-1]]) if len(v) else 0.0 for v in (below, possible))
+    return low, high
+
+
+def coverage_bounds(view: View, *, risk: float = 0.05, score: Any = "msp") -> tuple[float, float]:
+    """The interval of the coverage at a risk."""
+    return crossing_interval(view, score, risk)
+
+
+def halving_bounds(view: View, *, score: Any = "msp") -> tuple[float, float]:
+    """The interval of the share rejected at half the error rate."""
+    low, high = crossing_interval(view, score, float(np.mean(view.base.wrong)) / 2, 0.5)
+    return 1 - high, 1 - low
+
+
 def coverage_at_risk_influence(view: View, *, risk: float = 0.05, score: Any = "msp") -> Influence:
     """psi of the coverage at a risk."""
     coverage = largest_coverage(view.ranks(score), risk)
@@ -555,6 +590,7 @@ def risk_influence(view: View, *, coverage: float = 0.8, score: Any = "msp") -> 
     better="higher",
     corners=({"risk": 0.0}, {"risk": 1.0}),
     influence=coverage_at_risk_influence,
+    bounds=coverage_bounds,
 )
 def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> float:
     """Largest k / n over thresholds whose error rate among the k accepted is at most `risk`; 0 if there is none.
@@ -611,6 +647,7 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
     better="lower",
     tables={"core": 15},
     influence=halving_influence,
+    bounds=halving_bounds,
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.

@@ -187,10 +187,14 @@ class SetScore:
             """Note which classes are in; whether scores pass the largest limit before the order ends."""
             assert order.classes is not None
             scores = self._scores(order.probs, draws[order.rows])
-            row, rank = np.nonzero(
-                (scores <= limits[order.classes]) & (np.arange(scores.shape[1]) < order.count[:, None])
-            )
-            inside[order.rows[row], order.classes[row, rank]] = True
+            within = (scores <= limits[order.classes]) & (np.arange(scores.shape[1]) < order.count[:, None])
+            if within.shape[1] == probs.shape[1]:
+                whole = np.empty(within.shape, dtype=bool)
+                np.put_along_axis(whole, order.classes, within, axis=1)
+                inside[order.rows] = whole
+            else:
+                row, rank = np.nonzero(within)
+                inside[order.rows[row], order.classes[row, rank]] = True
             last = np.take_along_axis(scores, np.maximum(order.count - 1, 0)[:, None], axis=1)[:, 0]
             return np.asarray((last > largest) & (order.count > 0))
 
@@ -242,8 +246,13 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     """All classes of these rows."""
     count = np.full(len(rows), probs.shape[1])
     if classes:
-        places = np.argsort(-probs[rows], axis=1, kind="stable")
-        return Order(rows, np.take_along_axis(probs[rows], places, axis=1), count, places)
+        own = probs[rows]
+        places = np.argsort(-own, axis=1)
+        ordered = np.take_along_axis(own, places, axis=1)
+        # Of equals the lower class comes first; the stable sort takes twice as long, so only where there are some.
+        tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        places[tied] = np.argsort(-own[tied], axis=1, kind="stable")
+        return Order(rows, ordered, count, places)
     values = np.sort(-probs[rows], axis=1)
     return Order(rows, np.negative(values, out=values), count)
 
@@ -280,6 +289,9 @@ def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray
 
 # What a fit returns.
 
+LISTS = ("class_groups", "edges", "class_names")
+"""Fields that are tuples or None, lists in a file."""
+
 
 @dataclass(frozen=True)
 class SetGroup:
@@ -309,6 +321,7 @@ class PredictionSets:
     options: Mapping[str, Any] = field(default_factory=dict)
     allow_empty: bool = False
     seed: int = 0
+    class_names: tuple[str, ...] | None = None
     weighted: Mapping[str, Tensor] = field(default_factory=dict)
     """Sorted `scores` and summed `weights` of the calibration samples, where these were weighted."""
     notes: tuple[str, ...] = ()
@@ -381,7 +394,7 @@ class PredictionSets:
         names = ("word", "coverage", "num_classes", "n", "by", "allow_empty", "seed")
         record = {name: getattr(self, name) for name in names}
         record |= {"groups": [vars(group) for group in self.groups], "options": dict(self.options)}
-        record |= {name: None if (v := getattr(self, name)) is None else list(v) for name in ("class_groups", "edges")}
+        record |= {name: None if (v := getattr(self, name)) is None else list(v) for name in LISTS}
         return FittedState({**record, "notes": list(self.notes)}, self.weighted)
 
 
@@ -390,7 +403,7 @@ def sets_from_state(state: FittedState) -> PredictionSets:
     record = dict(state.record)
     SETS.get(record["word"])
     groups = tuple(SetGroup(**group) for group in record.pop("groups"))
-    listed = {name: None if (v := record.pop(name)) is None else tuple(v) for name in ("class_groups", "edges")}
+    listed = {name: None if (v := record.pop(name, None)) is None else tuple(v) for name in LISTS}
     return PredictionSets(
         **record | listed | {"groups": groups, "notes": tuple(record["notes"])}, weighted=state.tensors
     )

@@ -48,6 +48,8 @@ def measure(
         >>> result.whole.share, result.sizes
         (0.9, ((2, 20),))
     """
+    if predictions.class_names is None and sets.class_names is not None:
+        predictions = predictions.replace(class_names=sets.class_names)
     n = len(predictions)
     sizes = np.empty(n, dtype=np.int64)
     covered = np.empty(n, dtype=bool) if predictions.has_labels else None

@@ -134,7 +134,8 @@ def fit(
     scores = score.of_labels(fitted_on, fitted_on.labels)
     common: dict[str, Any] = {
         **{"word": word, "coverage": float(coverage), "num_classes": predictions.num_classes, "n": len(fitted_on)},
-        **{"by": by, "options": options, "allow_empty": bool(allow_empty), "seed": seed},
+        **{"class_names": predictions.class_names, "by": by, "options": options},
+        **{"allow_empty": bool(allow_empty), "seed": seed},
     }
     if weights is not None:
         return _weighted(common, scores, checked_weights(weights, len(predictions))[rows], notes)
@@ -254,6 +255,8 @@ def tuned(
         ranks = SetScore(SETS.get("top_k"), {"randomized": False}).of_labels(predictions, labels)
         found["k_reg"] = int(threshold_of(ranks, coverage) or predictions.num_classes)
     grids = {name: values for name, values in method.spec.tuned.items() if options[name] is None and values}
+    if not grids:
+        return found
     best, kept = np.inf, found
     for values in product(*grids.values()):
         candidate = {**found, **dict(zip(grids, values, strict=True))}

@@ -26,7 +26,7 @@ def test_sets_are_fitted_applied_saved_and_written(files, capsys):
     more = ["--save", files / "sets.json", "--out", files / "sets.csv", "--method", "aps"]
     assert main([str(word) for word in (*words, *more)]) == 0
     shown = capsys.readouterr().out
-    assert "at least 90.0% of the sets hold the true class within difficulty" in shown
+    assert "at least 90.0% of the sets hold the true class within each group of difficulty" in shown
     assert "difficulty: hardest band" in shown
     with open(files / "sets.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

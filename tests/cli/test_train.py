@@ -47,6 +47,13 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
     assert len(predictions) == told["samples"]
     assert predictions.split == "test"
     assert float(predictions.facts.correct.float().mean()) == pytest.approx(told["accuracy"])
+    with np.load(images) as data:
+        np.savez(tmp_path / "new.npz", images=data["images"][:20])
+    assert main(["predict", run, str(tmp_path / "new.npz"), "--out", out]) == 0
+    assert "20 predictions of 1 model on" in capsys.readouterr().out
+    served = Predictions.load(out)
+    assert not served.has_labels
+    assert served.num_classes == 3
 
 
 PIXELS = ["--recipe", "confide", "--features", "pixels"]  # the usual ones need weights

@@ -103,7 +103,7 @@ def _coverage(view: EvaluationView, result: SetResult) -> Figure | None:
             percent(group.share, 1),
             between(group.low, group.high, 1, 100),
             fixed(group.size, 2),
-            "not kept" if group.broken else "kept" if group.promised else "none made",
+            "not kept" if group.broken else "made" if group.promised else "none",
         )
         for group in known
     ]
