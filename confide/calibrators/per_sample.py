@@ -90,10 +90,12 @@ def parameterised_temperature(
         [0.96, 0.8]
     """
     check_choice(criterion, ("brier", "nll"), "criterion")
-    optimum = best_scale(logits, labels)
-    # A network is no convex problem: rows in one order, whatever order they came in, give one answer.
-    order = torch.from_numpy(np.lexsort((labels.numpy(), *logits.double().numpy().T)))
-    rows, known = logits[order].double(), labels[order]
+    # A network is no convex problem: one order of samples and of classes, in one precision, gives one answer.
+    ranked, classes = logits.double().sort(dim=1, descending=True, stable=True)
+    place = (classes == labels[:, None]).double().argmax(dim=1)
+    order = torch.from_numpy(np.lexsort((place.numpy(), *ranked.numpy().T)))
+    rows, known = ranked[order], place[order]
+    optimum = best_scale(rows, known)
     generator = torch.Generator().manual_seed(seed)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
     widths = (min(TOP_LOGITS, logits.shape[1]), *HIDDEN, 1)

@@ -142,6 +142,7 @@ def find_slices(
         InputError: there is nothing to slice by, or a column is not there.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> night = rng.random(4000) < 0.1
         >>> confidence = rng.uniform(0.7, 1.0, 4000)

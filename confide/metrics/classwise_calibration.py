@@ -330,7 +330,7 @@ def classwise_chance(
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
     expected = np.maximum(table.confidence[counted], 0.0)
-    variance = np.clip(expected - table.squares[counted], 0.0, None)
+    variance = np.clip(expected - table.squares[counted], 0.0, expected)
     deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
     size = len(predictions) * int(counted.sum())
     mean, spread = float(deviation.sum()) / size, float((variance - deviation**2).sum()) / size**2

@@ -48,9 +48,9 @@ def load(path: str | Path) -> Evaluation:
     if path.suffix in TABLE_ENDINGS:
         raise InputError(f"{path} holds a table, not an evaluation; measure predictions first: confide evaluate {path}")
     if not path.is_dir():
-        return _read(path)
+        return Evaluation.load(path)
     if (path / WHOLE).exists():
-        return _read(path / WHOLE)
+        return Evaluation.load(path / WHOLE)
     parts, finish = sorted((path / PARTS).glob("*.json")), f"confide run {path / 'config.yaml'} --out {path}"
     if not parts:
         has_config = (path / "config.yaml").exists()
@@ -60,22 +60,13 @@ def load(path: str | Path) -> Evaluation:
         f"The run in {path} is not finished: {len(parts)} of its evaluations are shown, without paired tests, "
         f"galleries and training curves. Finish it with: {finish}"
     )
-    joined = join([_read(part) for part in parts])
+    joined = join([Evaluation.load(part) for part in parts])
     known = About(
         title=path.resolve().name,
         commands=(finish,),
         missing=dict.fromkeys(("training", "trust", "shift"), "The run is not finished."),
     )
     return replace(joined, about=joined.about.over(known), warnings=(*joined.warnings, warning))
-
-
-def _read(path: Path) -> Evaluation:
-    try:
-        return Evaluation.load(path)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path} must hold a whole evaluation, but {error} is wrong or missing; make it again"
-        ) from None
 
 
 def _names(paths: Sequence[str | Path]) -> list[str]:

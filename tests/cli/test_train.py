@@ -245,8 +245,8 @@ def test_dropout_passes_and_ood_data(images: str, tmp_path: Path) -> None:
         (["--set", "epochs=[1"], "the value of 'epochs' must be YAML"),
         (["--schedule", "step", "--set", "schedule_options.milestones=5"], "'milestones' must be a list of epochs"),
         (["--set", "schedule_options.warmup=long"], "'warmup' must be a number, got 'long'"),
-        (["--members", "0"], "members must lie in [1, inf), got 0"),
-        (["--workers", "0"], "workers must lie in [1, inf), got 0"),
+        (["--members", "0"], "members must lie in [1, 10000], got 0"),
+        (["--workers", "0"], "workers must lie in [1, 1024], got 0"),
         (["--grid", "loss"], "a grid must be FIELD=A,B, got 'loss'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_damaged_evaluation_is_refused_in_one_line(tmp_path):
     data = small("focal").to_dict()
     del data["curves"]
     (tmp_path / "evaluation.json").write_text(json.dumps(data))
-    with pytest.raises(InputError, match="must hold a whole evaluation, but 'curves' is wrong or missing"):
+    with pytest.raises(InputError, match="must be what confide wrote, but it is not \\(KeyError: 'curves'\\)"):
         gather([tmp_path])
 
 
