@@ -277,8 +277,8 @@ def _tried(calibrator: Calibrator) -> Calibrator:
     classes = calibrator.num_classes
     if not 2 <= classes <= MOST_CLASSES:
         raise ValueError(f"num_classes is {classes}")
-    logits = torch.zeros(3, classes, dtype=torch.float64)
-    logits[1, 0], logits[2, 0] = 1.0, 50.0  # the last reaches the ends of every table
+    logits = torch.zeros(2, classes, dtype=torch.float64)
+    logits[0, 0], logits[1, 0] = 50.0, 1.0  # the first reaches the ends of every table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         finite = bool(torch.isfinite(calibrator.calibrated(logits)).all())
