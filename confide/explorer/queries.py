@@ -46,7 +46,7 @@ class SampleDatabase:
         import duckdb
 
         self.layout, self.samples, self.tags = layout, samples, tags
-        self._connection = duckdb.connect()
+        self._connection, self._opening = duckdb.connect(), threading.Lock()
         # Nothing of a query may reach a file or the network.
         self._connection.execute("SET enable_external_access = false")
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class SampleDatabase:
             self._connection.executemany("INSERT INTO marks VALUES (?, ?)", rows)
 
     def _store(self, name: str, content: pa.Table) -> None:
-        cursor = self._connection.cursor()
+        cursor = self._cursor()
         cursor.register("content", content)
         cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM content")
         cursor.unregister("content")
@@ -112,28 +112,34 @@ class SampleDatabase:
         names = dict.fromkeys(model_stage.table for model_stage in model_stages if model_stage is not None)
         return " POSITIONAL JOIN ".join(["samples", *names])
 
+    def _cursor(self) -> Any:
+        """A connection of a call's own. The first refuses two calls at once, also that of closing it."""
+        with self._opening:
+            return self._connection.cursor()
+
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        return list(self._connection.cursor().execute(sql, list(parameters)).fetchall())
+        return list(self._cursor().execute(sql, list(parameters)).fetchall())
 
     def arrow(self, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """A query's result as an arrow table."""
-        return self._connection.cursor().sql(sql, params=list(parameters)).to_arrow_table()
+        return self._cursor().sql(sql, params=list(parameters)).to_arrow_table()
 
     def numbers(self, sql: str, parameters: Sequence[Any] = ()) -> NDArray[Any]:
         """The one column of a query as an array."""
-        columns = self._connection.cursor().execute(sql, list(parameters)).fetchnumpy()
+        columns = self._cursor().execute(sql, list(parameters)).fetchnumpy()
         return np.ma.filled(next(iter(columns.values())), 0)
 
     def close(self) -> None:
         """Let go of the database."""
-        self._connection.close()
-        del self._connection
+        with self._opening:
+            self._connection.close()
+            del self._connection
 
     def mark(self, row: int, kind: str | None) -> None:
         """Keep the mirror of the tags in step with their file."""
         with self._lock:
-            cursor = self._connection.cursor()
+            cursor = self._cursor()
             cursor.execute("DELETE FROM marks WHERE row = ?", [row])
             if kind is not None:
                 cursor.execute("INSERT INTO marks VALUES (?, ?)", [row, TAG_KINDS.index(kind)])
