@@ -66,7 +66,9 @@ DRIVER = """
         raise SystemExit("the writing of a checkpoint should have failed")
     except OSError:
         checkpoint.save_checkpoint = real
-    fit(data, settings, folder={out!r} + "/broken")
+    # How this process came by the model is not part of its file: a resumed training writes the same bytes.
+    resumed = fit(data, settings, folder={out!r} + "/broken")
+    assert resumed.process_notes[0].startswith("resumed at"), resumed.process_notes
     dist.destroy_process_group()
 """
 
@@ -111,7 +113,6 @@ def test_two_processes_equal_one(bars: Dataset, tmp_path: Path) -> None:
             )
         assert_close(torch.tensor(together.log["train_loss"]), torch.tensor(alone.log["train_loss"]), rtol=1e-4, atol=0)
     unbroken, broken = Trained.load(tmp_path / "unbroken"), Trained.load(tmp_path / "broken")
-    assert broken.process_notes[0].startswith("resumed at")
     for name, weights in unbroken.model.state_dict().items():
         assert torch.equal(weights, broken.model.state_dict()[name]), name
     assert (unbroken.log["val_nll"] == broken.log["val_nll"]).all()
