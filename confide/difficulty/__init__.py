@@ -5,6 +5,6 @@ from confide.difficulty.explain import explain, read_vocabulary
 from confide.difficulty.from_features import kmeans, md, prototype, rmd
 from confide.difficulty.from_logs import confusion, correctness, entropy, loss
 from confide.difficulty.harden import harden
-from confide.difficulty.label_errors import verdicts, with_verdicts
+from confide.difficulty.label_errors import Evidence, Verdicts, verdicts, with_verdicts
 from confide.difficulty.training_logs import CountLog, ProbabilityLog, Recorder, open_log
 from confide.difficulty.weights import agreement, error_by_difficulty, groups, weights

@@ -152,7 +152,9 @@ def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
             pairs.add(log_posterior)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
     *numbers, doubtful = columns
-    chances = pairs.false_chances(labels, suspicion=numbers[1], suggested=numbers[2]) if estimate else np.ones(len(labels))
+    chances = (
+        pairs.false_chances(labels, suspicion=numbers[1], suggested=numbers[2]) if estimate else np.ones(len(labels))
+    )
     return LabelFit(*numbers, deviation, doubtful, chances, posteriors.temperature)
 
 
