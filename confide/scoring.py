@@ -330,9 +330,7 @@ class _Samples:
     def rows(self) -> tuple[Features, Features]:
         """Features of the split to score and of the one to fit on, extracted once."""
         if self.features is None and not self.source:
-            raise InputError(
-                "rmd and its kin, and features, need the samples themselves; give DATA beside --predictions"
-            )
+            raise InputError("features come from the samples themselves; give DATA beside --predictions")
         if self.features is None:
             self.features = self._extract(self.split_name)
         if self.fit_features is None:

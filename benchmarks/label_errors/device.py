@@ -50,7 +50,7 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
     found = difficulty.verdicts(values, labels, predictions=said)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", values, labels).values
-    print(f"verdicts in {seconds:.1f} s: {int((found.verdict == 'wrong label').sum())} labels look wrong", flush=True)
+    print(f"verdicts in {seconds:.1f} s: {found.evidence}", flush=True)
     return {
         "suspicion": found.fit.suspicion.astype(np.float32),
         "wrong": found.verdict == "wrong label",

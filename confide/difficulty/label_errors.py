@@ -39,8 +39,8 @@ class LabelFit:
     second: ClassIndices  # runner-up
     top: Floats  # posterior of the suggested class
     runner_up: Floats
-    deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
     doubtful: NDArray[np.bool_]  # the label looks wrong by confident learning's rule
+    deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
     false_chance: Floats  # estimated chance that the label is right although another class fits better; 1 where none
     temperature: float
 
@@ -151,11 +151,9 @@ def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
         if estimate:
             pairs.add(log_posterior)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    *numbers, doubtful = columns
-    chances = (
-        pairs.false_chances(labels, suspicion=numbers[1], suggested=numbers[2]) if estimate else np.ones(len(labels))
-    )
-    return LabelFit(*numbers, deviation, doubtful, chances, posteriors.temperature)
+    _, suspicion, suggested, *_ = columns
+    chances = pairs.false_chances(labels, suspicion, suggested) if estimate else np.ones(len(labels))
+    return LabelFit(*[*columns, deviation, chances, posteriors.temperature])
 
 
 def _deviation(distance: Floats) -> Floats:
@@ -200,10 +198,10 @@ def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean:
     return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 7.0), method="bounded").x))
 
 
-# How many of the suspects are right after all? Take every pair of a sample and a class that is not its likeliest one, and
-# let m be the log odds between the two. Labels that are right fall on such pairs ever more rarely as m grows: r(m) =
-# exp(a - m / 5 - b m^g). Labels that are wrong do not look at the sample, so they fall on pairs of any m alike: a floor
-# f under the curve. r + f is fitted to the counts, and of the labels at m the share r / (r + f) is right.
+# How many of the suspects are right after all? Take every pair of a sample and a class that is not its likeliest one,
+# and let m be the log odds between the two. Labels that are right fall on such pairs ever more rarely as m grows: r(m)
+# = exp(a - m / 5 - b m^g). Labels that are wrong do not look at the sample, so they fall on pairs of any m alike: a
+# floor f under the curve. r + f is fitted to the counts, and of the labels at m the share r / (r + f) is right.
 
 LEAST_DECAY = 0.2
 """Odds of the posteriors count for at least a fifth of what they claim; on data without errors they do for more."""
@@ -218,12 +216,12 @@ LEAST_AGREEMENT = 0.5
 """Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
 TAIL_POWERS = np.geomspace(0.25, 2.5, 19)
 ALLOWED_LOSS = 2.7
-"""The heaviest tail is taken whose log-likelihood is this close to the best: 99 % of a chi-squared law with one degree."""
+"""The heaviest tail is taken whose log-likelihood is so close to the best: 98 % of chi-squared with one degree."""
 LEAST_GAIN = 6.0
 """Log-likelihood that floors must win over none."""
 COUNTED_FLOOR = 0.5
-"""Part of a floor that counts as wrong labels: features that confuse some pairs of classes pretend floors up to twice as
-high (benchmarks/results/label_verdicts.md)."""
+"""Part of a floor that counts as wrong labels: features that confuse some pairs of classes pretend higher ones
+(benchmarks/results/label_verdicts.md)."""
 
 
 class _PairCounts:
@@ -231,7 +229,8 @@ class _PairCounts:
 
     def __init__(self, mean_margins: Floats, deviation: Floats) -> None:
         usual = mean_margins[mean_margins > 0]
-        cuts = np.quantile(usual, np.arange(1, PAIR_GROUPS) / PAIR_GROUPS) if len(usual) else []
+        shares = np.arange(1, PAIR_GROUPS) / PAIR_GROUPS
+        cuts = np.quantile(usual, shares) if len(usual) else np.zeros(0)
         self.groups = np.searchsorted(cuts, mean_margins)
         # Samples far from every class have large odds of any kind: floors are read off the others.
         self.typical = deviation <= 0
@@ -487,7 +486,7 @@ def verdicts(
     rounds: int = 3,
     shrinkage: Any = "ledoit_wolf",
 ) -> Verdicts:
-    """What every sample looks like, each judged by the class Gaussians of all the others, or by out-of-fold predictions.
+    """What every sample looks like, judged by the class Gaussians of all the others or by out-of-fold predictions.
 
     A label is called wrong where another class is likelier and the list that it stands in keeps its estimated rate of
     false discoveries: labels that are right fall ever more rarely on ever less likely classes, wrong ones do not.
@@ -555,7 +554,7 @@ def verdicts(
 def _listed(
     judged: LabelFit, labels: ClassIndices, usable: NDArray[np.bool_], max_fdr: float
 ) -> tuple[NDArray[np.bool_], Evidence]:
-    """The longest list of suspects, the least likely to be right first, whose mean chance to be right is in the limit."""
+    """The longest list of suspects, least likely to be right first, whose mean chance to be right is in the limit."""
     suspects = judged.suggested != labels
     rows = np.flatnonzero(suspects & usable)
     rows = rows[np.argsort(judged.false_chance[rows], kind="stable")]
@@ -607,8 +606,8 @@ def with_verdicts(scores: Scores, verdicts: Verdicts) -> Scores:
         >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
         >>> scores = confide.difficulty.score("rmd", rows, labels)
         >>> verdicts = confide.difficulty.verdicts(rows, labels, scores=scores)
-        >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)
-        ['distance_deviation', 'false_chance', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
+        >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)[:4]
+        ['distance_deviation', 'false_chance', 'quality', 'runner_up']
     """
     columns = {**scores.columns, **verdicts.columns()}
     return replace(scores, columns=columns, notes=(*scores.notes, str(verdicts.evidence)))

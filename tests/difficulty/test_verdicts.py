@@ -208,7 +208,8 @@ def test_colours_of_one_brightness_are_not_constant(pictures):
     striped[0, 0, :, ::2], striped[0, 1, :, 1::2] = 200, 200  # red and green, equally bright
     striped[1] = np.array([200, 0, 0], dtype=np.uint8)[:, None, None]  # red all over
     flags = quality_flags(striped, 120)
-    assert (flags[0] != "constant") and (flags[1] == "constant")
+    assert flags[0] != "constant"
+    assert flags[1] == "constant"
 
 
 def test_a_picture_and_its_array_get_one_answer(pictures):
