@@ -1,7 +1,7 @@
-"""How often 95 % intervals of answers hold the truth, where a question has several answers: by questions and by answers.
+"""How often 95 % intervals hold the truth where a question has several answers: by questions and by answers.
 
-Every question has an ability, Beta(2, 2), with which each of its answers is right; the model says that ability, moved by
-a bias of its own. True values are those of 2 million questions. The calibration error in bins is left out: its truth
+Every question has an ability, Beta(2, 2), with which each of its answers is right; the model says that ability, moved
+by a bias of its own. True values are those of 2 million questions. The calibration error in bins is left out: its truth
 depends on the bins.
 
     python -m benchmarks.answers_units --out benchmarks/results/answers_units.md
@@ -65,8 +65,8 @@ def main() -> None:
         *(f"| {w} | {a:.1%} | {b:.1%} | {c:.4f} | {d:.4f} |" for w, a, b, c, d in rows),
         "",
         f"`python -m benchmarks.answers_units --sets {args.sets} --seed {args.seed}`, commit {commit}, "
-        f"{platform.processor() or platform.machine()}, {time.process_time() - start:.0f} s of CPU. Generated answers with "
-        "known truth; no real ones.",
+        f"{platform.processor() or platform.machine()}, {time.process_time() - start:.0f} s of CPU. Generated answers "
+        "with known truth; no real ones.",
     ]
     Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

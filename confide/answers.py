@@ -45,7 +45,7 @@ RULED_OUT = -1e4
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _columns(n: int, topics: Any, **more: Any) -> dict[str, NDArray[Any]]:
+def _columns(n: int, topics: Any, **more: Any) -> dict[str, Any]:
     """Columns of a record; those that are None are left out."""
     known = {name: np.asarray(values) for name, values in {TOPIC: topics, **more}.items() if values is not None}
     for name, values in known.items():
@@ -564,8 +564,10 @@ def from_uqlm(
         right = [same_text(str(response), str(reference)) for response, reference in pairs]
     values = columns[score].astype(np.float64)
     kept, values = _known(values, f"scores '{score}' of {path}")
-    others = {name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)}
-    others = {{topic: TOPIC}.get(name, name): own[kept] for name, own in others.items() if name != "confidence"}
+    others: dict[str, Any] = {
+        name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)
+    }
+    others = {{topic: TOPIC}.get(name, name): own[kept] for name, own in others.items()}
     return Predictions.from_pairs(
         None if right is None else np.asarray(right)[kept], values[kept], split=split, **others
     )
@@ -591,6 +593,8 @@ class _PlainUnpickler(pickle.Unpickler):
 
     ALLOWED: ClassVar = {
         "builtins": ("list", "dict", "set", "complex"),
+        "__builtin__": ("list", "dict", "set", "complex"),
+        "_codecs": ("encode",),
         "collections": ("defaultdict", "OrderedDict"),
         "numpy": ("dtype", "ndarray"),
         "numpy.core.multiarray": ("scalar", "_reconstruct"),
@@ -643,8 +647,9 @@ def from_lm_polygraph(
 
     Example:
         >>> import torch
-        >>> made = {"estimations": {("sequence", "Perplexity"): [0.1, 2.0]}, "gen_metrics": {("sequence", "EM"): [1, 0]}}
-        >>> torch.save(made, "run.man")
+        >>> values = {"Perplexity": [0.1, 2.0]}, {"EM": [1, 0]}
+        >>> parts = [{("sequence", name): own for name, own in part.items()} for part in values]
+        >>> torch.save({"estimations": parts[0], "gen_metrics": parts[1]}, "run.man")
         >>> p = confide.answers.from_lm_polygraph("run.man", "Perplexity", "EM")  # doctest: +SKIP
         >>> p.facts.correct.tolist()  # doctest: +SKIP
         [True, False]

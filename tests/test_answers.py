@@ -66,7 +66,9 @@ def test_agreement_takes_the_answer_of_most_and_of_equals_the_first():
     assert p.columns["answer"].tolist() == ["A.", "x"]
     assert p.facts.confidence.tolist() == pytest.approx([2 / 3, 0.5])
     assert p.facts.correct.tolist() == [True, False]
-    close = answers.agreement([["1.0", "1.01", "3"]], correct=[[1, 1, 0]], same=lambda a, b: abs(float(a) - float(b)) < 0.1)
+    close = answers.agreement(
+        [["1.0", "1.01", "3"]], correct=[[1, 1, 0]], same=lambda a, b: abs(float(a) - float(b)) < 0.1
+    )
     assert (close.facts.confidence.item(), close.facts.correct.item()) == (pytest.approx(2 / 3), True)
     given = answers.agreement([["a", "b", "b"]], answers=["a"], correct=[0])
     assert (given.facts.confidence.item(), given.facts.correct.item()) == (pytest.approx(1 / 3), False)
@@ -115,7 +117,7 @@ def test_units_stay_within_one_fold():
 )
 def test_promises_that_count_single_samples_refuse_several_of_one_unit(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="300 of 60 units .'question'.; take one of each unit"):
+    with pytest.raises(InputError, match=r"300 of 60 units \('question'\); take one of each unit"):
         call(clustered())
 
 
@@ -181,7 +183,9 @@ def test_results_of_lm_polygraph_are_read_without_running_them(tmp_path, capsys)
 
 def test_the_command_writes_predictions_that_evaluate_reads(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "u.csv").write_text("response,noncontradiction,gold,area\nParis.,0.9,paris,a\n1900,0.4,1901,b\nx,,x,b\n")
+    (tmp_path / "u.csv").write_text(
+        "response,noncontradiction,gold,area\nParis.,0.9,paris,a\n1900,0.4,1901,b\nx,,x,b\n"
+    )
     call = ["answers", "u.csv", "--from", "uqlm", "--score", "noncontradiction", "--reference", "gold"]
     assert main([*call, "--topic", "area", "--out", "u.parquet"]) == 0
     assert "1 of 3 scores" in capsys.readouterr().err

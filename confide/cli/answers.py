@@ -13,7 +13,7 @@ EXAMPLE = (
     "  confide answers said.csv --stated confidence_text --correct right --topic subject --out val.parquet\n"
     "  confide answers sampled.jsonl --samples generations --reference gold --out val.parquet\n"
     "  confide answers uqlm.csv --from uqlm --score noncontradiction --correct graded --out val.parquet\n"
-    "  confide answers run.man --from lm-polygraph --score MaximumSequenceProbability --metric Accuracy --out val.parquet"
+    "  confide answers run.man --from lm-polygraph --score MaximumSequenceProbability --metric EM --out val.parquet"
 )
 FLAGS = {
     "lm-eval": ("metric", "topic", "per_length", "unparsed"),
@@ -26,8 +26,17 @@ FLAGS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", metavar="FILE", help="answers: .csv, .parquet, .jsonl, a .man of lm-polygraph, or a folder of samples_*.jsonl")
-    add("--from", dest="tool", choices=list(FLAGS), help="what wrote it (default: table with --stated, --samples or --log-probs, else lm-eval)")
+    add(
+        "source",
+        metavar="FILE",
+        help="answers: .csv, .parquet, .jsonl, a .man of lm-polygraph, or a folder of samples_*.jsonl",
+    )
+    add(
+        "--from",
+        dest="tool",
+        choices=list(FLAGS),
+        help="what wrote it (default: table with --stated, --samples or --log-probs, else lm-eval)",
+    )
     add("--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz or .csv")
     add("--stated", metavar="COLUMN", help="texts that state a confidence: '85 %%', 'likely'")
     add("--samples", metavar="COLUMN", help="lists of sampled answers: agreement is the confidence")
