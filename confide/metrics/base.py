@@ -64,8 +64,9 @@ class MetricSpec(MethodSpec):
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
     `value` the formula over a `View`. `influence` gives its influence values, `bounds` an interval of its own, `chance`
     draws of a calibrated model's value. `rate`: a share of the samples, whose variance is known with it; `rare`: it
-    counts rare errors; `debiased`: its expectation under perfect calibration is 0. A `whole` metric needs every class
-    probability and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
+    counts rare errors; `debiased`: its expectation under perfect calibration is 0; `by_unit`: its `chance` counts what
+    was drawn as one; `of_class`: it looks at one class against the rest. A `whole` metric needs every class probability
+    and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
     mean of facts that only a whole distribution has. `from_class_table`: with its default options the sums of classes
     and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples.
     """
@@ -76,6 +77,8 @@ class MetricSpec(MethodSpec):
     variants: tuple[Variant, ...] = ()
     whole: bool = False
     debiased: bool = False
+    by_unit: bool = False
+    of_class: bool = False
     rate: bool = False
     all_classes: bool = False
     from_class_table: bool = False
