@@ -728,8 +728,8 @@ class Predictions:
                     f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
                     f"label '{names[column]}'; mend it or leave it missing"
                 )
-            truth = given[known].astype(np.int64)
-        rows, places = np.nonzero(known)
+            truth = given.T[known.T].astype(np.int64)
+        places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
         cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
         row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
         record: dict[str, Any] = {

@@ -15,7 +15,15 @@ from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, error_interval, spread_of
-from confide.metrics.intervals import BOOTSTRAP, THEORY, chance_of, interval_of, shaped_interval, without_noise
+from confide.metrics.intervals import (
+    BOOTSTRAP,
+    THEORY,
+    chance_of,
+    interval_of,
+    shaped_interval,
+    unit_effect,
+    without_noise,
+)
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import LABEL_NAME, ROW_WORDS, Predictions, StreamedOutputs
@@ -324,14 +332,14 @@ def macro_measurements(
     for group in np.flatnonzero(grouping.sizes):
         rows = np.flatnonzero(grouping.index == group)
         parts.append((rows, metric_samples(predictions.take(rows), design=design.take(rows))))
-    measured = []
+    measured, effect = [], unit_effect(View(metric_samples(predictions, design=design)))
     for request in requests:
         of_groups = [_of_group(request_for_rows(request, rows), rows, base, how, seed) for rows, base in parts]
         defined = [one for one in of_groups if math.isfinite(one.value)]
         if not defined:
             continue
         value = float(np.mean([one.value for one in defined]))
-        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, design)
+        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
         measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
     return measured
@@ -365,22 +373,24 @@ def _macro_interval(
     n: int,
     how: str | None,
     design: Design,
+    effect: float,
 ) -> tuple[tuple[float, float] | None, Null | None]:
     """Interval of a mean over groups, and what chance shows of one of calibration errors."""
     if how is None or any(one.influence is None for one in parts):
         return None, None
-    psi, noise, one_more = np.zeros(n), 0.0, 0.0
+    psi, noise, one_error = np.zeros(n), 0.0, 0.0
     for part in parts:
         assert part.influence is not None
         psi[part.rows] = part.influence.psi * (n / len(part.rows) / len(parts))
         noise += part.influence.noise / len(parts) ** 2
-        one_more += part.influence.one / len(parts) ** 2
+        one_error += part.influence.one_error / len(parts) ** 2
     spread = spread_of(Influence(psi, noise=noise), design)
     nulls = [part.chance for part in parts]
     if any(null is None for null in nulls):
-        return shaped_interval(request.method, value, spread, one=one_more, fewest=spread.units), None
+        return shaped_interval(request.method, value, spread, one_error=one_error, fewest=spread.units), None
     draws = np.mean([null.draws for null in nulls if null is not None], axis=0)
-    chance = null_from(value, draws)
+    # Labels of one sample stand or fall together: the mean over labels spreads more than of labels drawn apart.
+    chance = null_from(value, draws.mean() + (draws - draws.mean()) * effect)
     centres = [
         without_noise(request.method, part.influence, part.value, null)
         for part, null in zip(parts, nulls, strict=True)
