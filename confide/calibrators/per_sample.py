@@ -369,7 +369,7 @@ def procal(
     pairs = np.stack([confidence, np.exp(-distances / float(values["unit"]))], axis=1)
     right: NDArray[np.bool_] = (lead == labels).numpy()
     if form == "bin_mean_shift":
-        return FittedValues(values | mean_shifts(*pairs.T, right, proximity_bins, bins))
+        return FittedValues(values | mean_shifts(pairs[:, 0], pairs[:, 1], right, proximity_bins, bins))
     for name, rows in (("right", right), ("wrong", ~right)):
         # One sample of each kind at least, uniform in doubt: a density of nothing has no ratio.
         chosen = pairs[rows] if rows.any() else pairs.mean(axis=0, keepdims=True)

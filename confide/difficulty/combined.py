@@ -199,7 +199,8 @@ def _shares_of(classes: ClassIndices, num_classes: int) -> Floats:
     """Share of every class in each row `n k` of votes."""
     n = len(classes)
     cells = classes + num_classes * np.arange(n)[:, None]
-    return np.bincount(cells.ravel(), minlength=n * num_classes).reshape(n, num_classes) / classes.shape[1]
+    counts = np.bincount(cells.ravel(), minlength=n * num_classes).reshape(n, num_classes)
+    return np.asarray(counts / classes.shape[1])
 
 
 def _signs(relative: Floats, posterior: Floats, votes: Floats) -> tuple[Floats, ...]:

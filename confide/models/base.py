@@ -74,8 +74,7 @@ class Classifier(nn.Module):
 
 
 def names() -> tuple[str, ...]:
-    """All model words; `timm:<name>` and `hf:<name>` stand for every model of these libraries, `features:<name>` for
-    extractors.
+    """All model words; `timm:<name>`, `hf:<name>` and `features:<name>` stand for all of theirs.
 
     Returns:
         The words that `create` takes.
