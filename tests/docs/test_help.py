@@ -51,9 +51,12 @@ def public_functions():
     for place in PLACES:
         module = import_module(place)
         later = getattr(module, "_LATER", ())  # loaded when first used
-        for name in getattr(module, "__all__", None) or sorted({*vars(module), *later}):
+        listed = getattr(module, "__all__", None)
+        # A table of contents shows what is defined elsewhere; what a module imports for itself is not public by that.
+        whose = "confide." if listed or hasattr(module, "__path__") else place
+        for name in listed or sorted({*vars(module), *later}):
             thing = getattr(module, name)
-            if inspect.isfunction(thing) and not name.startswith("_") and thing.__module__.startswith("confide."):
+            if inspect.isfunction(thing) and not name.startswith("_") and thing.__module__.startswith(whose):
                 functions[f"{thing.__module__}.{thing.__qualname__}"] = thing
     for record in RECORDS:
         kind = getattr(confide, record)
