@@ -104,10 +104,10 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
 
 def design_of(predictions: Predictions, strata: Any, unit: Any) -> Design:
     """How the samples were drawn; a unit that is a word but no column only names them."""
-    named = isinstance(unit, str) and unit not in predictions.columns
+    named = unit is None or (isinstance(unit, str) and unit not in predictions.columns)
     return Design(
         strata=None if strata is None else parts_of(predictions, strata, "strata"),
-        clusters=None if unit is None or named else parts_of(predictions, unit, "unit"),
+        clusters=predictions.clusters if named else parts_of(predictions, unit, "unit"),
     )
 
 
@@ -333,7 +333,8 @@ def evaluate(
         seed: of what is drawn.
         title: of the report.
         unit: what the samples are called, such as "images". The name of a column, or n values, says what was drawn as
-            one, such as the image or question of several samples: intervals count these, not samples.
+            one, such as the image or question of several samples: intervals count these, not samples. By default the
+            `unit` of the predictions.
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
 

@@ -10,6 +10,7 @@ import confide
 
 PLACES = (
     "confide",
+    "confide.answers",
     "confide.calibrators",
     "confide.config",
     "confide.data",
