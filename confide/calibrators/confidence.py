@@ -49,6 +49,7 @@ def two_classes(predictions: Predictions) -> Predictions:
         predictions.ids,
         predictions.split,
         columns=predictions.columns,
+        unit=predictions.unit,
     )
 
 
