@@ -28,6 +28,7 @@ from confide.difficulty.from_features import (
 from confide.numerics.blocks import block_rows, blocks
 from confide.numerics.gaussians import class_shares, distance_tables
 from confide.numerics.neighbours import nearest_neighbours
+from confide.registry import Interval
 from confide.types import ClassIndices, Floats
 
 SIGNS = ("rmd", "opinion", "neighbours", "confusion")
@@ -108,6 +109,7 @@ def restore_combined(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[st
     source="features",
     label_free=True,
     restore=restore_combined,
+    ranges={"neighbours": Interval(1)},
     corners=({"neighbours": 1}, {"shrinkage": "ledoit_wolf"}),
 )
 def combined(values: Any, labels: ClassIndices, *, neighbours: int = 50, shrinkage: Any = "auto") -> CombinedDifficulty:
@@ -136,7 +138,6 @@ def combined(values: Any, labels: ClassIndices, *, neighbours: int = 50, shrinka
         >>> int(fitted.score(rows).values.argmax())  # no label is asked for
         7
     """
-    check_range(neighbours, "neighbours", 1)
     if len(present := np.unique(labels)) < 2:
         raise InputError(f"combined needs samples of two classes or more, got {len(present)}; give labels of others")
     gaussians = fit_gaussian_difficulty(values, labels, shrinkage, (), relative=True)
