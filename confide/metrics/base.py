@@ -440,7 +440,10 @@ class Accumulator:
         standard = self.method.spec.from_class_table and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
-        return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard
+        return (
+            bool(self.method.spec.whole or self.method.spec.of_class or self.options.get("of") == "classes")
+            and not standard
+        )
 
     def compute(self) -> Measurement:
         """The measurement of all batches so far."""

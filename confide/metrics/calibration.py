@@ -97,7 +97,8 @@ class Binned:
         assert self.unit is not None
         cell, units = self.unit * self.bins + self.index, int(self.unit.max()) + 1
         weighted = values if self.weight is None else values * self.weight
-        return np.bincount(cell, weighted, minlength=units * self.bins).reshape(units, self.bins)
+        sums = np.bincount(cell, weighted, minlength=units * self.bins).astype(np.float64)
+        return sums.reshape(units, self.bins)
 
     def squares(self, values: Floats) -> Floats:
         """Per bin the sum of squares of what every unit that was drawn adds to its sum."""
