@@ -597,22 +597,24 @@ class Predictions:
         one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
         if label != "label" or label in columns:
             one_each["label"] = label
-        given = {role: [name] for role, name in one_each.items() if name is not None}
-        given |= {kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names}
-        for name in (name for names in given.values() for name in names):
+        by_role = {role: [name] for role, name in one_each.items() if name is not None}
+        by_role |= {
+            kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names
+        }
+        for name in (name for names in by_role.values() for name in names):
             if name not in columns:
                 raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
         table, metadata = {}, {}
-        for role, names in given.items():
+        for role, names in by_role.items():
             several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
             table[CANONICAL_COLUMNS[role]] = several
             if role in outputs and len(names) > 1:
                 metadata["class_names"] = json.dumps(class_names or classes_of_columns(names))
         if class_names is not None:
             metadata["class_names"] = json.dumps(list(class_names))
-        rest = {name: v for name, v in columns.items() if name not in {n for names in given.values() for n in names}}
+        rest = {name: v for name, v in columns.items() if name not in {n for names in by_role.values() for n in names}}
         # A role that was named hides other columns that might have it.
-        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in given)}
+        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in by_role)}
         table |= {name: values for name, values in rest.items() if name not in hidden}
         predictions = predictions_from_columns(table, metadata, split, "the data frame")
         return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
@@ -1001,12 +1003,12 @@ def class_words(predictions: Predictions) -> list[str]:
 def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
     values = class_values(predictions, purpose)
-    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    holds_probs = isinstance(predictions.outputs, ProbabilityOutputs)
     step = rows_in(CACHED_FLOAT64, values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, min(start + step, len(values)))
         block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
-        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        probs = (block if holds_probs else torch.softmax(block, dim=1)).cpu().numpy()
         if np.isnan(probs[:, 0]).any():
             check_finite(values, "logits")
         yield rows, probs

@@ -293,9 +293,9 @@ def _split_note(dataset: Dataset) -> dict[str, Any]:
     origin = dataset.provenance
     return {
         "sizes": {name: len(part) for name, part in dataset.splits.items()},
-        "seed": origin.get("split_seed"),
-        "fingerprint": origin.get("fingerprint"),
-        "made": origin.get("splits"),
+        "seed": origin.split_seed,
+        "fingerprint": origin.fingerprint,
+        "made": dict(origin.splits),
     }
 
 

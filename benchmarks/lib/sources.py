@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.lib.grid import METHODS
 from confide import Dataset, Features, Scores, Split, calibrators, data, features, files, pipeline, shift
 from confide.checks import InputError
-from confide.records import default_ids
+from confide.records import Provenance, default_ids
 from confide.store import lock_file
 from confide.training import Settings, fit, penultimate
 
@@ -125,8 +125,8 @@ def _held_out(dataset: Dataset, share: float) -> Dataset:
     """A test from the training images; the official one becomes the split `resampled`."""
     parts = data.cut(dataset.train, {"test": share}, 0)
     splits = {"train": parts["train"], "val": dataset.val, "test": parts["test"], RESAMPLED: dataset.test}
-    provenance = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
-    return replace(dataset, splits=splits, provenance=provenance)
+    cut = {**dataset.provenance.splits, "test": "cut from the training images", RESAMPLED: "the official test"}
+    return replace(dataset, splits=splits, provenance=replace(dataset.provenance, splits=cut))
 
 
 def _unlabelled(split: Split) -> Split:
@@ -180,7 +180,7 @@ def _copy(folder: Path, name: str) -> Dataset:
     for split in note["splits"]:
         with np.load(_split_file(folder, name, split), allow_pickle=False) as columns:
             splits[split] = Split(columns["inputs"], columns["labels"], columns["ids"])
-    return Dataset(name, "image", splits, tuple(note["class_names"]), note["provenance"])
+    return Dataset(name, "image", splits, tuple(note["class_names"]), Provenance.from_dict(note["provenance"]))
 
 
 def spread(split: Split, n: int) -> Split:
@@ -206,7 +206,7 @@ def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
         folder / f"{name}-data.json",
         {
             "class_names": list(dataset.class_names),
-            "provenance": dict(dataset.provenance),
+            "provenance": dataset.provenance.as_dict(),
             "splits": list(dataset.splits),
         },
     )

@@ -218,8 +218,8 @@ def dac(
     bounds = [(1e-3, 1e3), (0.0, 1e3)]
     starts = (np.array([1.0, 0.0]), np.array([0.5, 0.5]), np.array([1e-3, 1.0]))
     search = partial(optimize.minimize, objective, jac=True, bounds=bounds, method="L-BFGS-B", tol=1e-14)
-    found = [search(start) for start in starts]
-    best = min(found, key=lambda result: float(result.fun)).x * optimum.temperature
+    optima = [search(start) for start in starts]
+    best = min(optima, key=lambda result: float(result.fun)).x * optimum.temperature
     values["weights"] = torch.tensor([best[0], best[1] / typical], dtype=torch.float64)
     return FittedValues(values, bound_notes(optimum))
 

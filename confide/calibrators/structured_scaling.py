@@ -48,8 +48,8 @@ def fit_structured(logits: Logits, labels: Labels, strength: float, matrix: bool
         loss = -float(log_probs.gather(1, labels[:, None]).mean()) + float((penalty * unknowns.square()).sum())
         return loss, torch.cat(slope) + 2 * penalty * unknowns
 
-    found = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
-    scales, shifts, between = parts(found.at)
+    minimum = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
+    scales, shifts, between = parts(minimum.at)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64), "scales": scales, "shifts": shifts}
     return FittedValues(values if between is None else {**values, "matrix": between}, bound_notes(optimum))
 

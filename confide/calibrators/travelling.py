@@ -60,8 +60,8 @@ def batch_statistics(values: Values, signals: dict[str, PerSample]) -> Tensor:
         return torch.logit(share.clamp(0.5 / n, 1 - 0.5 / n))
 
     above = (signals["confidence"] > values["threshold"]).double().mean()
-    one, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
-    parts = [one, odds(signals["confidence"].mean()), odds(above), difficulty, distance]
+    constant, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
+    parts = [constant, odds(signals["confidence"].mean()), odds(above), difficulty, distance]
     return torch.stack([*parts, odds(signals["agree"].mean()), odds(signals["opinion"].mean())])
 
 
@@ -226,5 +226,5 @@ def _sample_weights(
         pull = -(weight * ((log_probs.exp() - target) * moved).sum(dim=1)) * (factor.abs() < limit)
         return float(loss) + 1e-4 * float(unknowns @ unknowns), (pull @ columns).numpy() + 2e-4 * unknowns
 
-    found = optimize.minimize(objective, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B")
-    return torch.from_numpy(np.asarray(found.x))
+    minimum = optimize.minimize(objective, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B")
+    return torch.from_numpy(np.asarray(minimum.x))

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         )
     plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
-    if expected := [one.metric for one in (*plainly, *surely)]:
+    if expected := [expectation.metric for expectation in (*plainly, *surely)]:
         shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
         metrics = list(dict.fromkeys((*shown, *expected)))
     name = Path(args.source).name.split(".")[0]
@@ -101,11 +101,11 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
-    broken = evaluation.expect(*(one.text for one in plainly))
-    broken += evaluation.expect(*(one.text for one in surely), surely=True)
+    broken = evaluation.expect(*(expectation.text for expectation in plainly))
+    broken += evaluation.expect(*(expectation.text for expectation in surely), surely=True)
     if args.json:
         files = [out / "evaluation.json", out / "report.html"]
-        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(one) for one in broken]})
+        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(expectation) for expectation in broken]})
     else:
         if any(m.metric == "confidence_gap" for m in evaluation.measurements):
             print(f"{verdict_sentence(evaluation)}\n")
@@ -115,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
         for warning in evaluation.warnings:
             print(f"warning: {warning}")
         print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    for one in broken:
-        print(f"broken: {one}", file=sys.stderr)
+    for expectation in broken:
+        print(f"broken: {expectation}", file=sys.stderr)
     return NOT_KEPT if broken else 0
 
 

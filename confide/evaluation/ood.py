@@ -178,7 +178,7 @@ def _roc(known: Floats, unknown: Floats) -> dict[str, Any]:
     thresholds = np.unique(np.concatenate([known, unknown]))[::-1]
     if len(thresholds) > MOST_POINTS:
         thresholds = thresholds[np.linspace(0, len(thresholds) - 1, MOST_POINTS).round().astype(int)]
-    kept, let_in = (
+    accepted, let_in = (
         1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, unknown)
     )
-    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *kept)}
+    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *accepted)}

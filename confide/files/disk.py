@@ -136,9 +136,9 @@ def _end_of_last_line(lines: IO[bytes], step: int = 1 << 16) -> int:
     while place > 0:
         start = max(0, place - step)
         lines.seek(start)
-        found = lines.read(place - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        line_end = lines.read(place - start).rfind(b"\n")
+        if line_end >= 0:
+            return start + line_end + 1
         place = start
     return 0
 

@@ -91,7 +91,7 @@ OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it ag
 RISKS_POINT = Format("operating-point", 2, "an operating point", "make it again", reads=(1,))
 """The same with several risks; a point of one error rate stays in version 1, which every confide reads."""
 ORACLE = Format("oracle", 1, "an oracle", "train it again")
-TRAINED = Format("trained", 1, "a trained model", "train it again")
+TRAINED = Format("trained", 2, "a trained model", "train it again", reads=(1,), endings=(".safetensors",))
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
 RUN = Format("run", 2, "a run folder", "choose another folder", reads=(1,))
 EVALUATION = Format("evaluation", 2, "an evaluation", "make it again", reads=(1,))

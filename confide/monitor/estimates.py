@@ -230,19 +230,19 @@ class WatchReference:
         spread = math.sqrt(float((batch.confidence * (1 - batch.confidence)).sum())) / m
         share = float((batch.confidence > self.threshold).mean())
         mean = float(batch.confidence.mean())
-        found = []
+        estimates = []
         if self.by_cells:
-            found.append(self.by_cells.estimate(self.statistics(batch)))
+            estimates.append(self.by_cells.estimate(self.statistics(batch)))
         if self.by_difficulty and batch.difficulty is not None:
-            found.append(self.by_difficulty.estimate(batch.confidence, batch.difficulty, spread))
+            estimates.append(self.by_difficulty.estimate(batch.confidence, batch.difficulty, spread))
         atc = math.hypot(_rate_error(share, m), own_error)
         both = math.hypot(spread, own_error)
-        found += [
+        estimates += [
             _estimate("atc", share, atc),
             _estimate("confidence", mean, both),
             _estimate("difference", self.accuracy - (self.confidence - mean), both),
         ]
-        return tuple(found)
+        return tuple(estimates)
 
     def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""
