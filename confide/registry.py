@@ -7,10 +7,11 @@ without one are needs, which the caller must supply.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from confide.checks import InputError, OptionError, check_choice, check_kind, check_number, check_options, did_you_mean
 
@@ -37,14 +38,31 @@ class MethodSpec:
         return facts
 
 
+class Interval(NamedTuple):
+    """Where the values of an option lie; an open end is not one of them."""
+
+    low: float
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+
+Ranges = Mapping[str, Interval | tuple[float, float]]
+"""Option -> where its values lie; a pair is a closed interval."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptionSpec(MethodSpec):
     """A method whose options have limits that the registry checks: see `Method.checked`."""
 
-    ranges: Mapping[str, tuple[float, float]]
-    choices: Mapping[str, tuple[Any, ...]]
+    ranges: Ranges = field(default_factory=dict)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Another spelling of an option -> the option."""
+    check: Callable[[Mapping[str, Any]], object] | None = None
+    """Refuses values that ranges and choices cannot tell; it gets all options, defaults among them."""
+    from_code: tuple[str, ...] = ()
+    """Options that hold records or arrays: a program may give them, a config cannot."""
 
 
 S = TypeVar("S", bound=MethodSpec, covariant=True)
@@ -105,12 +123,14 @@ class Method(Generic[S]):
         for name, value in options.items():
             where = f"{name} of {self.family} '{self.word}'"
             if name in ranges:
-                options[name] = check_number(value, where, self.options[name], *ranges[name])
+                options[name] = check_number(value, where, self.options[name], *Interval(*ranges[name]))
             elif isinstance(self.options.get(name), bool):
                 check_choice(value, (True, False), where)
                 options[name] = bool(value)
             if name in choices:
                 check_choice(value, choices[name], where)
+        if self.spec.check is not None:
+            self.spec.check({**self.options, **options})
         return options
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -119,14 +139,18 @@ class Method(Generic[S]):
 
     def check_values(self, options: Mapping[str, Any]) -> None:
         """Refuse names, and values that the signature or the limits do not allow: known before any work."""
+        parameters = inspect.signature(self.function).parameters
+        for name, value in options.items():
+            where = f"{name} of {self.family} '{self.word}'"
+            if name in self.needs:
+                raise OptionError(f"{where} comes with every call; leave it out here")
+            if isinstance(self.spec, OptionSpec) and name in self.spec.from_code:
+                raise InputError(f"{where} cannot stand in a config: it is a record or an array; pass it from Python")
+            if name in parameters:  # or it is another spelling
+                check_kind(value, str(parameters[name].annotation), where)
         if isinstance(self.spec, OptionSpec):
             self.checked(options)  # type: ignore[misc]
         self.check_options(options)
-        parameters = inspect.signature(self.function).parameters
-        for name, value in options.items():
-            if name not in parameters:
-                continue  # another spelling
-            check_kind(value, str(parameters[name].annotation), f"{name} of {self.family} '{self.word}'")
 
 
 class Registry(Generic[S]):

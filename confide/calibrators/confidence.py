@@ -30,7 +30,7 @@ from confide.calibrators.probability_maps import (
     with_pseudo_counts,
 )
 from confide.calibrators.temperature_scaling import temperature
-from confide.checks import InputError, check_choice, check_options, check_range
+from confide.checks import InputError, check_options
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
 from confide.numerics.logistic import logistic_regressions, platt_targets
@@ -50,6 +50,7 @@ def two_classes(predictions: Predictions) -> Predictions:
         predictions.ids,
         predictions.split,
         columns=predictions.columns,
+        unit=predictions.unit,
     )
 
 
@@ -103,7 +104,6 @@ def _fit_platt(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
 
 
 def _fit_isotonic(confidence: Floats, correct: Flags, pseudo_count: float = PSEUDO_COUNT) -> dict[str, Tensor]:
-    check_range(pseudo_count, "pseudo_count", 0.0)
     nodes, levels = (padded([part])[0] for part in isotonic_nodes([confidence], confidence[correct]))
     return {"nodes": nodes, "levels": with_pseudo_counts(levels, pseudo_count, len(confidence), 2)}
 
@@ -111,9 +111,6 @@ def _fit_isotonic(confidence: Floats, correct: Flags, pseudo_count: float = PSEU
 def _fit_histogram(
     confidence: Floats, correct: Flags, bins: int = 15, binning: str = "width", empty: str = "midpoint"
 ) -> dict[str, Tensor]:
-    check_range(bins, "bins", 1)
-    check_choice(binning, ("width", "mass"), "binning")
-    check_choice(empty, ("midpoint", "zero"), "empty")
     edges, levels = bin_map(confidence, correct.astype(np.float64), bins, binning, empty)
     return {"edges": torch.from_numpy(edges), "levels": torch.from_numpy(levels)}
 
@@ -124,7 +121,6 @@ def _fit_spline(confidence: Floats, correct: Flags, knots: int = 6) -> dict[str,
 
 
 def _fit_beta(confidence: Floats, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
-    check_choice(form, ("abm", "am", "ab"), "form")
     smallest = smallest_doubt(confidence)
     a, b, intercept = beta_maps(np.clip(confidence, smallest, 1 - smallest)[None], correct[None], form)[0]
     return {"smallest": _number(smallest), "a": _number(a), "b": _number(b), "intercept": _number(intercept)}

@@ -20,9 +20,9 @@ from torch import Tensor
 from confide.block_sizes import CACHED_FLOAT64, CACHED_SEARCH, MEMORY, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
-from confide.checks import check_range
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
 from confide.random import deal
+from confide.registry import Interval
 from confide.types import Labels, Logits
 
 # Softmax regression on logits or log-probabilities: blocked loss and gradient, preconditioned L-BFGS.
@@ -256,7 +256,8 @@ def _class_blocks(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Chang
         def solved(rights: Tensor, *, transposed: bool) -> Tensor:
             factor = lower.mT if transposed else lower
             columns = rights.to(rows.dtype)[:, :, None]
-            return torch.linalg.solve_triangular(factor, columns, upper=transposed)[:, :, 0].double()
+            turned: Tensor = torch.linalg.solve_triangular(factor, columns, upper=transposed)[:, :, 0].double()
+            return turned
 
         return partial(solved, transposed=True), partial(solved, transposed=False)
 
@@ -525,11 +526,16 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
     return logits @ values["weights"].T + values["bias"]
 
 
+PULLS = {name: Interval(0.0, high_open=True) for name in ("reg_lambda", "reg_mu")}
+"""Penalties of the maps with a matrix."""
+
+
 @CALIBRATORS.add(
     "matrix",
     paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
     title="matrix scaling",
     corners=({"reg_lambda": 1.0, "reg_mu": 1.0}, {"reg_lambda": 0.1}),
+    ranges=PULLS,
     keeps_argmax=False,
     yields="logits",
     parameters=(0, 1, 1),
@@ -563,8 +569,6 @@ def matrix(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
-    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
     if reg_lambda is None and len(logits) >= ENOUGH_SAMPLES * num_classes * (num_classes + 1):
         reg_lambda = 0.0
@@ -645,6 +649,14 @@ def fitted_map(
 # dirichlet: softmax(W log p + b).
 
 
+def settled_strength(values: Values, n: int) -> dict[str, float | bool]:
+    """The options that pull n samples with the strength of a fit."""
+    if "strength" not in values:
+        return {}
+    pull = float(values["strength"]) / n
+    return {"reg_lambda": pull, "reg_mu": pull, "reference_row": False}
+
+
 def apply_dirichlet(values: Values, logits: Logits) -> Logits:
     """Log-probabilities of W log p + b."""
     log_probs = torch.log_softmax(logits, dim=1)
@@ -656,11 +668,13 @@ def apply_dirichlet(values: Values, logits: Logits) -> Logits:
     paper="Kull et al., 2019, arXiv:1910.12656",
     title="Dirichlet calibration",
     corners=({"reg_lambda": 0.001}, {"reg_lambda": 0.01, "reg_mu": 0.01}, {"reg_lambda": 1.0, "reg_norm": True}),
+    ranges=PULLS,
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 1, 1),
     linear=True,
     transform=apply_dirichlet,
+    settled=settled_strength,
 )
 def dirichlet(
     logits: Logits,
@@ -696,8 +710,6 @@ def dirichlet(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
-    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
     pairs, ones = (num_classes * (num_classes - 1), num_classes) if reg_norm else (1, 1)
     odir = reg_lambda is None or reg_mu is not None

@@ -24,9 +24,10 @@ from confide.calibrators.base import (
 )
 from confide.calibrators.evidence import Evidence
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import check_choice, check_number
+from confide.checks import SEEDS
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.neighbours import nearest_neighbours, unit
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 # T from the sorted logits, by a small network.
@@ -57,6 +58,8 @@ def apply_network(values: Values, logits: Logits) -> Logits:
     paper="Tomani et al., 2022, Parameterized temperature scaling, arXiv:2102.12182",
     title="parameterised temperature scaling",
     corners=({"criterion": "nll"}, {"seed": 1}),
+    ranges={"seed": (-SEEDS, SEEDS)},
+    choices={"criterion": ("brier", "nll")},
     keeps_argmax=True,
     yields="logits",
     parameters=(91, 0, 0),
@@ -89,7 +92,6 @@ def parameterised_temperature(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(criterion, ("brier", "nll"), "criterion")
     # A network is no convex problem: one order of samples and of classes, in one precision, gives one answer.
     ranked, classes = logits.double().sort(dim=1, descending=True, stable=True)
     place = (classes == labels[:, None]).double().argmax(dim=1)
@@ -157,6 +159,8 @@ def apply_density(values: Values, logits: Logits, evidence: Evidence) -> Logits:
     paper="Tomani et al., 2023, Beyond in-domain scenarios: density-aware calibration, arXiv:2302.05118",
     title="density-aware calibration",
     corners=({"criterion": "brier"}, {"neighbours": 1}),
+    ranges={"neighbours": Interval(1)},
+    choices={"criterion": ("nll", "brier")},
     keeps_argmax=True,
     yields="logits",
     parameters=(2, 0, 0),
@@ -191,8 +195,6 @@ def dac(
         >>> calibrator(val, features=rows).logits.shape
         torch.Size([120, 3])
     """
-    check_choice(criterion, ("nll", "brier"), "criterion")
-    check_number(neighbours, "neighbours", 10, 1, math.inf)
     points = unit(torch.as_tensor(evidence.need_reference.training_rows).double()).float()
     values = {"points": points, "neighbours": torch.tensor(min(neighbours, len(points)))}
     signal = density_distances(values, evidence.need_features)
@@ -262,6 +264,7 @@ def apply_proximity(values: Values, logits: Logits, evidence: Evidence) -> Logit
     paper="Xiong et al., 2023, Proximity-informed calibration, arXiv:2306.04590",
     title="proximity-informed calibration",
     corners=({"neighbours": 1},),
+    ranges={"neighbours": Interval(1)},
     keeps_argmax=True,
     yields="probabilities",
     parameters=(10, 0, 0),
@@ -293,7 +296,6 @@ def procal(logits: Logits, labels: Labels, *, evidence: Evidence, neighbours: in
         >>> calibrator(val, features=rows).logits.shape
         torch.Size([120, 3])
     """
-    check_number(neighbours, "neighbours", 10, 1, math.inf)
     points = torch.as_tensor(evidence.need_reference.training_rows).float()
     values = {"points": points, "neighbours": torch.tensor(min(neighbours, len(points)))}
     distances = near_distances(evidence.need_features, points, int(values["neighbours"]))

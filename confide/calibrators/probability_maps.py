@@ -22,9 +22,9 @@ from confide.calibrators.base import (
     predicted_classes,
     row_blocks,
 )
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError
 from confide.facts import SMALLEST_PROBABILITY
-from confide.numerics.binning import bin_of, width_edges
+from confide.numerics.binning import MOST_BINS, bin_of, width_edges
 from confide.numerics.logistic import PooledPoints, logistic_regressions
 from confide.types import Flags, Floats, Labels, Logits, Probs
 
@@ -136,7 +136,9 @@ def apply_isotonic(values: Values, logits: Logits) -> Logits:
     "isotonic",
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
     title="isotonic calibration",
-    corners=({"form": "one_map"}, {"form": "ranked"}),
+    corners=({"form": "one_map"}, {"form": "ranked"}, {"pseudo_count": 0.0}),
+    ranges={"pseudo_count": (0.0, 1e9)},
+    choices={"form": ("one_vs_rest", "ranked", "one_map")},
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
     parameters=(0, 10, 0),
@@ -168,8 +170,6 @@ def isotonic(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
-    check_range(pseudo_count, "pseudo_count", 0.0)
     ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
         steps = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
@@ -238,6 +238,8 @@ def apply_histogram(values: Values, logits: Logits) -> Logits:
     paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
     title="histogram binning",
     corners=({"binning": "mass"}, {"target": "classes"}, {"empty": "zero"}, {"bins": 1}),
+    ranges={"bins": (1, MOST_BINS)},
+    choices={"binning": ("width", "mass"), "target": ("top", "classes"), "empty": ("midpoint", "zero")},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(15, 0, 0),
@@ -276,10 +278,6 @@ def histogram(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(bins, "bins", 1)
-    check_choice(binning, ("width", "mass"), "binning")
-    check_choice(target, ("top", "classes"), "target")
-    check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
         confidence, lead = all_tops(logits)
         maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
@@ -326,6 +324,7 @@ def apply_spline(values: Values, logits: Logits) -> Logits:
     paper="Gupta et al., 2021, arXiv:2006.12800",
     title="spline calibration",
     corners=({"knots": 3}, {"knots": 20}),
+    ranges={"knots": (3, 1000)},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(6, 0, 0),
@@ -359,7 +358,6 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
 
 def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
     """Nodes and levels of the spline map of a confidence."""
-    check_range(knots, "knots", 3)
     if len(correct) < 2:
         raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
@@ -400,6 +398,7 @@ def apply_beta(values: Values, logits: Logits) -> Logits:
     paper="Kull et al., 2017, Beyond sigmoids",
     title="beta calibration",
     corners=({"form": "am"}, {"form": "ab"}),
+    choices={"form": ("abm", "am", "ab")},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 3, 0),
@@ -426,7 +425,6 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(form, ("abm", "am", "ab"), "form")
     parts = []
     for first, probs in class_columns(logits):
         hits = labels.numpy() == np.arange(first, first + len(probs))[:, None]
@@ -451,7 +449,8 @@ def beta_maps(probs: Floats, hits: Flags, form: str) -> Floats:
 def _beta_of_odds(odds: Floats, hits: Flags, form: str) -> Floats:
     """The maps `k 3` of classes that both occur and do not."""
     which = np.nonzero(hits)[0]
-    sums = np.stack([np.bincount(which, c, minlength=len(hits)) for c in beta_columns(odds[hits], form)], axis=1)
+    of_hits = beta_columns(odds[hits], form)
+    sums: Floats = np.stack([np.bincount(which, column, minlength=len(hits)) for column in of_hits], axis=1)
     points = PooledPoints.of(odds)
     slopes = 1 if form == "am" else 2
     free = np.ones(sums.shape, dtype=bool)
@@ -461,7 +460,7 @@ def _beta_of_odds(odds: Floats, hits: Flags, form: str) -> Floats:
         negative = weights[:, :2] < 0
         negative[:, 1] &= ~negative[:, 0]
         free[:, :2] = ~negative
-        again = negative.any(axis=1)
+        again = np.asarray(negative.any(axis=1))
         if again.any():
             part = points.only(again)
             weights[again] = logistic_regressions(beta_columns(part.at, form), part.counts, sums[again], free[again])

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--by", nargs="+", help="full metrics per group: class, predicted, difficulty, or a column")
+    add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
@@ -72,12 +73,13 @@ def run(args: argparse.Namespace) -> int:
     from confide.report import verdict_sentence, write_report
     from confide.results import About
 
-    columns = [word for word in args.by or () if word not in OWN_GROUPS]
+    columns = [word for word in (*(args.by or ()), *filter(None, [args.unit])) if word not in OWN_GROUPS]
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         predictions = as_predictions(
             args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
         )
+    predictions = predictions.replace(unit=args.unit) if args.unit else predictions
     plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     if expected := [expectation.metric for expectation in (*plainly, *surely)]:

@@ -22,7 +22,7 @@ from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
-from confide.registry import MethodSpec, Registry
+from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
 from confide.types import ClassIndices, Floats
 
@@ -76,7 +76,7 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifficultySpec(MethodSpec):
+class DifficultySpec(OptionSpec):
     """What is said of a score: its `source` is features or a training log; whether it uses `labels`; `restore`
     (numbers, arrays, notes) -> the fitted model, where it can be saved.
     """
@@ -240,7 +240,7 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
         (20,)
     """
     method = DIFFICULTY.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     if method.spec.source != "features":
         raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
     rows = check_features(features, labels, need_labels=method.spec.labels)
@@ -285,7 +285,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
         7
     """
     method = DIFFICULTY.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     if method.spec.source == "log":
         log = as_log(features, labels, ids)
         values = method.function(log, **options)

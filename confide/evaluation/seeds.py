@@ -95,8 +95,8 @@ def compare_groups(
     first = a[0]
     sides = [[same_samples(first, record, f"run {k + 1}") for k, record in enumerate(group)] for group in (a, b)]
     requests = comparable_requests(metrics, [record for side in sides for record in side], score)
-    samples = [[MetricSamples(record, resampled=True) for record in side] for side in sides]
-    design, rows = samples[0][0].design, []
+    design, rows = Design(clusters=first.clusters), []
+    samples = [[MetricSamples(record, resampled=True, design=design) for record in side] for side in sides]
     for request in requests:
         of_a, of_b = ([estimate(base, request, resamples, seed) for base in side] for side in samples)
         row = _compared(metric_name(request.method, request.options), of_a, of_b, design)

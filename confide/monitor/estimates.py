@@ -161,6 +161,7 @@ class WatchReference:
             predictions: labelled, neither trained on nor calibrated on.
             cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
         """
+        predictions.need_drawn_singly("a watch")
         batch = WatchBatch.of(predictions)
         right = predictions.facts.correct.double().cpu().numpy()
         n = len(right)
@@ -170,6 +171,7 @@ class WatchReference:
         at = np.linspace(0, 1, QUANTILES)
         quantiles = {k: tuple(np.quantile(v, at).tolist()) for k, v in known.items() if v is not None}
         bands = np.unique(np.quantile(batch.confidence, np.arange(1, BANDS) / BANDS))
+        bands = bands[bands < batch.confidence.max()]  # where many are as sure as can be, no band lies above them
         band = np.searchsorted(bands, batch.confidence, side="left")
         groups = [right[band == k] for k in range(len(bands) + 1)] + [right]
         accuracy = float(right.mean())

@@ -1,5 +1,5 @@
-"""Logistic regressions: of being right on a few signals and many of one number at once by Newton's method, of classes on
-feature rows by L-BFGS.
+"""Logistic regressions: of being right on a few signals, and many of one number at once, by Newton's method; of classes
+on feature rows by L-BFGS.
 """
 
 from __future__ import annotations

@@ -198,6 +198,7 @@ def _check_predictions(predictions: Predictions) -> None:
         )
     predictions.need_not_test("prediction sets")
     predictions.need_labels("fitting prediction sets")
+    predictions.need_drawn_singly("the coverage of prediction sets")
     class_values(predictions, PURPOSE)
     if not len(predictions):
         raise InputError("prediction sets need at least one prediction, got none; pass those on 'val'")
