@@ -159,7 +159,7 @@ def logistic_regressions(
             break
         part = _Regressions(features[:, active], None if counts is None else counts[active], target_sums[active])
         loss, slope, curvature = part.moments(weights[active], free[active])
-        direction: Floats = -np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
+        direction = np.asarray(-np.linalg.solve(curvature, slope[:, :, None])[:, :, 0], dtype=np.float64)
         fall = (slope * direction).sum(axis=1)
         near = -fall <= 1e-9 * np.abs(loss)
         # So near, a full step leaves an error of the square of this one, and rounding would hide it.
