@@ -155,8 +155,9 @@ def where_the_gap_is(cells: Cells, method: str = OWN) -> str:
     return (
         f"Where the gap is: without a calibrator confidence less accuracy is {on_val:+.2f} points on val and "
         f"{more:+.2f} on test (accuracy {known:.2f} and {less:.2f} %). Of the {left:+.2f} points that the calibrator "
-        f"leaves on test, {more - on_val:+.2f} are this difference, which {size:,} validation images know to {error:.2f} points "
-        f"(standard error) and no calibrator fitted on them can remove; {left - more + on_val:+.2f} are its own."
+        f"leaves on test, {more - on_val:+.2f} are this difference, which {size:,} validation images know to "
+        f"{error:.2f} points (standard error) and no calibrator fitted on them can remove; "
+        f"{left - more + on_val:+.2f} are its own."
     )
 
 
