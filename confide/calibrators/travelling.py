@@ -20,7 +20,8 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.calibrators.evidence import Evidence
 from confide.calibrators.second_opinion import fit_gaussian, gaussian_difficulty, gaussian_posterior, part_of
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import InputError, check_choice, check_number
+from confide.checks import InputError
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 CLEAN_WEIGHT = 8.0
@@ -106,6 +107,8 @@ def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logi
     paper="Confide; batch accuracy without labels after Garg et al., 2022, arXiv:2201.04234",
     title="calibration that travels",
     corners=({"mode": "sample"}, {"smallest": 1}),
+    ranges={"smallest": Interval(1)},
+    choices={"mode": MODES},
     keeps_argmax=True,
     yields="logits",
     parameters=(8, 0, 0),
@@ -150,8 +153,6 @@ def travelling(
         >>> [round(float(p.facts.confidence.mean() - p.facts.correct.double().mean()), 1) for p in both]
         [0.4, 0.0]
     """
-    check_choice(mode, MODES, "mode")
-    check_number(smallest, "smallest", SMALLEST_BATCH, 1, math.inf)
     shifts = np.full(len(labels), "") if evidence.shifts is None else evidence.shifts
     clean = torch.from_numpy(shifts == "")
     if not bool(clean.any()):

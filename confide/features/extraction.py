@@ -36,13 +36,13 @@ from confide.models.device import Device
 from confide.models.trained import trained_file
 from confide.progress import Progress
 from confide.records import Dataset, Features, Split
-from confide.registry import Method, MethodSpec, Registry
+from confide.registry import Method, OptionSpec, Registry
 
 # ---- Words -> extractors ----
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractorSpec(MethodSpec):
+class ExtractorSpec(OptionSpec):
     """What is said of an extractor: `kind` of inputs, image, text or any; `text`: it encodes texts too."""
 
     kind: str
@@ -99,8 +99,7 @@ def create(word: str, **options: Any) -> Extractor:
         'pixels8'
     """
     method, name = split_word(word)
-    method.check_options(options)
-    extractor: Extractor = method.function(name, **options)
+    extractor: Extractor = method.function(name, **method.checked(options))
     return extractor
 
 
@@ -143,7 +142,7 @@ def names() -> tuple[str, ...]:
 MOST_PIXELS, POOLED = 3072, 16
 
 
-@EXTRACTORS.add("pixels", paper="baseline: no model", kind="image")
+@EXTRACTORS.add("pixels", paper="baseline: no model", kind="image", ranges={"size": (0, 1 << 14)})
 def pixels(name: str = "", *, size: int | None = None) -> Extractor:
     """Pixel values / 255 as one row per image; rows of numbers pass as they are.
 
@@ -161,9 +160,6 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
         >>> features.create("pixels").prepare(np.full((1, 2, 2), 255, dtype=np.uint8))
         tensor([1., 1., 1., 1.])
     """
-
-    if size is not None:
-        check_range(size, "size", 0, 1 << 14)
 
     def prepare(item: Any) -> Tensor:
         array = np.asarray(item)
