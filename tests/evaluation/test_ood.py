@@ -62,7 +62,7 @@ def test_every_score_is_measured_with_an_interval(sets, features):
     assert len(found.measurements) == 4 * 9
     for row in found.measurements:
         assert row.low <= row.value <= row.high
-        assert row.group == "ood=foreign"
+        assert row.group == "ood=others"
         assert row.n == 700
     # Features far from every class are told apart by distance.
     for score in ("md", "knn"):
