@@ -24,9 +24,11 @@ METRICS = ("accuracy", "confidence_gap", "confidence_brier", "auroc", "aurc")
 
 def answers(questions: int, each: int, rng: np.random.Generator) -> confide.Predictions:
     ability = rng.beta(2, 2, questions).repeat(each)
-    said = np.clip(ability + rng.normal(0, 0.15, questions).repeat(each), 0.01, 0.99)
+    confidence = np.clip(ability + rng.normal(0, 0.15, questions).repeat(each), 0.01, 0.99)
     right = rng.random(questions * each) < ability
-    return confide.Predictions.from_pairs(right, said, unit="question", question=np.arange(questions).repeat(each))
+    return confide.Predictions.from_pairs(
+        right, confidence, unit="question", question=np.arange(questions).repeat(each)
+    )
 
 
 def held(questions: int, each: int, sets: int, seed: int) -> list[tuple[str, float, float, float, float]]:
