@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         calibrators,
         data,
         decisions,
+        dense,
         difficulty,
         evaluation,
         explorer,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_OUTPUTS = ("answers", "calibrators", "decisions", "metrics", "sets", "trust")
+_OUTPUTS = ("answers", "calibrators", "decisions", "dense", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = (
     "data",
