@@ -33,7 +33,7 @@ SIZES = {"small": 0.0, "medium": 32.0**2, "large": 96.0**2}
 
 @dataclass(frozen=True, eq=False)
 class PixelRows:
-    """The pixels of one image that count: outputs `n c`, labels, places, and distances to a boundary where asked for."""
+    """The pixels of one image that count: outputs `n c`, labels, places, and distances to a boundary if asked for."""
 
     outputs: Tensor
     labels: Tensor | None
@@ -235,7 +235,7 @@ def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[
 
     Example:
         >>> import torch
-        >>> p = confide.dense.pixels(torch.zeros(1, 2, 1, 2), torch.tensor([[[0, 1]]]))
+        >>> p = confide.dense.pixels(torch.full((1, 2, 1, 2), 3.0), torch.tensor([[[0, 1]]]))
         >>> [own.tolist() for own in confide.dense.maps(p, 0, (1, 2))]
         [[[0.5, 0.5]], [[0.0, 1.0]]]
     """

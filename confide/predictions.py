@@ -1199,8 +1199,8 @@ def predictions_from_columns(
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
     if outputs is not None and outputs.ndim > 2:
         raise InputError(
-            f"{where} must have outputs n x c, got {' x '.join(map(str, outputs.shape))}; of images make predictions of "
-            "pixels with: confide dense"
+            f"{where} must have outputs n x c, got {' x '.join(map(str, outputs.shape))}; of segmented images make "
+            "predictions of pixels with: confide dense"
         )
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
