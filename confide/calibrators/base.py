@@ -22,7 +22,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
-from confide.registry import MethodSpec, Registry
+from confide.registry import OptionSpec, Registry
 from confide.types import Logits, PerSample
 
 # The registry, and what a method says of itself.
@@ -33,7 +33,7 @@ Transform = Callable[..., Logits]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibratorSpec(MethodSpec):
+class CalibratorSpec(OptionSpec):
     """What is said of a calibrator: its `title` in a sentence; whether it `keeps_argmax` always, never, or only with
     (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
     classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is

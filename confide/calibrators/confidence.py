@@ -29,7 +29,7 @@ from confide.calibrators.probability_maps import (
     spline_nodes,
 )
 from confide.calibrators.temperature_scaling import temperature
-from confide.checks import InputError, check_choice, check_options, check_range
+from confide.checks import InputError, check_options
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
 from confide.numerics.logistic import platt_targets
@@ -49,6 +49,7 @@ def two_classes(predictions: Predictions) -> Predictions:
         predictions.ids,
         predictions.split,
         columns=predictions.columns,
+        unit=predictions.unit,
     )
 
 
@@ -106,9 +107,6 @@ def _fit_isotonic(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
 def _fit_histogram(
     confidence: Floats, correct: Flags, bins: int = 15, binning: str = "width", empty: str = "midpoint"
 ) -> dict[str, Tensor]:
-    check_range(bins, "bins", 1)
-    check_choice(binning, ("width", "mass"), "binning")
-    check_choice(empty, ("midpoint", "zero"), "empty")
     edges, levels = bin_map(confidence, correct.astype(np.float64), bins, binning, empty)
     return {"edges": torch.from_numpy(edges), "levels": torch.from_numpy(levels)}
 
@@ -119,7 +117,6 @@ def _fit_spline(confidence: Floats, correct: Flags, knots: int = 6) -> dict[str,
 
 
 def _fit_beta(confidence: Floats, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
-    check_choice(form, ("abm", "am", "ab"), "form")
     smallest = smallest_doubt(confidence)
     a, b, intercept = beta_map(np.clip(confidence, smallest, 1 - smallest), correct.astype(np.float64), form)
     return {"smallest": _number(smallest), "a": _number(a), "b": _number(b), "intercept": _number(intercept)}

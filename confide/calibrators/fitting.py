@@ -107,6 +107,7 @@ def fit(
     """
     method = CALIBRATORS.get(word)
     check_options(word, method.family, options, method.options)
+    options = method.checked(options)
     if shrinkage is not None:
         check_range(shrinkage, "shrinkage", 0.0)
     if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
@@ -558,7 +559,7 @@ def _refit(word: str, predictions: Predictions, options: Mapping[str, Any]) -> R
     if evidence is None or own["by"] is not None:
         return lambda train, held: fit(word, predictions.take(train), **own)(predictions.take(held))
     known = evidence
-    settings = {k: v for k, v in own.items() if k not in GROUPED}
+    settings = method.checked({k: v for k, v in own.items() if k not in GROUPED})
 
     def refit(train: Rows, held: Rows) -> Predictions:
         calibrator = fit_one(method, predictions.take(train), settings, known.take(train))

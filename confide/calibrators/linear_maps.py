@@ -19,9 +19,9 @@ from torch import Tensor
 from confide.block_sizes import CACHED_FLOAT64, CACHED_SEARCH, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
-from confide.checks import check_range
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
 from confide.random import deal
+from confide.registry import Interval
 from confide.types import Labels, Logits
 
 # Softmax regression on logits or log-probabilities: blocked loss and gradient, preconditioned L-BFGS.
@@ -515,11 +515,16 @@ def apply_matrix(values: Values, logits: Logits) -> Logits:
     return logits @ values["weights"].T + values["bias"]
 
 
+PULLS = {name: Interval(0.0, high_open=True) for name in ("reg_lambda", "reg_mu")}
+"""Penalties of the maps with a matrix."""
+
+
 @CALIBRATORS.add(
     "matrix",
     paper="Guo et al., 2017, arXiv:1706.04599; ODIR: Kull et al., 2019, arXiv:1910.12656",
     title="matrix scaling",
     corners=({"reg_lambda": 1.0, "reg_mu": 1.0}, {"reg_lambda": 0.1}),
+    ranges=PULLS,
     keeps_argmax=False,
     yields="logits",
     parameters=(0, 1, 1),
@@ -553,8 +558,6 @@ def matrix(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
-    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
     if reg_lambda is None and len(logits) >= ENOUGH_SAMPLES * num_classes * (num_classes + 1):
         reg_lambda = 0.0
@@ -646,6 +649,7 @@ def apply_dirichlet(values: Values, logits: Logits) -> Logits:
     paper="Kull et al., 2019, arXiv:1910.12656",
     title="Dirichlet calibration",
     corners=({"reg_lambda": 0.001}, {"reg_lambda": 0.01, "reg_mu": 0.01}, {"reg_lambda": 1.0, "reg_norm": True}),
+    ranges=PULLS,
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 1, 1),
@@ -686,8 +690,6 @@ def dirichlet(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(reg_lambda or 0.0, "reg_lambda", 0.0)
-    check_range(reg_mu or 0.0, "reg_mu", 0.0)
     num_classes = logits.shape[1]
     pairs, ones = (num_classes * (num_classes - 1), num_classes) if reg_norm else (1, 1)
     odir = reg_lambda is None or reg_mu is not None

@@ -23,9 +23,9 @@ from confide.calibrators.base import (
     predicted_classes,
     row_blocks,
 )
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError
 from confide.facts import SMALLEST_PROBABILITY
-from confide.numerics.binning import bin_of, width_edges
+from confide.numerics.binning import MOST_BINS, bin_of, width_edges
 from confide.types import Floats, Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
@@ -135,6 +135,7 @@ def apply_isotonic(values: Values, logits: Logits) -> Logits:
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
     title="isotonic calibration",
     corners=({"form": "one_map"}, {"form": "ranked"}),
+    choices={"form": ("one_vs_rest", "ranked", "one_map")},
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
     parameters=(0, 10, 0),
@@ -162,7 +163,6 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
     ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
         steps = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
@@ -225,6 +225,8 @@ def apply_histogram(values: Values, logits: Logits) -> Logits:
     paper="Zadrozny and Elkan, 2001; Guo et al., 2017, arXiv:1706.04599",
     title="histogram binning",
     corners=({"binning": "mass"}, {"target": "classes"}, {"empty": "zero"}, {"bins": 1}),
+    ranges={"bins": (1, MOST_BINS)},
+    choices={"binning": ("width", "mass"), "target": ("top", "classes"), "empty": ("midpoint", "zero")},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(15, 0, 0),
@@ -263,10 +265,6 @@ def histogram(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_range(bins, "bins", 1)
-    check_choice(binning, ("width", "mass"), "binning")
-    check_choice(target, ("top", "classes"), "target")
-    check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
         confidence, lead = all_tops(logits)
         maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
@@ -313,6 +311,7 @@ def apply_spline(values: Values, logits: Logits) -> Logits:
     paper="Gupta et al., 2021, arXiv:2006.12800",
     title="spline calibration",
     corners=({"knots": 3}, {"knots": 20}),
+    ranges={"knots": (3, 1000)},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(6, 0, 0),
@@ -346,7 +345,6 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
 
 def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
     """Nodes and levels of the spline map of a confidence."""
-    check_range(knots, "knots", 3)
     if len(correct) < 2:
         raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
@@ -387,6 +385,7 @@ def apply_beta(values: Values, logits: Logits) -> Logits:
     paper="Kull et al., 2017, Beyond sigmoids",
     title="beta calibration",
     corners=({"form": "am"}, {"form": "ab"}),
+    choices={"form": ("abm", "am", "ab")},
     keeps_argmax=False,
     yields="probabilities",
     parameters=(0, 3, 0),
@@ -413,7 +412,6 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(form, ("abm", "am", "ab"), "form")
     maps = []
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):

@@ -8,7 +8,8 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,16 +117,23 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path) -> Predictions:
-    """The predictions of a file; what is doubtful about them is a warning on stderr."""
+def load_predictions(path: str | Path, unit: str | None = None) -> Predictions:
+    """The predictions of a file, with the column that says what was drawn as one, where that is given."""
     from confide.predictions import Predictions
 
+    with warnings_on_stderr():
+        predictions = Predictions.load(path)
+    return predictions.replace(unit=unit) if unit else predictions
+
+
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """What is doubtful about an input is a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        predictions = Predictions.load(path)
+        yield
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
-    return predictions
 
 
 def write_evaluation(

@@ -39,7 +39,7 @@ def compare(
     """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
 
     Interval and p-value of the difference (b minus a) come from how each sample moves it. Of calibration errors the
-    part owed to chance is taken off both sides.
+    part owed to chance is taken off both sides. Samples of one `unit` of the first predictions count as one.
 
     Args:
         a: predictions, or all of them by name ("model/stage").
@@ -70,13 +70,14 @@ def compare(
     first = next(iter(records.values()))
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
-    samples = {name: MetricSamples(p, resampled=True) for name, p in aligned.items()}
+    design = Design(clusters=first.clusters)
+    samples = {name: MetricSamples(p, resampled=True, design=design) for name, p in aligned.items()}
     estimates = {name: [estimate(base, r, resamples, seed) for r in requests] for name, base in samples.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
         sides = ComparedRow.of(left), ComparedRow.of(right)
         for request, of_a, of_b in zip(requests, estimates[left], estimates[right], strict=True):
-            low, high, p_value = paired_test(of_a, of_b, samples[left].design, resamples, seed)
+            low, high, p_value = paired_test(of_a, of_b, design, resamples, seed)
             metric = metric_name(request.method, request.options)
             rows.append(Comparison(metric, *sides, of_b.value - of_a.value, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))

@@ -77,6 +77,7 @@ def operating_point(
         'accept from 0.953: 60%, 0 errors, risk <= 10%'
     """
     metric_samples(predictions)
+    predictions.need_drawn_singly("an operating point")
     if (risk is None) == (coverage is None):
         raise InputError("operating_point needs either risk= or coverage=; give one of them")
     check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)

@@ -467,6 +467,8 @@ def metric_samples(
 ) -> MetricSamples:
     """The samples of a record, kept with it so that several metrics sort once, unless a design comes with them.
 
+    Without a design samples of one `unit` count as drawn together, others independently.
+
     With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise.
     """
     if not isinstance(predictions, Predictions):
@@ -479,9 +481,13 @@ def metric_samples(
         predictions.need_labels("a metric")
         if class_table:
             predictions.class_table()
-    if design is not None and not design.plain:
+    own = Design(clusters=predictions.clusters) if design is None else design
+    if own.plain:
+        return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
+    if design is not None:
         return MetricSamples(predictions, resampled=True, design=design)
-    return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
+    clustered = (MetricSamples, "unit")
+    return predictions.derived(clustered, lambda: MetricSamples(predictions, resampled=True, design=own))
 
 
 def _moments(values: Floats, weights: Floats) -> tuple[float, float]:
