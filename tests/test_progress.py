@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +14,7 @@ from confide.progress import Progress
 class Bar:
     """Stands in for tqdm's bar, and keeps what it was told."""
 
-    made: list[Bar] = []
+    made: ClassVar[list[Bar]] = []
 
     def __init__(self, total: int, desc: str) -> None:
         self.total, self.desc, self.n, self.note, self.closed = total, desc, 0, "", False
@@ -53,4 +54,6 @@ def test_terminal_says_what_how_far_and_how_long(
         progress.step(1, "loss 0.5")
         progress.step(1)
     shown = capsys.readouterr().err
-    assert "train  50 %" in shown and "left  loss 0.5" in shown and shown.endswith("\r\x1b[K")
+    assert "train  50 %" in shown
+    assert "left  loss 0.5" in shown
+    assert shown.endswith("\r\x1b[K")
