@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any
 from confide.evaluation.compare import compare as compare, holm as holm
 from confide.evaluation.evaluate import assert_expected as assert_expected, evaluate as evaluate
 from confide.evaluation.gallery import gallery as gallery, suspects as suspects
+from confide.evaluation.label_thresholds import (
+    LabelSets as LabelSets,
+    LabelThresholds as LabelThresholds,
+    label_thresholds as label_thresholds,
+)
 from confide.evaluation.ood import Side as Side, ood as ood
 from confide.evaluation.operating_points import (
     apply_operating_point as apply_operating_point,
@@ -20,8 +25,7 @@ from confide.evaluation.trust import (
     compare_trust as compare_trust,
     rates_at_same_tpr as rates_at_same_tpr,
 )
-from confide.results import join as join
-from confide.results import OperatingPoint as OperatingPoint
+from confide.results import OperatingPoint as OperatingPoint, join as join
 
 if TYPE_CHECKING:
     from confide.evaluation.shift import (

@@ -19,6 +19,13 @@ from confide.metrics.calibration import (
 )
 from confide.metrics.classwise_calibration import classwise_ece as classwise_ece
 from confide.metrics.kernel_calibration import kde_ece as kde_ece
+from confide.metrics.one_class import (
+    average_precision as average_precision,
+    class_auroc as class_auroc,
+    f_beta as f_beta,
+    precision as precision,
+    recall as recall,
+)
 from confide.metrics.proper_scores import (
     accuracy as accuracy,
     brier as brier,
