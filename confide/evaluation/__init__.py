@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from confide.evaluation.compare import compare, holm
 from confide.evaluation.evaluate import assert_expected, evaluate
 from confide.evaluation.gallery import gallery, suspects
+from confide.evaluation.label_thresholds import LabelSets, LabelThresholds, label_thresholds
 from confide.evaluation.ood import Side, ood
 from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed, operating_point
 from confide.evaluation.risks import observed_risks

@@ -13,6 +13,7 @@ from confide.metrics.base import (
 from confide.metrics.calibration import debiased_ece, ece, mce, smooth_ece, sweep_ece
 from confide.metrics.classwise_calibration import classwise_ece
 from confide.metrics.kernel_calibration import kde_ece
+from confide.metrics.one_class import average_precision, class_auroc, f_beta, precision, recall
 from confide.metrics.proper_scores import accuracy, brier, confidence_brier, confidence_gap, confidence_nll, nll
 from confide.metrics.ranking import (
     augrc,
