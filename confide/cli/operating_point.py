@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, load_predictions, print_json, text_table
+from confide.cli.shared import NOT_KEPT, load_predictions, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -77,12 +77,13 @@ def risks_of(texts: list[str] | None) -> float | dict[str, float] | None:
 
     if texts is None:
         return None
+    form = "--risk takes a number, or NAME=NUMBER for each risk"
     try:
         if len(texts) == 1 and "=" not in texts[0]:
             return float(texts[0])
-        return {name.strip(): float(value) for name, _, value in (text.rpartition("=") for text in texts)}
+        return {name: float(value) for name, value in (split_pair(text, form, last=True) for text in texts)}
     except ValueError:
-        raise InputError(f"--risk takes a number, or NAME=NUMBER for each risk, got '{' '.join(texts)}'") from None
+        raise InputError(f"{form}, got '{' '.join(texts)}'") from None
 
 
 def point_text(point: OperatingPoint) -> str:

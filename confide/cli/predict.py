@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, print_json
+from confide.cli.shared import parse_options, print_json, split_pair
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -112,7 +112,8 @@ def run(args: argparse.Namespace) -> None:
     if args.scores:
         predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
     if args.calibrator:
-        opinions = {name: Predictions.load(file) for name, _, file in (entry.partition("=") for entry in args.opinion)}
+        pairs = (split_pair(entry, "--opinion must be NAME=FILE") for entry in args.opinion)
+        opinions = {name: Predictions.load(file) for name, file in pairs}
         predictions = pipeline.apply_calibrator(
             args.calibrator, predictions, extract_by, rows=args.second, opinions=opinions
         )
