@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
 
@@ -40,9 +41,9 @@ def run(args: argparse.Namespace) -> None:
             predictions = dense.from_coco(args.source, args.truth, iou=args.iou, split=args.split)
         else:
             outputs, labels, kind = dense.read_images(args.source)
+            images: dict[str, Any] = {kind: outputs, "labels": labels}
             predictions = dense.pixels(
-                **{kind: outputs},
-                labels=labels,
+                **images,
                 ignore_index=args.ignore_index,
                 boundary=args.boundary,
                 most=args.most,
