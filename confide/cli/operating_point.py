@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from confide.cli.shared import NOT_KEPT, load_predictions, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
-    from confide.evaluation.operating_points import OperatingPoint
     from confide.predictions import Predictions
-    from confide.results import PromisedRisk
+    from confide.results import OperatingPoint, PromisedRisk
 
 
 EXAMPLE = (
@@ -151,9 +150,10 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
 
 def apply(args: argparse.Namespace, predictions: Predictions) -> int:
     """What a saved point accepts of a file, and how it does there where the labels are known."""
-    from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
+    from confide.evaluation.operating_points import apply_operating_point, observed
     from confide.evaluation.risks import observed_risks
     from confide.files import formats
+    from confide.results import OperatingPoint
 
     point = OperatingPoint.load(args.apply)
     accepted = apply_operating_point(point, predictions)

@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
+    from confide.config import MethodChoice
     from confide.data import load_dataset, load_unlabelled
     from confide.predictions import Predictions
     from confide.records import Features, Scores
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
 
     def extract_by(word: str, **options: Any) -> Features:
         device = None if args.device == "auto" else args.device
-        choice = pipeline.MethodChoice(word, options)
+        choice = MethodChoice(word, options)
         began = time.perf_counter()
         rows = pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
         seconds[f"features {word}"] = time.perf_counter() - began
