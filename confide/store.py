@@ -23,9 +23,19 @@ from typing import Any, TypeVar
 from confide.files import disk, formats
 from confide.files.disk import lock_file
 from confide.files.signing import is_signed_here, sign
-from confide.records import Dataset
+from confide.records import Dataset, Provenance
 
-__all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
+__all__ = [
+    "DataNote",
+    "Manifest",
+    "RunEnvironment",
+    "RunFolder",
+    "RunPaths",
+    "StageRecord",
+    "environment",
+    "lock_file",
+    "read_manifest",
+]
 
 KEY_FORMAT = "run/1"
 """Part of every stage's key; older than the format, so that the stages of older run folders count as done."""
@@ -173,7 +183,7 @@ class DataNote:
     name: str
     class_names: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     set_aside: tuple[Mapping[str, str], ...] = ()
 
     @classmethod
@@ -183,26 +193,35 @@ class DataNote:
             dataset.name,
             tuple(dataset.class_names),
             {name: len(split) for name, split in dataset.splits.items()},
-            dict(dataset.provenance),
+            dataset.provenance,
             tuple({"id": i, "reason": reason} for i, reason in dataset.set_aside),
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {**vars(self), "provenance": self.provenance.as_dict()}
+
     def save(self, path: Path) -> None:
         """Write it."""
-        formats.write_json(path, asdict(self))
+        formats.write_json(path, self.as_dict())
 
     @classmethod
     def load(cls, path: Path) -> DataNote:
         """Read it back."""
         row = formats.read_json(path)
         with formats.reading(path, "note on data"):
-            return cls(
-                str(row.get("name", "")),
-                tuple(map(str, row.get("class_names", ()))),
-                dict(row.get("sizes", {})),
-                dict(row.get("provenance", {})),
-                tuple(row.get("set_aside", ())),
-            )
+            return cls.from_dict(row)
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> DataNote:
+        """The note of what `as_dict` gave."""
+        return cls(
+            str(row.get("name", "")),
+            tuple(map(str, row.get("class_names", ()))),
+            dict(row.get("sizes", {})),
+            Provenance.from_dict(row.get("provenance", {})),
+            tuple(row.get("set_aside", ())),
+        )
 
 
 # The manifest.
@@ -386,13 +405,24 @@ class RunFolder:
             "config": self.config,
             "seed": self.seed,
             "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            **environment(),
+            **vars(environment()),
             "stages": {name: asdict(record) for name, record in self.stages.items()},
         }
         formats.write_json(self.paths.manifest, sign(formats.plain(manifest)))
 
 
-def environment() -> dict[str, Any]:
+@dataclass(frozen=True)
+class RunEnvironment:
+    """What a run was made with."""
+
+    versions: Mapping[str, str]
+    """By package."""
+    hardware: str
+    commit: str | None
+    """Of the checkout; None from an installed wheel."""
+
+
+def environment() -> RunEnvironment:
     """What is needed to run it again: versions, hardware, commit of the checkout if there is one.
 
     Returns:
@@ -400,8 +430,8 @@ def environment() -> dict[str, Any]:
 
     Example:
         >>> from confide.store import environment
-        >>> sorted(environment())
-        ['commit', 'hardware', 'versions']
+        >>> "torch" in environment().versions
+        True
     """
     versions = {}
     for package in PACKAGES:
@@ -409,11 +439,11 @@ def environment() -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return {
-        "versions": {"python": platform.python_version(), **versions},
-        "hardware": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-        "commit": checkout_commit(Path(__file__).parent.parent),
-    }
+    return RunEnvironment(
+        {"python": platform.python_version(), **versions},
+        f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        checkout_commit(Path(__file__).parent.parent),
+    )
 
 
 def checkout_commit(checkout: Path) -> str | None:
