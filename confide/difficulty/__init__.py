@@ -21,7 +21,7 @@ from confide.difficulty.from_logs import (
 )
 from confide.difficulty.harden import harden as harden
 from confide.difficulty.label_errors import (
-    Evidence as Evidence,
+    LabelEvidence as LabelEvidence,
     Verdicts as Verdicts,
     verdicts as verdicts,
     with_verdicts as with_verdicts,

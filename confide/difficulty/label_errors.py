@@ -344,7 +344,7 @@ def _fit_floors(cells: _Cells) -> tuple[float, Floats, Floats] | None:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LabelEvidence:
     """What a list of wrong labels rests on."""
 
     listed: int
@@ -453,7 +453,7 @@ class Verdicts:
     verdict: NDArray[np.str_]
     fit: LabelFit
     quality: NDArray[np.str_]
-    evidence: Evidence
+    evidence: LabelEvidence
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """As columns of a table of scores."""
@@ -553,7 +553,7 @@ def verdicts(
 
 def _listed(
     judged: LabelFit, labels: ClassIndices, usable: NDArray[np.bool_], max_fdr: float
-) -> tuple[NDArray[np.bool_], Evidence]:
+) -> tuple[NDArray[np.bool_], LabelEvidence]:
     """The longest list of suspects, least likely to be right first, whose mean chance to be right is in the limit."""
     suspects = judged.suggested != labels
     rows = np.flatnonzero(suspects & usable)
@@ -563,7 +563,7 @@ def _listed(
     wrong = np.zeros(len(labels), dtype=bool)
     wrong[rows[:size]] = True
     rate = float(running[size - 1]) if size else None
-    return wrong, Evidence(size, int(suspects.sum()), len(labels), rate)
+    return wrong, LabelEvidence(size, int(suspects.sum()), len(labels), rate)
 
 
 def _check_two_classes(labels: ClassIndices) -> None:
