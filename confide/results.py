@@ -608,6 +608,8 @@ class About:
     label_counts: Mapping[str, int] = field(default_factory=dict)  # of the test split, by class
     difficulty: str | None = None  # the word of the difficulty score
     unit: str | None = None  # what the samples are called: "images"
+    weighted_by: str | None = None  # the column of the samples' weights, where these differ
+    effective_samples: float | None = None  # how many samples of equal weight they are worth
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why
