@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -25,32 +25,45 @@ from confide.calibrators.base import (
 )
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY
-from confide.numerics.binning import bin_of, width_edges
+from confide.numerics.binning import bin_of, ranks_of_weights, split_edges, width_edges
 from confide.types import Floats, Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
 
 
-def isotonic_nodes(chunks: Iterable[Floats], hits: Floats) -> tuple[Floats, Floats]:
+def isotonic_nodes(
+    chunks: Iterable[Floats],
+    hits: Floats,
+    weights: Iterable[Floats] | None = None,
+    hit_weights: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """Nodes of the isotonic regression of 0/1 outcomes on scores: ends of its steps, joined by lines.
 
     Only the scores of the hits (outcome 1) are kept: a step can only begin at one of them, because whatever follows
     a hit without another hit has a smaller mean and is pooled with it. So the scores may come in chunks, in any order,
-    and memory grows with the hits, not with the scores.
+    and memory grows with the hits, not with the scores. Weights come in the same chunks.
     """
-    starts, multiplicity = np.unique(hits, return_counts=True)
+    starts, place = np.unique(hits, return_inverse=True)
+    multiplicity = np.bincount(place.reshape(-1), hit_weights, minlength=len(starts))
     count = np.zeros(len(starts) + 1)
     last = np.full(len(starts) + 1, -np.inf)  # largest score of every interval [start, next start)
     first = np.inf
-    for chunk in chunks:
+    for chunk, own in zip(chunks, repeat(None) if weights is None else weights, strict=False):
         ordered = np.sort(chunk)
         ends = np.append(np.searchsorted(ordered, starts, side="left"), len(ordered))
         sizes = np.diff(ends, prepend=0)
-        count += sizes
+        if own is None:
+            count += sizes
+        else:
+            sums = np.append(0.0, np.cumsum(own[np.argsort(chunk, kind="stable")]))
+            count += np.diff(sums[ends], prepend=0.0)
         filled = sizes > 0
         last[filled] = np.maximum(last[filled], ordered[ends[filled] - 1])
         first = min(first, float(ordered[0])) if len(ordered) else first
-    begin, outcome = np.insert(starts, 0, first), np.insert(multiplicity / np.maximum(count[1:], 1), 0, 0.0)
+    begin, outcome = (
+        np.insert(starts, 0, first),
+        np.insert(multiplicity / np.where(count[1:] > 0, count[1:], 1), 0, 0.0),
+    )
     keep = count > 0
     fitted = isotonic_regression(outcome[keep], weights=count[keep])
     edges = fitted.blocks
@@ -140,12 +153,15 @@ def apply_isotonic(values: Values, logits: Logits) -> Logits:
     parameters=(0, 10, 0),
     transform=apply_isotonic,
 )
-def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> FittedValues:
+def isotonic(
+    logits: Logits, labels: Labels, weights: Floats | None = None, *, form: str = "one_vs_rest"
+) -> FittedValues:
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         form: `one_vs_rest` fits a map per class; `ranked` adds 1e-9 p to it, so that classes on one step keep their
             order (IROvA); `one_map` shares one such map among all classes and never changes the argmax (IRM).
 
@@ -165,16 +181,27 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
     check_choice(form, ("one_vs_rest", "ranked", "one_map"), "form")
     ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
-        steps = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
+        every = None if weights is None else _repeated(weights, logits)
+        steps = isotonic_nodes(
+            (chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels), every, weights
+        )
         nodes, levels = (padded([part])[0] for part in steps)
     else:
-        nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
+        nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels, weights), strict=True))
     return FittedValues({"nodes": nodes, "levels": levels, "ranking": ranking})
 
 
 def _chunks(logits: Logits) -> Iterator[Floats]:
     for block in row_blocks(logits):
         yield torch.softmax(block, dim=1).numpy()
+
+
+def _repeated(weights: Floats, logits: Logits) -> Iterator[Floats]:
+    """The weight of every probability of the chunks."""
+    start = 0
+    for block in row_blocks(logits):
+        yield np.repeat(weights[start : start + len(block)], logits.shape[1])
+        start += len(block)
 
 
 def _true_probs(logits: Logits, labels: Labels) -> Floats:
@@ -186,12 +213,19 @@ def _true_probs(logits: Logits, labels: Labels) -> Floats:
     return np.concatenate(true)
 
 
-def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Floats, Floats]]:
+def _class_maps(logits: Logits, labels: Labels, weights: Floats | None) -> Iterator[tuple[Floats, Floats]]:
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):
-            hits = column[labels.numpy() == k]
+            own = labels.numpy() == k
             # A class that never occurs keeps its probabilities.
-            yield isotonic_nodes([column], hits) if len(hits) else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+            yield isotonic_map(column, own, weights) if own.any() else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+
+
+def isotonic_map(scores: Floats, hits: NDArray[np.bool_], weights: Floats | None) -> tuple[Floats, Floats]:
+    """Nodes of the isotonic regression of these outcomes on these scores."""
+    if weights is None:
+        return isotonic_nodes([scores], scores[hits])
+    return isotonic_nodes([scores], scores[hits], [weights], weights[hits])
 
 
 def class_columns(logits: Logits) -> Iterator[tuple[int, Floats]]:
@@ -233,6 +267,7 @@ def apply_histogram(values: Values, logits: Logits) -> Logits:
 def histogram(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -244,6 +279,7 @@ def histogram(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         bins: number of bins (low, high].
         binning: `width` (Guo et al.) or `mass`, edges midway between parts of equal size (Kumar et al., 2019).
         target: `top` calibrates the confidence of the predicted class and leaves the others their proportions;
@@ -269,10 +305,10 @@ def histogram(
     check_choice(empty, ("midpoint", "zero"), "empty")
     if target == "top":
         confidence, lead = all_tops(logits)
-        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
+        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty, weights)]
     else:
         maps = [
-            bin_map(column, labels.numpy() == k, bins, binning, empty)
+            bin_map(column, labels.numpy() == k, bins, binning, empty, weights)
             for first, probs in class_columns(logits)
             for k, column in enumerate(probs.T, start=first)
         ]
@@ -281,21 +317,17 @@ def histogram(
     return FittedValues({"edges": edges[at], "levels": levels[at]})
 
 
-def bin_map(scores: Floats, hits: Floats, bins: int, binning: str, empty: str) -> tuple[Floats, Floats]:
+def bin_map(
+    scores: Floats, hits: Floats, bins: int, binning: str, empty: str, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Edges of the bins, and the share of hits in each."""
-    edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
+    edges = width_edges(bins) if binning == "width" else np.unique(split_edges(scores, bins, weights))
     count = len(edges) - 1
     which = bin_of(scores, edges)
-    size = np.bincount(which, minlength=count)
+    size = np.bincount(which, weights, minlength=count)
+    right = np.bincount(which, hits if weights is None else hits * weights, minlength=count)
     middle = (edges[:-1] + edges[1:]) / 2 if empty == "midpoint" else np.zeros(count)
-    return edges, np.where(size > 0, np.bincount(which, hits, minlength=count) / np.maximum(size, 1), middle)
-
-
-def midpoint_mass_edges(scores: Floats, bins: int) -> Floats:
-    """0, the midpoints between neighbouring parts of the sorted scores cut into equal sizes, and 1; equal ones once."""
-    parts = [part for part in np.array_split(np.sort(scores), bins) if len(part)]
-    inner = [(left[-1] + right[0]) / 2 for left, right in pairwise(parts)]
-    return np.unique([0.0, *(edge for edge in inner if 0.0 < edge < 1.0), 1.0])
+    return edges, np.where(size > 0, right / np.where(size > 0, size, 1), middle)
 
 
 # spline: the confidence plus the slope of a spline through the cumulative calibration error.
@@ -318,12 +350,13 @@ def apply_spline(values: Values, logits: Logits) -> Logits:
     parameters=(6, 0, 0),
     transform=apply_spline,
 )
-def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
+def spline(logits: Logits, labels: Labels, weights: Floats | None = None, *, knots: int = 6) -> FittedValues:
     """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         knots: knots of the natural cubic spline, equally spaced over the ranks. Default: the choice of the paper.
 
     Returns:
@@ -340,29 +373,38 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
         [0.96, 0.81]
     """
     confidence, lead = all_tops(logits)
-    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots)
+    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots, weights)
     return FittedValues({"nodes": padded([nodes])[0], "levels": padded([levels])[0]})
 
 
-def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
+def spline_nodes(
+    confidence: Floats, correct: NDArray[np.bool_], knots: int, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Nodes and levels of the spline map of a confidence."""
     check_range(knots, "knots", 3)
     if len(correct) < 2:
         raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
     scores, correct = confidence[order], correct[order]
-    percentile = np.linspace(0.0, 1.0, len(scores))
-    curve = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
+    percentile, gaps = np.linspace(0.0, 1.0, len(scores)), correct - scores
+    if weights is not None:
+        weights = weights[order]
+        ranks = ranks_of_weights(weights)
+        percentile, gaps = ranks / ranks[-1], gaps * weights
+    curve = fitted_spline(percentile, np.cumsum(gaps) / len(scores), knots, weights)
     levels = scores + curve(percentile, 1)
     # Equal confidences are one node with their mean: the map is a function of the confidence.
     nodes, which = np.unique(scores, return_inverse=True)
-    return nodes, np.bincount(which, levels) / np.bincount(which)
+    weighted = levels if weights is None else levels * weights
+    return nodes, np.bincount(which, weighted) / np.bincount(which, weights)
 
 
-def fitted_spline(at: Floats, heights: Floats, knots: int) -> CubicSpline:
+def fitted_spline(at: Floats, heights: Floats, knots: int, weights: Floats | None = None) -> CubicSpline:
     """Least-squares natural cubic spline; its unknowns are the values at equally spaced knots on [0, 1]."""
     positions = np.linspace(0.0, 1.0, knots)
     basis = CubicSpline(positions, np.eye(knots), bc_type="natural")(at)
+    if weights is not None:
+        basis, heights = basis * np.sqrt(weights)[:, None], heights * np.sqrt(weights)
     values = np.linalg.lstsq(basis, heights, rcond=None)[0]
     return CubicSpline(positions, values, bc_type="natural")
 
@@ -392,12 +434,13 @@ def apply_beta(values: Values, logits: Logits) -> Logits:
     parameters=(0, 3, 0),
     transform=apply_beta,
 )
-def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
+def beta(logits: Logits, labels: Labels, weights: Floats | None = None, *, form: str = "abm") -> FittedValues:
     """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         form: `abm` fits all three; `am` sets b = a; `ab` has no intercept and doubles p, so that 1/2 stays 1/2.
 
     Returns:
@@ -417,37 +460,38 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     maps = []
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs.T, start=first):
-            maps.append(beta_map(column, (labels.numpy() == k).astype(np.float64), form))
+            maps.append(beta_map(column, (labels.numpy() == k).astype(np.float64), form, weights))
     a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
     return FittedValues({"a": a, "b": b, "intercept": intercept})
 
 
-def beta_map(probs: Floats, hits: Floats, form: str) -> tuple[float, float, float]:
+def beta_map(probs: Floats, hits: Floats, form: str, weights: Floats | None = None) -> tuple[float, float, float]:
     """(a, b, intercept) of one class; a class that never or always occurs keeps its probabilities."""
     if not 0 < hits.sum() < len(hits):
         return 1.0, 1.0, 0.0
     clipped = np.clip(probs, BETA_SMALLEST, 1 - BETA_SMALLEST)
     log_p, log_q = np.log(clipped), -np.log1p(-clipped)
     if form == "am":
-        (a,), intercept = binary_logistic_regression([log_p + log_q], hits, True)
-        return (a, a, intercept) if a >= 0 else (0.0, 0.0, _log_odds(hits))
+        (a,), intercept = binary_logistic_regression([log_p + log_q], hits, True, weights)
+        return (a, a, intercept) if a >= 0 else (0.0, 0.0, _log_odds(hits, weights))
     shift = np.log(2.0) if form == "ab" else 0.0
     columns = [log_p + shift, log_q - shift]
-    (a, b), intercept = binary_logistic_regression(columns, hits, form == "abm")
+    (a, b), intercept = binary_logistic_regression(columns, hits, form == "abm", weights)
     # A negative slope would turn the order round: drop that feature and fit again.
     if a < 0:
-        (b,), intercept = binary_logistic_regression(columns[1:], hits, form == "abm")
+        (b,), intercept = binary_logistic_regression(columns[1:], hits, form == "abm", weights)
         a = 0.0
     elif b < 0:
-        (a,), intercept = binary_logistic_regression(columns[:1], hits, form == "abm")
+        (a,), intercept = binary_logistic_regression(columns[:1], hits, form == "abm", weights)
         b = 0.0
     if min(a, b) < 0:
-        return 0.0, 0.0, _log_odds(hits) if form == "abm" else 0.0
+        return 0.0, 0.0, _log_odds(hits, weights) if form == "abm" else 0.0
     return a, b, intercept + (a - b) * shift
 
 
-def _log_odds(hits: Floats) -> float:
-    return float(np.log(hits.sum()) - np.log(len(hits) - hits.sum()))
+def _log_odds(hits: Floats, weights: Floats | None) -> float:
+    counts = np.ones(len(hits)) if weights is None else weights
+    return float(np.log(counts @ hits) - np.log(counts @ (1 - hits)))
 
 
 @dataclass(frozen=True)
@@ -461,8 +505,10 @@ THINNED_MISSES = 2048
 """Misses that a search starts from where there are many more: its first steps need not see them all."""
 
 
-def binary_logistic_regression(columns: list[Floats], hits: Floats, intercept: bool) -> tuple[list[float], float]:
-    """Logistic regression by damped Newton: weights and intercept (0 without one)."""
+def binary_logistic_regression(
+    columns: list[Floats], hits: Floats, intercept: bool, times: Floats | None = None
+) -> tuple[list[float], float]:
+    """Logistic regression by damped Newton: weights and intercept (0 without one); samples count so many times."""
     features = np.stack([*columns, np.ones_like(hits)] if intercept else columns)
     penalty = np.array([BETA_RIDGE] * len(columns) + [0.0] * intercept)
     weights, misses = np.zeros(len(features)), len(hits) - hits.sum()
@@ -473,8 +519,9 @@ def binary_logistic_regression(columns: list[Floats], hits: Floats, intercept: b
         seen = whole.copy()
         seen[:: len(hits) // THINNED_MISSES] = True
         counts = np.where(whole[seen], 1.0, (~whole).sum() / max(1, (seen & ~whole).sum()))
+        counts = counts if times is None else counts * times[seen]
         weights = _newton(np.ascontiguousarray(features[:, seen]), hits[seen], counts, penalty, weights)
-    weights = _newton(features, hits, None, penalty, weights)
+    weights = _newton(features, hits, times, penalty, weights)
     return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean
-from confide.files.columns import WEIGHT_COLUMNS
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
+from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, spread_of
 from confide.metrics.intervals import BOOTSTRAP, THEORY, chance_of, interval_of, shaped_interval

@@ -194,8 +194,8 @@ def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all")
     if view.weights is not None:
         if of != "top":
             view.predictions.need_logits("kernel calibration error")
-        rows = KernelInputs.of(view.predictions, of)
-        return float(errors_of(rows, rows.truth[None], view.weights[None], {"bandwidth": bandwidth, "p": p, "of": of})[0])
+        rows, options = KernelInputs.of(view.predictions, of), {"bandwidth": bandwidth, "p": p, "of": of}
+        return float(errors_of(rows, rows.truth[None], view.weights[None], options)[0])
     if of == "top":
         top = view.top()
         points = as_binary(top.probs)
