@@ -96,7 +96,8 @@ def parameterised_temperature(
     place = (classes == labels[:, None]).double().argmax(dim=1)
     order = torch.from_numpy(np.lexsort((place.numpy(), *ranked.numpy().T)))
     rows, known = ranked[order], place[order]
-    counts = None if weights is None else weights[order.numpy()]
+    # Units of the weights must make no difference either.
+    counts = None if weights is None else weights[order.numpy()].astype(np.float32).astype(np.float64)
     optimum = best_scale(rows, known, counts)
     share = (
         torch.full((len(known),), 1 / len(known), dtype=torch.float64)

@@ -116,13 +116,24 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path) -> Predictions:
+WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
+
+
+def weights_text(predictions: Predictions) -> str:
+    """How many samples of equal weight weighted ones are worth, to go behind their number."""
+    weights = predictions.counted().relative_weights
+    if weights is None:
+        return ""
+    return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
+
+
+def load_predictions(path: str | Path, weights: str | None = None) -> Predictions:
     """The predictions of a file; what is doubtful about them is a warning on stderr."""
     from confide.predictions import Predictions
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        predictions = Predictions.load(path)
+        predictions = Predictions.load(path).weighted(weights)
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
     return predictions

@@ -4,6 +4,7 @@ A prediction is accepted if its score is at least the threshold. Error and preci
 positives among the samples of other classes, recall and misses among those of the class, so each is binomial given its
 denominator and has an exact test. A threshold is safe where all tests reject at delta (intersection-union). Risks that
 fall as the threshold rises are tested from the most confident on; recall and misses, which rise, from accepting all on.
+Rates of weighted samples are ratios of means, tested by a bound on means of bounded losses, which takes more samples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_range, did_you_mean
-from confide.numerics.binomial import binomial_p, hoeffding_bentkus_p, mean_upper_bound, upper_bound
+from confide.numerics.binomial import (
+    binomial_p,
+    hoeffding_bentkus_p,
+    mean_upper_bound,
+    upper_bound,
+    weighted_mean_p,
+    weighted_upper_bound,
+)
 from confide.predictions import Predictions, class_words
 from confide.results import ClassThreshold, OperatingPoint, PromisedRisk
 from confide.types import Floats
@@ -53,6 +61,20 @@ LOSS = RiskKind(ratio=True)
 """A loss in [0, 1] that the user gives: its mean among accepted."""
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Events or losses, their denominator, both by weight, and how many samples that is."""
+
+    events: float
+    mass: float
+    n: int
+
+    @property
+    def rate(self) -> float:
+        """The share of events; NaN where nothing counts."""
+        return self.events / self.mass if self.mass else math.nan
+
+
 @dataclass(frozen=True, eq=False)
 class CountedRisk:
     """A risk on calibration samples: what counts as an event at every threshold, and among how many."""
@@ -66,48 +88,61 @@ class CountedRisk:
     """Scores of the samples that count where accepted, rising; None where `n` samples count always."""
     n: int
     losses: Floats | None = None
-    """Summed losses of the marks, from the highest score on, for a loss that is no event."""
+    """Summed losses of the marks, from the highest score on, for a loss that is no event and for weighted samples."""
+    masses: Floats | None = None
+    """Summed weights of what counts, from the highest score on; None where all samples count alike."""
+    largest: float = 1.0
+    """The largest weight a sample may have."""
 
     @property
     def rate(self) -> float:
         """The rate of events that must not be exceeded."""
         return float(1 - Fraction(str(self.limit))) if self.kind.at_least else self.limit
 
-    def counts(self, threshold: float) -> tuple[float, int]:
+    def counts(self, threshold: float) -> Counts:
         """Events, or summed losses, and how many count."""
         above = len(self.marks) - int(np.searchsorted(self.marks, threshold))
         n = self.n if self.base is None else len(self.base) - int(np.searchsorted(self.base, threshold))
-        if self.losses is not None:
-            return float(self.losses[above]), n
-        return (n - above if self.kind.rises else above), n
+        mass = float(n if self.masses is None else self.masses[n])
+        events = float(above if self.losses is None else self.losses[above])
+        return Counts(mass - events if self.kind.rises else events, mass, n)
 
     def p_value(self, threshold: float) -> float:
         """Of "the risk is above its limit"."""
-        events, n = self.counts(threshold)
+        seen = self.counts(threshold)
+        if self.masses is not None:
+            return weighted_mean_p(seen.events, seen.mass, seen.n, self.largest, self.rate)
         if self.losses is not None:
-            return hoeffding_bentkus_p(events, n, self.rate)
-        return binomial_p(int(events), n, self.rate)
+            return hoeffding_bentkus_p(seen.events, seen.n, self.rate)
+        return binomial_p(int(seen.events), seen.n, self.rate)
 
     def testable(self, threshold: float, delta: float) -> bool:
         """Whether any outcome could pass, at so many samples."""
-        return (1 - self.rate) ** self.counts(threshold)[1] <= delta
+        seen = self.counts(threshold)
+        if self.masses is not None:
+            return weighted_mean_p(0.0, seen.mass, seen.n, self.largest, self.rate) <= delta
+        return (1 - self.rate) ** seen.n <= delta
 
     def on_average(self, threshold: float) -> bool:
         """Conformal risk control: (events + 1) / (n + 1) at most the limit, in exact arithmetic."""
-        events, n = self.counts(threshold)
+        seen = self.counts(threshold)
         limit = Fraction(str(self.limit))
-        return int(events) + 1 <= (1 - limit if self.kind.at_least else limit) * (n + 1)
+        return int(seen.events) + 1 <= (1 - limit if self.kind.at_least else limit) * (seen.n + 1)
 
     def promised(self, threshold: float, delta: float | None) -> PromisedRisk:
         """What was seen at a threshold, and the bound there; no bound for a promise on average."""
-        events, n = self.counts(threshold)
+        seen = self.counts(threshold)
         bound = None
         if delta is not None:
-            high = (
-                upper_bound(int(events), n, delta) if self.losses is None else mean_upper_bound(float(events), n, delta)
-            )
+            if self.masses is not None:
+                high = weighted_upper_bound(seen.events, seen.mass, seen.n, self.largest, delta)
+            elif self.losses is not None:
+                high = mean_upper_bound(seen.events, seen.n, delta)
+            else:
+                high = upper_bound(int(seen.events), seen.n, delta)
             bound = 1 - high if self.kind.at_least else high
-        return PromisedRisk(self.label, self.limit, self.kind.at_least, float(events), n, bound)
+        events = seen.events if self.masses is None or not seen.n else seen.rate * seen.n
+        return PromisedRisk(self.label, self.limit, self.kind.at_least, events, seen.n, bound)
 
 
 # The risks that were asked for, counted on predictions.
@@ -163,17 +198,44 @@ def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, o
     wrong = ~predictions.facts.correct.cpu().numpy()
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
     label = name if only is None else f"{name}[{class_words(predictions)[only]}]"
-    base = np.sort(values[may]) if KINDS[name].ratio else None
-    return CountedRisk(label, KINDS[name], limit, np.sort(values[wrong & may]), base, len(values))
+    among = may if KINDS[name].ratio else np.ones(len(values), bool)
+    return _counted(predictions, values, label, KINDS[name], limit, wrong & may, among)
 
 
 def _of_class(predictions: Predictions, values: Floats, name: str, limit: float, k: int) -> CountedRisk:
     labels = predictions.need_labels(f"the risk '{name}'").cpu().numpy()
     own, predicted = labels == k, predictions.facts.prediction.cpu().numpy() == k
     marks = {"precision": predicted & ~own, "fpr": predicted & ~own}.get(name, predicted & own)
-    base = np.sort(values[predicted]) if name == "precision" else None
-    n = int((~own if name == "fpr" else own).sum())
-    return CountedRisk(f"{name}[{class_words(predictions)[k]}]", KINDS[name], limit, np.sort(values[marks]), base, n)
+    among = {"precision": predicted, "fpr": ~own}.get(name, own)
+    label = f"{name}[{class_words(predictions)[k]}]"
+    return _counted(predictions, values, label, KINDS[name], limit, marks, among)
+
+
+def _counted(
+    predictions: Predictions,
+    values: Floats,
+    label: str,
+    kind: RiskKind,
+    limit: float,
+    marks: Rows,
+    among: Rows,
+    losses: Floats | None = None,
+) -> CountedRisk:
+    """The risk of samples that are events, or have losses, where accepted; among those that count."""
+    weights = predictions.relative_weights
+
+    def rising_and_sums(rows: Rows, each: Floats | None) -> tuple[Floats, Floats | None]:
+        order = np.argsort(values[rows], kind="stable")
+        if each is None:
+            return values[rows][order], None
+        return values[rows][order], np.append(0.0, np.cumsum(each[rows][order][::-1]))
+
+    lost = losses if weights is None else weights if losses is None else weights * losses
+    events, sums = rising_and_sums(marks, lost)
+    base, masses = rising_and_sums(among, weights)
+    largest = 1.0 if weights is None else float(weights.max())
+    n = int(among.sum())
+    return CountedRisk(label, kind, limit, events, base if kind.ratio else None, n, sums, masses, largest)
 
 
 def _loss(
@@ -183,11 +245,8 @@ def _loss(
     if each.shape != values.shape or not ((each >= 0) & (each <= 1)).all():
         raise InputError(f"the loss '{name}' must be {len(values)} numbers in [0, 1]; scale them by their bound")
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
-    order = np.argsort(values[may], kind="stable")
-    scores = values[may][order]
-    sums = np.append(0.0, np.cumsum(each[may][order][::-1]))
     label = name if only is None else f"{name}[{class_words(predictions)[only]}]"
-    return CountedRisk(label, LOSS, limit, scores, scores, len(values), sums)
+    return _counted(predictions, values, label, LOSS, limit, may, may, each)
 
 
 # Which thresholds are safe.
@@ -274,7 +333,9 @@ def promise_risks(
     if not risks:
         raise InputError("risk= must name at least one risk, such as {'error': 0.01}; got none")
     average = nothing.promise == "expectation"
-    if not average:
+    if average:
+        predictions.need_unweighted("a promise on average")
+    else:
         check_choice(nothing.method, tuple(METHODS), "method of several risks")
     delta = None if average else 1 - nothing.confidence
 
@@ -297,7 +358,7 @@ def promise_risks(
         return replace(
             nothing,
             threshold=threshold,
-            coverage=float(accepted.mean()),
+            coverage=float(np.average(accepted, weights=predictions.weights)),
             accepted=int(accepted.sum()),
             errors=errors,
             bound=next((risk.bound for risk in kept if risk.label == "error"), None),
@@ -317,9 +378,11 @@ def promise_risks(
         classes[str(k)] = ClassThreshold(threshold, int(inside.sum()), int(wrong[inside].sum()), None, n)
         by_class += [risk.promised(threshold, None if delta is None else delta / len(present)) for risk in counted]
     accepted_number = sum(own.accepted for own in classes.values())
+    limits = np.array([math.inf if (own := classes[str(k)].threshold) is None else own for k in present.tolist()])
+    inside = values >= limits[np.searchsorted(present, predicted)]
     return replace(
         nothing,
-        coverage=accepted_number / nothing.n,
+        coverage=float(np.average(inside, weights=predictions.weights)),
         accepted=accepted_number,
         errors=sum(own.errors for own in classes.values()),
         classes=classes,

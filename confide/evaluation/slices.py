@@ -154,6 +154,7 @@ def find_slices(
     """
     check_range(level, "level", 0.0, 1.0, low_open=True, high_open=True)
     check_range(most, "most", 1)
+    predictions.need_unweighted("a search for slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()
     attributes = _attributes(predictions, by, scores, features, seed)

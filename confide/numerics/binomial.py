@@ -58,6 +58,28 @@ def mean_upper_bound(total: float, n: int, delta: float) -> float:
     return high
 
 
+def weighted_mean_p(total: float, mass: float, n: int, largest: float, mean: float) -> float:
+    """p-value of "the weighted mean of the losses is above `mean`", weights at most `largest`.
+
+    The weighted mean is above r where E[w (l - r)] > 0. With losses in [0, 1] the values (w (l - r)) / largest + r lie
+    in [0, 1] and have then a mean above r: Hoeffding-Bentkus tests that.
+
+    Args:
+        total: sum of w l over the n samples.
+        mass: sum of w.
+    """
+    return hoeffding_bentkus_p(max((total - mean * mass) / largest + n * mean, 0.0), n, mean)
+
+
+def weighted_upper_bound(total: float, mass: float, n: int, largest: float, delta: float) -> float:
+    """The largest weighted mean that is not refuted at delta."""
+    low, high = (total / mass if mass else 1.0), 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if weighted_mean_p(total, mass, n, largest, middle) > delta else (low, middle)
+    return high
+
+
 EXACT_BELOW = 40.0
 """The variance of the number right below which it is counted exactly."""
 
