@@ -66,8 +66,8 @@ def operating_point(
         promise: `probability`: kept with that confidence; or `expectation`: kept on average over calibration sets
             (conformal risk control), for risks that only rise or only fall with the threshold.
         weights: how much each sample counts, n numbers or the name of a column, where the predictions do not carry
-            them. Weighted rates have no exact law: they are promised by a bound on means, which takes more samples and
-            supposes that no sample weighs more than the heaviest of these.
+            them. Weighted rates have no exact law: they are promised by a test of bounded means, which takes more
+            samples and supposes that no sample weighs more than the heaviest of these.
 
     Returns:
         An `OperatingPoint`; its `threshold` is None where nothing can be promised, and `note` then says why.
@@ -102,7 +102,9 @@ def operating_point(
     if coverage is not None:
         check_range(coverage, "coverage", 0, 1, low_open=True)
     values = score_values(predictions, score).astype(np.float64)
-    outcomes = Outcomes(values, ~predictions.facts.correct.cpu().numpy(), predictions.relative_weights)
+    relative = predictions.relative_weights
+    of_largest = None if relative is None else relative / relative.max()
+    outcomes = Outcomes(values, ~predictions.facts.correct.cpu().numpy(), of_largest)
 
     def search(rows: NDArray[np.bool_], delta: float) -> BoundedThreshold | None:
         part = outcomes.take(rows)
@@ -124,23 +126,18 @@ def operating_point(
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Scores of the samples, which are wrong, and their weights (None where all count alike)."""
+    """Scores of the samples, which are wrong, and weights over the largest there may be (None: all count alike)."""
 
     values: Floats
     wrong: Flags
     weights: Floats | None
-    largest: float = 0.0
-    """The largest weight of all samples, of which these may be a part."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: NDArray[np.bool_]) -> Outcomes:
         """Some of the samples."""
-        if self.weights is None:
-            return Outcomes(self.values[rows], self.wrong[rows], None)
-        largest = self.largest or float(self.weights.max())
-        return Outcomes(self.values[rows], self.wrong[rows], self.weights[rows], largest)
+        return Outcomes(self.values[rows], self.wrong[rows], None if self.weights is None else self.weights[rows])
 
     def coverage(self, inside: NDArray[np.bool_]) -> float:
         """The share of the samples inside."""
@@ -153,8 +150,7 @@ class Outcomes:
         if self.weights is None:
             bound = upper_bound(errors, accepted, delta)
         else:
-            lost, mass = float(self.weights[inside & self.wrong].sum()), float(self.weights[inside].sum())
-            bound = weighted_upper_bound(lost, mass, accepted, self.largest, delta)
+            bound = weighted_upper_bound(self.wrong[inside].astype(np.float64), self.weights[inside], delta)
         return BoundedThreshold(threshold, accepted, errors, bound)
 
     def could_pass(self, threshold: float, risk: float, delta: float) -> bool:
@@ -163,7 +159,7 @@ class Outcomes:
         accepted = int(inside.sum())
         if self.weights is None:
             return accepted >= math.log(delta) / math.log1p(-risk)
-        return weighted_mean_p(0.0, float(self.weights[inside].sum()), accepted, self.largest, risk) <= delta
+        return weighted_mean_p(np.zeros(accepted), self.weights[inside], risk) <= delta
 
 
 def no_point(predictions: Predictions, score: Any, confidence: float, method: str) -> OperatingPoint:
@@ -183,7 +179,6 @@ def no_point(predictions: Predictions, score: Any, confidence: float, method: st
 
 def why_nothing(outcomes: Outcomes, risk: float, delta: float, method: str) -> str:
     """Why a search found no threshold, and which other searches would have."""
-    outcomes = outcomes.take(np.ones(len(outcomes), dtype=bool))
     weighted = "" if outcomes.weights is None else "weighted "
     note = (
         f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(outcomes)} "

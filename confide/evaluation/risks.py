@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -63,65 +64,40 @@ LOSS = RiskKind(ratio=True)
 
 @dataclass(frozen=True)
 class Counts:
-    """Events or losses, their denominator, both by weight, and how many samples that is."""
+    """Events or summed losses, and how many samples count; both by weight where there are weights."""
 
     events: float
-    mass: float
     n: int
-
-    @property
-    def rate(self) -> float:
-        """The share of events; NaN where nothing counts."""
-        return self.events / self.mass if self.mass else math.nan
 
 
 @dataclass(frozen=True, eq=False)
-class CountedRisk:
-    """A risk on calibration samples: what counts as an event at every threshold, and among how many."""
+class Risk(ABC):
+    """A risk on calibration samples: what it is called, which it is, and the limit that is asked for."""
 
     label: str
     kind: RiskKind
     limit: float
-    marks: Floats
-    """Scores of the samples that are events where accepted (of a risk that rises: that are none), rising."""
-    base: Floats | None
-    """Scores of the samples that count where accepted, rising; None where `n` samples count always."""
-    n: int
-    losses: Floats | None = None
-    """Summed losses of the marks, from the highest score on, for a loss that is no event and for weighted samples."""
-    masses: Floats | None = None
-    """Summed weights of what counts, from the highest score on; None where all samples count alike."""
-    largest: float = 1.0
-    """The largest weight a sample may have."""
 
     @property
     def rate(self) -> float:
         """The rate of events that must not be exceeded."""
         return float(1 - Fraction(str(self.limit))) if self.kind.at_least else self.limit
 
+    @abstractmethod
     def counts(self, threshold: float) -> Counts:
-        """Events, or summed losses, and how many count."""
-        above = len(self.marks) - int(np.searchsorted(self.marks, threshold))
-        n = self.n if self.base is None else len(self.base) - int(np.searchsorted(self.base, threshold))
-        mass = float(n if self.masses is None else self.masses[n])
-        events = float(above if self.losses is None else self.losses[above])
-        return Counts(mass - events if self.kind.rises else events, mass, n)
+        """What is seen at a threshold."""
 
+    @abstractmethod
     def p_value(self, threshold: float) -> float:
         """Of "the risk is above its limit"."""
-        seen = self.counts(threshold)
-        if self.masses is not None:
-            return weighted_mean_p(seen.events, seen.mass, seen.n, self.largest, self.rate)
-        if self.losses is not None:
-            return hoeffding_bentkus_p(seen.events, seen.n, self.rate)
-        return binomial_p(int(seen.events), seen.n, self.rate)
 
+    @abstractmethod
     def testable(self, threshold: float, delta: float) -> bool:
         """Whether any outcome could pass, at so many samples."""
-        seen = self.counts(threshold)
-        if self.masses is not None:
-            return weighted_mean_p(0.0, seen.mass, seen.n, self.largest, self.rate) <= delta
-        return (1 - self.rate) ** seen.n <= delta
+
+    @abstractmethod
+    def bound(self, threshold: float, delta: float) -> float:
+        """The largest rate of events that is not refuted."""
 
     def on_average(self, threshold: float) -> bool:
         """Conformal risk control: (events + 1) / (n + 1) at most the limit, in exact arithmetic."""
@@ -131,18 +107,80 @@ class CountedRisk:
 
     def promised(self, threshold: float, delta: float | None) -> PromisedRisk:
         """What was seen at a threshold, and the bound there; no bound for a promise on average."""
-        seen = self.counts(threshold)
-        bound = None
+        seen, bound = self.counts(threshold), None
         if delta is not None:
-            if self.masses is not None:
-                high = weighted_upper_bound(seen.events, seen.mass, seen.n, self.largest, delta)
-            elif self.losses is not None:
-                high = mean_upper_bound(seen.events, seen.n, delta)
-            else:
-                high = upper_bound(int(seen.events), seen.n, delta)
+            high = self.bound(threshold, delta)
             bound = 1 - high if self.kind.at_least else high
-        events = seen.events if self.masses is None or not seen.n else seen.rate * seen.n
-        return PromisedRisk(self.label, self.limit, self.kind.at_least, events, seen.n, bound)
+        return PromisedRisk(self.label, self.limit, self.kind.at_least, seen.events, seen.n, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedRisk(Risk):
+    """A risk of samples that count alike: what counts as an event at every threshold, and among how many."""
+
+    marks: Floats
+    """Scores of the samples that are events where accepted (of a risk that rises: that are none), rising."""
+    base: Floats | None
+    """Scores of the samples that count where accepted, rising; None where `n` samples count always."""
+    n: int
+    losses: Floats | None = None
+    """Summed losses of the marks, from the highest score on, for a loss that is no event."""
+
+    def counts(self, threshold: float) -> Counts:
+        above = len(self.marks) - int(np.searchsorted(self.marks, threshold))
+        n = self.n if self.base is None else len(self.base) - int(np.searchsorted(self.base, threshold))
+        if self.losses is not None:
+            return Counts(float(self.losses[above]), n)
+        return Counts(float(n - above if self.kind.rises else above), n)
+
+    def p_value(self, threshold: float) -> float:
+        seen = self.counts(threshold)
+        if self.losses is not None:
+            return hoeffding_bentkus_p(seen.events, seen.n, self.rate)
+        return binomial_p(int(seen.events), seen.n, self.rate)
+
+    def testable(self, threshold: float, delta: float) -> bool:
+        return (1 - self.rate) ** self.counts(threshold).n <= delta
+
+    def bound(self, threshold: float, delta: float) -> float:
+        seen = self.counts(threshold)
+        if self.losses is not None:
+            return mean_upper_bound(seen.events, seen.n, delta)
+        return upper_bound(int(seen.events), seen.n, delta)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRisk(Risk):
+    """A risk of weighted samples: scores of those that count, what each loses where accepted, and its weight over the
+    largest weight there may be. A ratio of means has no exact law, so it is tested by `weighted_mean_p`.
+    """
+
+    scores: Floats
+    losses: Floats
+    weights: Floats
+
+    def at(self, threshold: float) -> tuple[Floats, Floats]:
+        """Losses and weights of the samples that count at a threshold."""
+        accepted = self.scores >= threshold
+        if self.kind.ratio:
+            return self.losses[accepted], self.weights[accepted]
+        lost = accepted * self.losses
+        return 1 - lost if self.kind.rises else lost, self.weights
+
+    def counts(self, threshold: float) -> Counts:
+        losses, weights = self.at(threshold)
+        share = float(np.average(losses, weights=weights)) if len(losses) else 0.0
+        return Counts(share * len(losses), len(losses))
+
+    def p_value(self, threshold: float) -> float:
+        return weighted_mean_p(*self.at(threshold), self.rate)
+
+    def testable(self, threshold: float, delta: float) -> bool:
+        losses, weights = self.at(threshold)
+        return weighted_mean_p(0 * losses, weights, self.rate) <= delta
+
+    def bound(self, threshold: float, delta: float) -> float:
+        return weighted_upper_bound(*self.at(threshold), delta)
 
 
 # The risks that were asked for, counted on predictions.
@@ -154,7 +192,7 @@ def counted_risks(
     risks: Mapping[str, float],
     losses: Mapping[str, Any],
     only: int | None = None,
-) -> list[CountedRisk]:
+) -> list[Risk]:
     """The risks as counts by threshold; `only` takes those of one predicted class, whose samples alone are accepted."""
     counted = []
     for text, limit in risks.items():
@@ -194,7 +232,7 @@ def _risk_of(text: str, predictions: Predictions, losses: Mapping[str, Any]) -> 
     return name, kind, words.index(of) if of in words else int(of)
 
 
-def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, only: int | None) -> CountedRisk:
+def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, only: int | None) -> Risk:
     wrong = ~predictions.facts.correct.cpu().numpy()
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
     label = name if only is None else f"{name}[{class_words(predictions)[only]}]"
@@ -202,7 +240,7 @@ def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, o
     return _counted(predictions, values, label, KINDS[name], limit, wrong & may, among)
 
 
-def _of_class(predictions: Predictions, values: Floats, name: str, limit: float, k: int) -> CountedRisk:
+def _of_class(predictions: Predictions, values: Floats, name: str, limit: float, k: int) -> Risk:
     labels = predictions.need_labels(f"the risk '{name}'").cpu().numpy()
     own, predicted = labels == k, predictions.facts.prediction.cpu().numpy() == k
     marks = {"precision": predicted & ~own, "fpr": predicted & ~own}.get(name, predicted & own)
@@ -220,27 +258,19 @@ def _counted(
     marks: Rows,
     among: Rows,
     losses: Floats | None = None,
-) -> CountedRisk:
+) -> Risk:
     """The risk of samples that are events, or have losses, where accepted; among those that count."""
     weights = predictions.relative_weights
-
-    def rising_and_sums(rows: Rows, each: Floats | None) -> tuple[Floats, Floats | None]:
-        order = np.argsort(values[rows], kind="stable")
-        if each is None:
-            return values[rows][order], None
-        return values[rows][order], np.append(0.0, np.cumsum(each[rows][order][::-1]))
-
-    lost = losses if weights is None else weights if losses is None else weights * losses
-    events, sums = rising_and_sums(marks, lost)
-    base, masses = rising_and_sums(among, weights)
-    largest = 1.0 if weights is None else float(weights.max())
-    n = int(among.sum())
-    return CountedRisk(label, kind, limit, events, base if kind.ratio else None, n, sums, masses, largest)
+    if weights is not None:
+        lost = marks * (1.0 if losses is None else losses)
+        return WeightedRisk(label, kind, limit, values[among], lost[among], weights[among] / weights.max())
+    order = np.argsort(values[marks], kind="stable")
+    sums = None if losses is None else np.append(0.0, np.cumsum(losses[marks][order][::-1]))
+    base = np.sort(values[among]) if kind.ratio else None
+    return CountedRisk(label, kind, limit, values[marks][order], base, int(among.sum()), sums)
 
 
-def _loss(
-    predictions: Predictions, values: Floats, name: str, limit: float, given: Any, only: int | None
-) -> CountedRisk:
+def _loss(predictions: Predictions, values: Floats, name: str, limit: float, given: Any, only: int | None) -> Risk:
     each: Floats = as_tensor(given, name).double().cpu().numpy()
     if each.shape != values.shape or not ((each >= 0) & (each <= 1)).all():
         raise InputError(f"the loss '{name}' must be {len(values)} numbers in [0, 1]; scale them by their bound")
@@ -291,7 +321,7 @@ METHODS: dict[str, Callable[[Sequence[float], Sequence[bool], float], list[int]]
 }
 
 
-def safe_threshold(values: Floats, risks: Sequence[CountedRisk], delta: float | None, method: str) -> float | None:
+def safe_threshold(values: Floats, risks: Sequence[Risk], delta: float | None, method: str) -> float | None:
     """The threshold that keeps every promise: the one that accepts most, or least where only recall is promised.
 
     Args:
@@ -339,7 +369,7 @@ def promise_risks(
         check_choice(nothing.method, tuple(METHODS), "method of several risks")
     delta = None if average else 1 - nothing.confidence
 
-    def find(only: int | None, share: int) -> tuple[list[CountedRisk], float | None]:
+    def find(only: int | None, share: int) -> tuple[list[Risk], float | None]:
         counted = counted_risks(predictions, values, risks, losses, only)
         if average and (ratios := [risk.label for risk in counted if risk.kind.ratio]):
             raise InputError(
@@ -391,7 +421,7 @@ def promise_risks(
     )
 
 
-def _why(values: Floats, counted: Sequence[CountedRisk], delta: float | None, nothing: OperatingPoint) -> str:
+def _why(values: Floats, counted: Sequence[Risk], delta: float | None, nothing: OperatingPoint) -> str:
     """Why there is no threshold: which risks cannot be promised even alone."""
     listed = ", ".join(risk_text(risk.label, risk.limit, risk.kind.at_least) for risk in counted[:4])
     sure = "on average" if delta is None else f"with confidence {nothing.confidence:g}"
