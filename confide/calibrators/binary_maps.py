@@ -85,7 +85,8 @@ def outcomes_by_score(scores: Floats, hits: Hits, weights: Floats | None) -> tup
     """The different scores, how many samples have each, and how many of these are hits; by weight."""
     points, place = np.unique(scores, return_inverse=True)
     right = hits if weights is None else hits * weights
-    return points, np.bincount(place, weights).astype(np.float64), np.bincount(place, right)
+    counts, hit_counts = (np.bincount(place, values).astype(np.float64) for values in (weights, right))
+    return points, counts, hit_counts
 
 
 def step_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:

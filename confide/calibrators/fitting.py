@@ -43,7 +43,6 @@ from confide.metrics.view import Design
 from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
-from confide.records import Features
 from confide.registry import Method
 from confide.results import LEVEL
 from confide.types import Floats
@@ -140,7 +139,7 @@ def counted_samples(predictions: Any, weights: Any, features: Any) -> tuple[Any,
     rows = predictions.weighted_rows
     if rows is None:
         return predictions, features
-    if features is not None and not isinstance(features, Features):
+    if features is not None:
         features = feature_rows(predictions, features)[torch.from_numpy(rows)]
     return predictions.take(rows), features
 

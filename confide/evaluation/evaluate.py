@@ -148,7 +148,7 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
     design, index, sizes = base.design, grouping.index, grouping.sizes
     total = np.bincount(index, design.weights, minlength=len(sizes))
-    worth = total  # samples alike that each group is worth
+    worth = total.astype(np.float64)  # samples alike that each group is worth
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)

@@ -262,7 +262,7 @@ def _counted(
     """The risk of samples that are events, or have losses, where accepted; among those that count."""
     weights = predictions.relative_weights
     if weights is not None:
-        lost = marks * (1.0 if losses is None else losses)
+        lost = marks.astype(np.float64) if losses is None else marks * losses
         return WeightedRisk(label, kind, limit, values[among], lost[among], weights[among] / weights.max())
     order = np.argsort(values[marks], kind="stable")
     sums = None if losses is None else np.append(0.0, np.cumsum(losses[marks][order][::-1]))

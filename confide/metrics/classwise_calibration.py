@@ -231,7 +231,7 @@ def mass_table(predictions: Predictions, cells: NDArray[np.int32], bins: int) ->
         np.bincount(own, weights**2 * p_true, size),
         np.bincount(own, weights**2, size),
     )
-    return ClassTable(*(v.reshape(-1, bins) for v in sums))
+    return ClassTable(*(v.reshape(-1, bins).astype(np.float64) for v in sums))
 
 
 def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str) -> Floats:

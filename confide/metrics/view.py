@@ -272,7 +272,8 @@ class Design:
             return math.inf if self.clusters is None else float(len(np.unique(self.clusters)))
         units = self.weights
         if self.clusters is not None:
-            units = np.bincount(np.unique(self.clusters, return_inverse=True)[1].reshape(-1), units)
+            cluster = np.unique(self.clusters, return_inverse=True)[1].reshape(-1)
+            units = np.bincount(cluster, units).astype(np.float64)
         return float(units.sum() ** 2 / (units @ units))
 
 

@@ -47,7 +47,7 @@ def ranks_of_weights(weights: Floats) -> Floats:
     before = (np.cumsum(weights) - weights) * (len(weights) / weights.sum())
     # What rounding left beside a whole number is on it.
     whole = np.round(before)
-    return np.where(np.abs(before - whole) < 1e-9 * len(weights), whole, before)
+    return np.asarray(np.where(np.abs(before - whole) < 1e-9 * len(weights), whole, before), dtype=np.float64)
 
 
 def mass_starts(n: int, bins: int) -> Indices:
