@@ -362,7 +362,8 @@ def at_nearest_corner(ranks: Ranks, tpr: float) -> float:
     bent = np.logical_or(*bends) if len(wrong) > 2 else np.ones(len(wrong) - 2, bool)
     corner = np.concatenate(([True], bent, [True])) if len(wrong) > 1 else np.ones(1, bool)
     share = np.concatenate(([0.0], right[corner] / right[-1]))
-    return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(np.abs(share - tpr)))])
+    distance = np.abs(share - tpr) if ranks.whole else np.abs(share - tpr).round(12)
+    return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(distance))])
 
 
 def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
