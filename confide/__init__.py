@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide import (
+        answers,
         calibrators,
         data,
         decisions,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_OUTPUTS = ("calibrators", "decisions", "metrics", "sets", "trust")
+_OUTPUTS = ("answers", "calibrators", "decisions", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = (
     "data",

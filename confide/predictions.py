@@ -323,6 +323,9 @@ def _check_confidence(confidence: Tensor) -> Tensor:
 T = TypeVar("T")
 
 
+# The rows are samples. Kinds of predictions that have several rows for what was drawn once (the pixels of an image, the
+# labels of a sample, the answers to a question) are constructors that lay these out as rows, and name in `unit` the
+# column that says which rows belong together. Whoever reads a record then reads them all.
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Predictions:
     """What a classifier said on n samples: outputs, labels where known, ids, split, and optionally trust `n`.
@@ -341,6 +344,8 @@ class Predictions:
         class_names: of the c classes, in their order.
         weights: how much each sample counts, n numbers of 0 or more; only their ratios matter. Metrics, calibrators and
             promises made from the record use them.
+        unit: the column that says which samples were drawn as one, such as the question of several answers: intervals,
+            tests and folds then count these.
 
     Example:
         >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1], split="val")
@@ -357,6 +362,7 @@ class Predictions:
     columns: Mapping[str, NDArray[Any]]
     class_names: tuple[str, ...] | None
     weights: Floats | None
+    unit: str | None
     _labels: Labels | None
     _derived: dict[Hashable, Any] = field(repr=False)
     """What was computed from the record and is kept with it: see `derived`."""
@@ -373,6 +379,7 @@ class Predictions:
         columns: Mapping[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
         weights: Any = None,
+        unit: str | None = None,
     ) -> None:
         if (logits is None) == (outputs is None):
             raise InputError("predictions need logits, or one of the named constructors such as Predictions.from_probs")
@@ -389,6 +396,8 @@ class Predictions:
         for name, values in arrays.items():
             if len(values) != n:
                 raise InputError(f"column '{name}' must have {n} values, got {len(values)}")
+        if unit is not None and unit not in arrays:
+            raise InputError(f"unit must name a column of the samples, got '{unit}'; {did_you_mean(unit, arrays)}")
         put = object.__setattr__
         put(self, "outputs", known)
         put(self, "ids", default_ids(n) if ids is None else check_ids(ids, n))
@@ -397,6 +406,7 @@ class Predictions:
         put(self, "columns", arrays)
         put(self, "class_names", None if class_names is None else tuple(class_names))
         put(self, "weights", None if weights is None else check_weights(weights, n))
+        put(self, "unit", unit)
         put(self, "_labels", labels)
         put(self, "_derived", {})
 
@@ -413,7 +423,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, weights.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -447,7 +457,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, weights.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -470,7 +480,7 @@ class Predictions:
             labels: 0 or 1, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, weights.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record with the logits [0, z] of two classes.
@@ -503,7 +513,7 @@ class Predictions:
             num_classes: width of the outputs that were streamed.
             table: class-wise sums in 15 equal-width bins, closed on the right.
             from_probabilities: whether the shards held probabilities.
-            record: ids, split, trust, columns, class_names, weights.
+            record: ids, split, trust, columns, class_names, weights, unit.
 
         Returns:
             A record that metrics of the facts can measure.
@@ -527,7 +537,7 @@ class Predictions:
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, weights.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
@@ -603,22 +613,24 @@ class Predictions:
         one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id, "weight": weight}
         if label != "label" or label in columns:
             one_each["label"] = label
-        given = {role: [name] for role, name in one_each.items() if name is not None}
-        given |= {kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names}
-        for name in (name for names in given.values() for name in names):
+        by_role = {role: [name] for role, name in one_each.items() if name is not None}
+        by_role |= {
+            kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names
+        }
+        for name in (name for names in by_role.values() for name in names):
             if name not in columns:
                 raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
         table, metadata = {}, {}
-        for role, names in given.items():
+        for role, names in by_role.items():
             several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
             table[CANONICAL_COLUMNS[role]] = several
             if role in outputs and len(names) > 1:
                 metadata["class_names"] = json.dumps(class_names or classes_of_columns(names))
         if class_names is not None:
             metadata["class_names"] = json.dumps(list(class_names))
-        rest = {name: v for name, v in columns.items() if name not in {n for names in given.values() for n in names}}
+        rest = {name: v for name, v in columns.items() if name not in {n for names in by_role.values() for n in names}}
         # A role that was named hides other columns that might have it.
-        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in given)}
+        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in by_role)}
         table |= {name: values for name, values in rest.items() if name not in hidden}
         predictions = predictions_from_columns(table, metadata, split, "the data frame")
         return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
@@ -633,6 +645,7 @@ class Predictions:
         split: str | None = None,
         trust: Any = None,
         weights: Any = None,
+        unit: str | None = None,
         **columns: Any,
     ) -> Predictions:
         """Pairs (confidence, correct) and nothing else: answers of any system that says how sure it is.
@@ -644,6 +657,7 @@ class Predictions:
             split: `train`, `val` or `test`.
             trust: n values, high = safe.
             weights: how much each sample counts.
+            unit: the column that says which answers were drawn as one, such as those to one question.
             columns: further values of every sample, by name.
 
         Returns:
@@ -656,7 +670,8 @@ class Predictions:
             1.0
         """
         outputs = PairOutputs(correct, confidence)
-        return cls(None, None, ids, split, outputs=outputs, trust=trust, weights=weights, columns=columns)
+        record = {"trust": trust, "columns": columns, "weights": weights, "unit": unit}
+        return cls(None, None, ids, split, outputs=outputs, **record)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -721,6 +736,19 @@ class Predictions:
     def facts(self) -> Facts:
         """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
         return self.derived(Facts, lambda: self.outputs.facts(self._labels))
+
+    @property
+    def clusters(self) -> NDArray[np.intp] | None:
+        """Which samples were drawn as one, as numbers from 0; None where each was drawn by itself."""
+        if self.unit is None:
+            return None
+        column = self.columns[self.unit]
+
+        def numbered() -> NDArray[np.intp] | None:
+            units, member = np.unique(column, return_inverse=True)
+            return None if len(units) == len(column) else member.reshape(-1).astype(np.intp)
+
+        return self.derived("clusters", numbered)
 
     def class_table(self, bins: int = 15, closed: str = "right") -> ClassTable:
         """Sums of p_c per class and equal-width bin, from the same pass as the facts if those were not yet there.
@@ -813,11 +841,30 @@ class Predictions:
         if self.split == "test":
             raise InputError(f"{purpose} must not be fitted on the test split; pass the predictions on 'val'")
 
+    def need_drawn_singly(self, purpose: str) -> None:
+        """Refuse samples that were drawn several as one, where a promise counts each by itself.
+
+        Args:
+            purpose: what is promised, for the message.
+
+        Raises:
+            InputError: where the samples have a `unit`, and several of one.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).need_drawn_singly("an operating point")
+        """
+        if self.clusters is not None:
+            units = int(self.clusters.max()) + 1
+            raise InputError(
+                f"{purpose} counts samples drawn one by one, but these are {len(self):,} of {units:,} units "
+                f"('{self.unit}'); take one of each unit, or replace(unit=None) where they are independent"
+            )
+
     def replace(self, **changes: Any) -> Predictions:
         """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
         Args:
-            changes: labels, ids, split, trust, columns, class_names, weights or outputs.
+            changes: labels, ids, split, trust, columns, class_names, weights, unit or outputs.
 
         Returns:
             Another record.
@@ -826,7 +873,7 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
         """
-        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights")
+        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
         changed = Predictions(**{**now, **changes})
         if changed.outputs is self.outputs and "labels" not in changes:
@@ -970,6 +1017,7 @@ class Predictions:
             trust=None if self.trust is None else self.trust[at],
             columns={name: values[index] for name, values in self.columns.items()},
             class_names=self.class_names,
+            unit=self.unit,
         )
         if self.weights is not None:  # a part may hold none but samples of weight 0
             object.__setattr__(taken, "weights", self.weights[index])
@@ -1018,6 +1066,8 @@ class Predictions:
             metadata["split"] = self.split
         if self.class_names:
             metadata["class_names"] = json.dumps(self.class_names)
+        if self.unit:
+            metadata["unit"] = self.unit
         formats.write_table(path, columns, metadata)
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -1093,12 +1143,12 @@ def class_words(predictions: Predictions) -> list[str]:
 def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
     values = class_values(predictions, purpose)
-    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    holds_probs = isinstance(predictions.outputs, ProbabilityOutputs)
     step = rows_in(CACHED_FLOAT64, values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, min(start + step, len(values)))
         block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
-        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        probs = (block if holds_probs else torch.softmax(block, dim=1)).cpu().numpy()
         if np.isnan(probs[:, 0]).any():
             check_finite(values, "logits")
         yield rows, probs
@@ -1159,6 +1209,7 @@ def predictions_from_columns(
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
         "weights": columns[roles.weight] if roles.weight else None,
     }
+    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else None
     if roles.are_pairs:
         correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
         pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))

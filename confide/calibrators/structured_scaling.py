@@ -9,8 +9,8 @@ from torch import Tensor
 
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import check_range
 from confide.numerics.minimise import lbfgs
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits
 
 
@@ -25,7 +25,6 @@ def fit_structured(
     logits: Logits, labels: Labels, counts: Floats | None, strength: float, matrix: bool
 ) -> FittedValues:
     """Mean NLL + strength k / n (|v|^2 + |b|^2) + strength k (k - 1) / n |W|^2, W without its diagonal."""
-    check_range(strength, "strength", 0.0)
     n, k = logits.shape
     optimum = best_scale(logits, labels, counts)
     own = torch.ones(n, dtype=torch.float64) if counts is None else torch.from_numpy(counts)
@@ -52,8 +51,8 @@ def fit_structured(
         loss = -likelihood + float((penalty * unknowns.square()).sum())
         return loss, torch.cat(slope) + 2 * penalty * unknowns
 
-    found = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
-    scales, shifts, between = parts(found.at)
+    minimum = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
+    scales, shifts, between = parts(minimum.at)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64), "scales": scales, "shifts": shifts}
     return FittedValues(values if between is None else {**values, "matrix": between}, bound_notes(optimum))
 
@@ -66,6 +65,7 @@ STRUCTURED_PAPER = "Berta et al., 2025, Structured matrix scaling, arXiv:2511.03
     paper=STRUCTURED_PAPER,
     title="structured vector scaling",
     corners=({"strength": 0.0}, {"strength": 100.0}),
+    ranges={"strength": Interval(0.0, high_open=True)},
     keeps_argmax=False,
     yields="logits",
     parameters=(1, 2, 0),
@@ -103,6 +103,7 @@ def structured_vector(
     paper=STRUCTURED_PAPER,
     title="structured matrix scaling",
     corners=({"strength": 100.0},),
+    ranges={"strength": Interval(0.0, high_open=True)},
     keeps_argmax=False,
     yields="logits",
     parameters=(1, 2, 1),

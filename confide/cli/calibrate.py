@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from confide.pipeline import calibration_effect
 
     _check_paths(args)
-    fitted_on, applied_to = (load_predictions(path, args.weights) for path in (args.fit, args.apply))
+    fitted_on, applied_to = (load_predictions(path, weights=args.weights) for path in (args.fit, args.apply))
     opinions = read_opinions(args, fitted_on, applied_to)
     words = args.methods
     if args.opinion and "second_opinion" not in (words or ()):

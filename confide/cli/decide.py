@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    predictions = load_predictions(args.file, args.weights)
+    predictions = load_predictions(args.file, weights=args.weights)
     stage = "raw"
     if args.calibrator:
         from confide.calibrators import load as load_calibrator

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--by", nargs="+", help="full metrics per group: class, predicted, difficulty, or a column")
+    add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--weights", metavar="COLUMN", help=WEIGHTS)
@@ -73,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     from confide.report import verdict_sentence, write_report
     from confide.results import About
 
-    columns = [word for word in args.by or () if word not in OWN_GROUPS] + [args.weights] * bool(args.weights)
+    own = filter(None, [args.unit, args.weights])
+    columns = [word for word in (*(args.by or ()), *own) if word not in OWN_GROUPS]
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         predictions = as_predictions(
@@ -84,9 +86,10 @@ def run(args: argparse.Namespace) -> int:
             score=args.score,
             weights=args.weights,
         )
+    predictions = predictions.replace(unit=args.unit) if args.unit else predictions
     plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
-    if expected := [one.metric for one in (*plainly, *surely)]:
+    if expected := [expectation.metric for expectation in (*plainly, *surely)]:
         shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
         metrics = list(dict.fromkeys((*shown, *expected)))
     name = Path(args.source).name.split(".")[0]
@@ -108,11 +111,11 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
-    broken = evaluation.expect(*(one.text for one in plainly))
-    broken += evaluation.expect(*(one.text for one in surely), surely=True)
+    broken = evaluation.expect(*(expectation.text for expectation in plainly))
+    broken += evaluation.expect(*(expectation.text for expectation in surely), surely=True)
     if args.json:
         files = [out / "evaluation.json", out / "report.html"]
-        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(one) for one in broken]})
+        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(expectation) for expectation in broken]})
     else:
         if any(m.metric == "confidence_gap" for m in evaluation.measurements):
             print(f"{verdict_sentence(evaluation)}\n")
@@ -122,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
         for warning in evaluation.warnings:
             print(f"warning: {warning}")
         print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    for one in broken:
-        print(f"broken: {one}", file=sys.stderr)
+    for expectation in broken:
+        print(f"broken: {expectation}", file=sys.stderr)
     return NOT_KEPT if broken else 0
 
 

@@ -16,6 +16,7 @@ VERBS = {
     "demo": "the whole story on embedded data: a report in a minute or two",
     "run": "an experiment from a YAML file, resumable",
     "evaluate": "metrics, intervals and a report from a file of predictions",
+    "answers": "predictions from generated answers: choices, stated confidence, agreement, files of other tools",
     "compare": "paired tests between predictions on the same samples",
     "slices": "groups of samples whose confidence is wrong beyond chance",
     "operating-point": "a confidence threshold with a guaranteed risk",

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.apply and (args.risk is None) == (args.coverage is None):
         raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
-    predictions = load_predictions(args.file, args.weights)
+    predictions = load_predictions(args.file, weights=args.weights)
     if args.apply:
         return apply(args, predictions)
     point = operating_point(

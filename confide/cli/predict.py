@@ -21,7 +21,7 @@ EXAMPLE = """\
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
   confide predict runs/a fashion-sample --calibrator opinion.json --opinion b=b-test.parquet --out joined.parquet
   confide predict runs/adafocal fashion-sample --shift gaussian_noise --severity 3 --out noisy.parquet
-  confide predict runs/adafocal other-images/ --foreign --out ood.parquet"""
+  confide predict runs/adafocal other-images/ --ood --out ood.parquet"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--average", choices=("logits", "probs"), default="logits", help="of these passes")
     add("--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)")
     add("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
-    add("--foreign", action="store_true", help="out-of-distribution data, of other classes: their labels do not count")
+    add("--ood", action="store_true", help="out-of-distribution data, of other classes: their labels do not count")
     add("--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet")
     add("--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)")
     add("--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones")
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
         args.split,
         passes=args.passes,
         average=args.average,
-        ood=args.foreign or unlabelled is not None,
+        ood=args.ood or unlabelled is not None,
         batch_size=args.batch_size,
         device=args.device,
     )
@@ -129,7 +129,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
     summary["milliseconds_a_sample"] = price
     if args.shift:
         summary |= {"shift": args.shift, "severity": args.severity}
-    judged = predictions.has_labels and not args.foreign
+    judged = predictions.has_labels and not args.ood
     if judged:
         summary |= log_metrics(predictions.logits, predictions.labels)
     if args.json:

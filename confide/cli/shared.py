@@ -8,7 +8,8 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,16 +128,23 @@ def weights_text(predictions: Predictions) -> str:
     return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
 
 
-def load_predictions(path: str | Path, weights: str | None = None) -> Predictions:
-    """The predictions of a file; what is doubtful about them is a warning on stderr."""
+def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
     from confide.predictions import Predictions
 
+    with warnings_on_stderr():
+        predictions = Predictions.load(path)
+    return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
+
+
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """What is doubtful about an input is a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        predictions = Predictions.load(path).weighted(weights)
+        yield
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
-    return predictions
 
 
 def write_evaluation(

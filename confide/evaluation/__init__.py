@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from confide.evaluation.compare import compare, holm
-from confide.evaluation.evaluate import evaluate
-from confide.evaluation.expectations import assert_expected
+from confide.evaluation.evaluate import assert_expected, evaluate
 from confide.evaluation.gallery import gallery, suspects
 from confide.evaluation.ood import Side, ood
 from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed, operating_point
@@ -17,10 +16,16 @@ from confide.results import join
 
 if TYPE_CHECKING:
     from confide.evaluation.shift import Subject, label_noise_curve, shift_grid
+    from confide.evaluation.trust_evidence import TrustEvidence, TrustFiles, fit_and_compare, read_evidence
+
+# These bring all corruptions and attacks, or all trust predictors, which an evaluation of a file does not need.
+_LATER = {
+    **dict.fromkeys(("Subject", "label_noise_curve", "shift_grid"), "shift"),
+    **dict.fromkeys(("TrustEvidence", "TrustFiles", "fit_and_compare", "read_evidence"), "trust_evidence"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    # The shift grid brings all corruptions and attacks, which an evaluation of a file does not need.
-    if name in ("Subject", "label_noise_curve", "shift_grid"):
-        return getattr(import_module("confide.evaluation.shift"), name)
+    if name in _LATER:
+        return getattr(import_module(f"confide.evaluation.{_LATER[name]}"), name)
     raise AttributeError(f"module 'confide.evaluation' has no attribute '{name}'")

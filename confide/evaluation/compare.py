@@ -41,7 +41,7 @@ def compare(
     """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
 
     Interval and p-value of the difference (b minus a) come from how each sample moves it. Of calibration errors the
-    part owed to chance is taken off both sides.
+    part owed to chance is taken off both sides. Samples of one `unit` of the first predictions count as one.
 
     Args:
         a: predictions, or all of them by name ("model/stage").
@@ -76,21 +76,24 @@ def compare(
         records = {name: record.replace(weights=None) for name, record in records.items()}
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
-    samples = {name: paired_samples(p) for name, p in aligned.items()}
+    samples = {name: paired_samples(p, first) for name, p in aligned.items()}
+    design = metric_samples(first).design
     estimates = {name: [estimate(base, r, resamples, seed) for r in requests] for name, base in samples.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
         sides = ComparedRow.of(left), ComparedRow.of(right)
         for request, of_a, of_b in zip(requests, estimates[left], estimates[right], strict=True):
-            low, high, p_value = paired_test(of_a, of_b, samples[left].design, resamples, seed)
+            low, high, p_value = paired_test(of_a, of_b, design, resamples, seed)
             metric = metric_name(request.method, request.options)
             rows.append(Comparison(metric, *sides, of_b.value - of_a.value, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))
 
 
-def paired_samples(predictions: Predictions) -> MetricSamples:
-    """The samples of one side, in the order that both sides share."""
-    return replace(metric_samples(predictions), resampled=True, _sorted={}, _vectors={})
+def paired_samples(predictions: Predictions, first: Predictions) -> MetricSamples:
+    """The samples of one side, drawn and weighted as those of the first, in whose order they stand."""
+    base = metric_samples(first)
+    record = predictions if base.rows is None else predictions.take(base.rows)
+    return MetricSamples(record, resampled=True, rows=base.rows, design=base.design)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions, StreamedOutputs
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import About, Evaluation, Measurement
+from confide.results import About, Evaluation, Expectation, Measurement
 from confide.types import Floats, Indices
 
 # Groups of samples.
@@ -105,10 +105,10 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
 
 def design_of(predictions: Predictions, strata: Any, unit: Any) -> Design:
     """How the samples were drawn; a unit that is a word but no column only names them."""
-    named = isinstance(unit, str) and unit not in predictions.columns
+    named = unit is None or (isinstance(unit, str) and unit not in predictions.columns)
     return Design(
         strata=None if strata is None else parts_of(predictions, strata, "strata"),
-        clusters=None if unit is None or named else parts_of(predictions, unit, "unit"),
+        clusters=predictions.clusters if named else parts_of(predictions, unit, "unit"),
     )
 
 
@@ -343,7 +343,8 @@ def evaluate(
         seed: of what is drawn.
         title: of the report.
         unit: what the samples are called, such as "images". The name of a column, or n values, says what was drawn as
-            one, such as the image or question of several samples: intervals count these, not samples.
+            one, such as the image or question of several samples: intervals count these, not samples. By default the
+            `unit` of the predictions.
         class_names: names of the classes in the report, where the predictions carry none.
         about: what else the report says of it.
 
@@ -499,3 +500,35 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
         seed=seed,
         versions={"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )
+
+
+# For a test suite.
+
+
+def assert_expected(measured: Any, *expectations: str, surely: bool = False, **where: Any) -> None:
+    """Fail unless every expectation holds; for pytest and the like.
+
+    Args:
+        measured: predictions, of which the metrics of the expectations are computed, or an `Evaluation`.
+        expectations: such as "ece<0.03" or "accuracy[class=Shirt]>=90%".
+        surely: the whole 95 % interval must hold it, not the value alone.
+        where: fields of the measurement where an evaluation has several: model, stage, split, score.
+
+    Raises:
+        AssertionError: one line for each expectation that does not hold.
+
+    Example:
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]], [0, 1, 1, 1])
+        >>> confide.evaluation.assert_expected(p, "accuracy>=0.7")
+        >>> confide.evaluation.assert_expected(p, "accuracy>=0.8")
+        Traceback (most recent call last):
+        AssertionError: accuracy>=0.8: accuracy is 0.75
+    """
+    if isinstance(measured, Evaluation):
+        evaluation = measured
+    else:
+        metrics = list(dict.fromkeys(Expectation.of(text).metric for text in expectations))
+        evaluation = evaluate(measured, metrics, surely)
+    broken = evaluation.expect(*expectations, surely=surely, **where)
+    if broken:
+        raise AssertionError("\n".join(map(str, broken)))

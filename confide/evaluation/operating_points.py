@@ -82,6 +82,7 @@ def operating_point(
         'accept from 0.953: 60%, 0 errors, risk <= 10%'
     """
     metric_samples(predictions)
+    predictions.need_drawn_singly("an operating point")
     predictions = predictions.weighted(weights)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)

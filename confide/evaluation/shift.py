@@ -434,7 +434,7 @@ def shift_grid(
         >>> images = np.zeros((4, 3, 32, 32), np.uint8)
         >>> split = confide.Split(images, np.array([0, 1, 0, 1]), np.arange(4))
         >>> def forward(batch):  # -> logits n k, and features or None
-        ...     return batch.float().flatten(1)[:, :2] / 255, None
+        ...     return batch.float().flatten(1)[:, :2] - 9, None
         >>> subjects = {"mine": confide.evaluation.Subject(forward)}
         >>> grid = confide.evaluation.shift_grid(split, subjects, words=["brightness"], severities=[1], intervals=False)
         >>> grid.value("accuracy", group="shift=brightness/1")

@@ -110,13 +110,13 @@ class Binned:
                 without_noise=folded.without_noise,
             )
         if norm == 2:
-            found = self.square_influence()
+            squared = self.square_influence()
             scale = 2 * max(math.sqrt(float((share * gap**2).sum())), SMALLEST_ERROR)
             return replace(
-                found,
-                psi=found.psi / scale,
-                noise=found.noise / scale**2,
-                without_noise=math.sqrt(found.without_noise or 0.0),
+                squared,
+                psi=squared.psi / scale,
+                noise=squared.noise / scale**2,
+                without_noise=math.sqrt(squared.without_noise or 0.0),
             )
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
         mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
@@ -403,10 +403,10 @@ def debiased_influence(
         squares = [debiased_square_of(part) for part in parts]
         # psi of a root is that of its square over twice the root.
         scale /= 2 * max(math.sqrt(max(float(np.mean(squares)), 0.0)), SMALLEST_ERROR)
-    found = [part.influence(norm) if norm == 1 else part.square_influence() for part in parts]
-    psi = np.sum([part.psi for part in found], axis=0) * scale
-    noise = sum(part.noise for part in found) * scale**2
-    return Influence(psi, order=found[0].order, noise=noise)
+    influences = [part.influence(norm) if norm == 1 else part.square_influence() for part in parts]
+    psi = np.sum([part.psi for part in influences], axis=0) * scale
+    noise = sum(part.noise for part in influences) * scale**2
+    return Influence(psi, order=influences[0].order, noise=noise)
 
 
 def debiased_square_of(part: Binned) -> float:
@@ -517,9 +517,9 @@ def sweep_influence(view: View, *, binning: str = "mass", norm: int | str = 1) -
     bins = most_bins(view.top(), binning)
     if binning == "mass":
         return Binned.of(view, bins, binning).influence(norm)
-    found = Binned.of(view, 1, "width")
-    index = np.minimum((found.sure * bins).astype(np.intp), bins - 1)
-    return replace(found, index=index, bins=bins).influence(norm)
+    whole = Binned.of(view, 1, "width")
+    index = np.minimum((whole.sure * bins).astype(np.intp), bins - 1)
+    return replace(whole, index=index, bins=bins).influence(norm)
 
 
 SWEEP_DRAWS, FINE = 200, 1000

@@ -94,7 +94,7 @@ def interval_of(
     if chance is not None:
         centre = without_noise(method, influence, value, chance)
         return _within(spec, value, error_interval(value, spread, centre, chance.high))
-    return shaped_interval(method, value, spread, one=influence.one, fewest=fewest_of(influence, spread))
+    return shaped_interval(method, value, spread, one_error=influence.one_error, fewest=fewest_of(influence, spread))
 
 
 def without_noise(method: Method[MetricSpec], influence: Influence | None, value: float, chance: Null) -> float:
@@ -111,12 +111,12 @@ def shaped_interval(
     value: float,
     spread: Spread,
     *,
-    one: float = 0.0,
+    one_error: float = 0.0,
     fewest: float = math.inf,
 ) -> Interval:
     """The interval of a value with this spread, in the shape of the metric: rare, of a rate or of a mean."""
     if method.spec.rare:
-        bounds = rare_interval(value, spread, one)
+        bounds = rare_interval(value, spread, one_error)
     elif method.spec.rate:  # its variance is known with its value
         bounds = rate_interval(value, spread, fewest, Z)
     elif method.spec.info.kind == "ranking":

@@ -523,8 +523,10 @@ def metric_samples(
 ) -> MetricSamples:
     """The samples of a record, kept with it so that several metrics sort once, unless a design comes with them.
 
-    With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise. The
-    record's weights belong to the design; samples of weight 0 are left out.
+    Without a design samples of one `unit` count as drawn together, others independently. The record's weights belong to
+    any design; samples of weight 0 are left out.
+
+    With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise.
     """
     if not isinstance(predictions, Predictions):
         raise InputError(
@@ -538,12 +540,15 @@ def metric_samples(
             predictions.class_table()
 
     def samples() -> MetricSamples:
-        rows, known = predictions.weighted_rows, design or Design()
+        rows = predictions.weighted_rows
+        known = Design(clusters=predictions.clusters) if design is None else design
         record = predictions if rows is None else predictions.take(rows)
         known = replace(known if rows is None else known.take(rows), weights=record.relative_weights)
         return MetricSamples(record, resampled=not known.plain, rows=rows, design=known)
 
-    return samples() if design is not None and not design.plain else predictions.derived(MetricSamples, samples)
+    if design is not None and not design.plain:
+        return samples()
+    return predictions.derived((MetricSamples, design is None), samples)
 
 
 def _moments(values: Floats, weights: Floats, whole: bool) -> tuple[float, float]:

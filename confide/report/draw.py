@@ -161,8 +161,8 @@ class Canvas:
         # The class tells the style sheet for which column it was drawn: text is neither shrunk nor blown up.
         named = f"w{coordinate(self.width)} {classes}".strip()
         if self.values:
-            told = json.dumps(self.values, ensure_ascii=False, separators=(",", ":"))
-            extra += f' data-values="{escape(told)}"'
+            values = json.dumps(self.values, ensure_ascii=False, separators=(",", ":"))
+            extra += f' data-values="{escape(values)}"'
         return Markup(
             f'<svg viewBox="0 0 {coordinate(self.width)} {coordinate(self.height)}" role="img"'
             f' aria-label="{escape(alt)}" class="{named}"{extra}>{"".join(self.marks)}</svg>'

@@ -57,7 +57,7 @@ COUNT_ROWS = {
 FIT_COUNTS_ROWS = {
     # Likewise: penalties that fall with n, Platt's targets, ranks, a new point beside n others, drawn rows, folds.
     *("dirichlet", "structured_vector", "structured_matrix", "second_opinion", "platt", "venn_abers", "spline"),
-    *("metamis", "parameterised_temperature"),
+    *("metamis", "parameterised_temperature", "isotonic"),
 }
 NO_WEIGHTS = {"metaacc", "procal", "travelling"}
 
