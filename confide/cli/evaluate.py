@@ -154,10 +154,10 @@ def table_of(evaluation: Evaluation) -> str:
     header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
     text = text_table(header[:shown], [row[:shown] for row in rows])
     n, about = whole[0].n if whole else 0, evaluation.about
-    weighted = ""
+    rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:
         weighted = f", weighted by {about.weighted_by}: worth {about.effective_samples:,.0f} of equal weight"
-    return f"{n:,} sample{'s' * (n != 1)}{weighted}\n\n{text}{groups_of(evaluation)}"
+    return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}{weighted}\n\n{text}{groups_of(evaluation)}"
 
 
 def groups_of(evaluation: Evaluation) -> str:

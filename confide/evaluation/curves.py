@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.metrics.calibration import Binned
-from confide.metrics.influence import wilson_interval
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
+from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
 from confide.types import Floats
@@ -128,7 +128,7 @@ def difficulty_curves(
         own = np.ones(len(part)) if weights is None else weights[part]
         rate = float(wrong[part] @ own / own.sum())
         ends = difficulty[part[0]], difficulty[part[-1]]
-        rows.append((*ends, rate, *wilson_interval(rate, float(own.sum() ** 2 / (own @ own))), len(part)))
+        rows.append((*ends, rate, *wilson_interval(rate, float(own.sum() ** 2 / (own @ own)), Z), len(part)))
     names = ("low", "high", "error", "error_low", "error_high", "count")
     counts, edges = np.histogram(difficulty, bins=30, weights=weights)
     return [

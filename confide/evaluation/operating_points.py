@@ -15,11 +15,11 @@ from torch import Tensor
 from confide.checks import InputError, check_choice, check_range
 from confide.evaluation.evaluate import values_of_rows
 from confide.evaluation.risks import candidates, promise_risks
-from confide.metrics.influence import Influence, rate_interval, spread_of, wilson_interval
+from confide.metrics.influence import Influence, rate_interval, spread_of
 from confide.metrics.view import Design, metric_samples, score_name, score_values
-from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound
+from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
 from confide.predictions import Predictions
-from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
+from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
 from confide.types import Flags, Floats
 
 
@@ -364,5 +364,5 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
     # Wilson's interval of as many draws as have this variance.
     spread = spread_of(Influence(wrong - risk), Design(None if predictions.relative_weights is None else own))
     draws = count if predictions.relative_weights is None else float(own.sum() ** 2 / (own @ own))
-    bounds = wilson_interval(risk, count) if draws == count else rate_interval(risk, spread, draws)
+    bounds = wilson_interval(risk, count, Z) if draws == count else rate_interval(risk, spread, draws)
     return ObservedPoint(float(own.sum() / weights.sum()), risk, count, *bounds)

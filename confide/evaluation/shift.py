@@ -26,7 +26,7 @@ from confide.files import disk, formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import BOX, About, Curve, Evaluation, Measurement
+from confide.results import BOX, TAILS, About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity.
 
@@ -156,7 +156,7 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
 
 def sample_box(values: NDArray[np.float64]) -> dict[str, float]:
     """The box of some samples: quartiles, and whiskers that hold 95 %."""
-    return dict(zip(BOX, np.quantile(values, (0.025, 0.25, 0.5, 0.75, 0.975)).tolist(), strict=True))
+    return dict(zip(BOX, np.quantile(values, (TAILS[0], 0.25, 0.5, 0.75, TAILS[1])).tolist(), strict=True))
 
 
 def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:

@@ -90,6 +90,7 @@ DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endi
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
 RISKS_POINT = Format("operating-point", 2, "an operating point", "make it again", reads=(1,))
 """The same with several risks; a point of one error rate stays in version 1, which every confide reads."""
+LABEL_THRESHOLDS = Format("label-thresholds", 1, "thresholds of labels", "make them again", endings=(".json",))
 ORACLE = Format("oracle", 1, "an oracle", "train it again")
 TRAINED = Format("trained", 2, "a trained model", "train it again", reads=(1,), endings=(".safetensors",))
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
