@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from confide.checks import InputError, OptionError, check_choice, check_kind, check_number, check_options, did_you_mean
@@ -156,9 +157,16 @@ class Method(Generic[S]):
 class Registry(Generic[S]):
     """The methods of one family, sorted by word: which file registers first makes no difference."""
 
-    def __init__(self, family: str, spec: type[S]) -> None:
-        self.family, self.spec = family, spec
+    def __init__(self, family: str, spec: type[S], *, elsewhere: str = "") -> None:
+        """`elsewhere` names a module of a later package that registers more; it is imported at the first look-up."""
+        self.family, self.spec, self._elsewhere = family, spec, elsewhere
         self._methods: dict[str, Method[S]] = {}
+
+    def _all(self) -> dict[str, Method[S]]:
+        if self._elsewhere:
+            module, self._elsewhere = self._elsewhere, ""
+            import_module(module)
+        return self._methods
 
     def add(
         self, word: str, *, paper: str, corners: tuple[Mapping[str, Any], ...] = (), **spec: Any
@@ -182,19 +190,20 @@ class Registry(Generic[S]):
 
     def get(self, word: str) -> Method[S]:
         """The method of that word, or an error with the nearest one."""
-        if word not in self._methods:
-            raise InputError(f"no {self.family} named '{word}'; {did_you_mean(word, self._methods)}")
-        return self._methods[word]
+        methods = self._all()
+        if word not in methods:
+            raise InputError(f"no {self.family} named '{word}'; {did_you_mean(word, methods)}")
+        return methods[word]
 
     def names(self) -> tuple[str, ...]:
         """All words, sorted."""
-        return tuple(sorted(self._methods))
+        return tuple(sorted(self._all()))
 
     def __iter__(self) -> Iterator[Method[S]]:
         return iter([self._methods[word] for word in self.names()])
 
     def __len__(self) -> int:
-        return len(self._methods)
+        return len(self._all())
 
     def __contains__(self, word: object) -> bool:
-        return word in self._methods
+        return word in self._all()
