@@ -33,8 +33,8 @@ HEAD = """The estimate is meant to be too high rather than too low: half of what
 Published labels count as true here, and some are not: Banking77 says "contactless_not_working" of "How can i get new
 card?", and of the 14 texts of it that are called wrong as published, ten have another label on reading them.
 EfficientNet-Lite0 saw the 32-pixel images at 112 pixels, `pixels` are means of 4 x 4. "Cannot tell": no label is called
-wrong. The constants of the estimate were chosen on other draws of the Fashion-MNIST and CIFAR-10 rows and on the labels of
-people, none on Banking77.
+wrong. The constants of the estimate were chosen on other draws of the Fashion-MNIST and CIFAR-10 rows and on the labels
+of people, none on Banking77.
 
 | data and features | errors | samples | wrong | not the likeliest class | called wrong | false | estimated | found |
 |---|---|---|---|---|---|---|---|---|"""
