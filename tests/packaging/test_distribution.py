@@ -108,7 +108,7 @@ def test_types_of_the_wheel_reach_a_client(built: Path, tmp_path: Path) -> None:
     (Path(site) / "peers.pth").write_text(sysconfig.get_path("purelib") + "\n")
     client = tmp_path / "client.py"
     # One line is wrong: a checker that knew nothing of the types would let it pass.
-    client.write_text((Path(__file__).parent / "client.py").read_text() + 'wrong: str = evaluation["ece"].value\n')
+    client.write_text((Path(__file__).parent / "client.py").read_text() + 'wrong: str = evaluation.value("ece")\n')
     check = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, client]
     done = subprocess.run([str(part) for part in check], cwd=tmp_path, capture_output=True, text=True)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
