@@ -138,26 +138,39 @@ def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> li
     )
     # The sorted-by value is shown where it is neither difficulty nor confidence.
     value = query.columns[query.sort].sql if query.sort in query.columns else "NULL"
-    source = f"{database.source(model)} LEFT JOIN marks USING (row)"
+    source = database.source(model)
     places = ", ".join(str(int(row)) for row in rows)
     records = database.fetch(
-        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, action, {value} FROM {source} "
-        f"WHERE row IN ({places})"
+        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, {value} FROM {source} WHERE row IN ({places})"
     )
-    name, splits, tags = database.samples.name_of, database.samples.columns["split"].values, dict(enumerate(TAG_KINDS))
+    name, splits, kinds = database.samples.name_of, database.samples.columns["split"].values, database.marks.kinds
     cells = {
         row: RowCell(
-            row, sample, splits[split], name(truth), hard, name(prediction), confidence, right, tags.get(action), shown
+            row,
+            sample,
+            splits[split],
+            name(truth),
+            hard,
+            name(prediction),
+            confidence,
+            right,
+            tag_of(kinds[row]),
+            shown,
         )
-        for row, sample, split, truth, hard, prediction, confidence, right, action, shown in records
+        for row, sample, split, truth, hard, prediction, confidence, right, shown in records
     }
     return [cells[row] for row in rows]
+
+
+def tag_of(place: int) -> str | None:
+    """The kind of tag at a place, as the grid shows it."""
+    return None if place < 0 else TAG_KINDS[place]
 
 
 def describe(database: SampleDatabase, query: Query, row: int, logits: LogitsReader) -> SampleDetails:
     """Everything of one sample that is known at once."""
     cell = describe_rows(database, query, [row])[0]
-    tag = database.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
+    tag = database.marks.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
     top, values = _top_classes(database, query, row, logits), _values(database, query, row)
     return SampleDetails(cell, top, values, _suggested(database.samples, row), TagState.of(tag, database.samples))
 

@@ -58,6 +58,7 @@ class Column:
     values: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 1.0
+    table: str = "samples"
 
     def public(self) -> dict[str, Any]:
         """What the page needs to know of it."""

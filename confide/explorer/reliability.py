@@ -1,0 +1,251 @@
+"""Is confidence right for the rows in sight? What they say and how often they are right, with what chance would show;
+their reliability curve and risk-coverage; which classes are taken for which, and how sure of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import bdtr, bdtrc
+
+from confide.explorer.queries import Query, QueryRunner, StageTable
+from confide.numerics.binning import width_bin_of, width_edges
+from confide.numerics.binomial import EXACT_BELOW, right_tails
+from confide.results import LEVEL, TAILS, Z
+from confide.types import Floats, Indices
+
+RELIABILITY_BINS = 15
+RISK_POINTS = 100
+MOST_COUNTED = 2000
+"""Samples whose errors are counted one by one for the exact law of their number."""
+BY_LABEL = ("label", "outcome", "loss", "verdict", "suggested", "runner_up", "tag", "cells")
+"""Filters that look at the label: they choose right and wrong samples apart, so that calibration cannot be judged."""
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Samples of one bin of confidence, (low, high], and the 95 % band of their accuracy under calibration."""
+
+    low: float
+    high: float
+    n: int
+    confidence: float
+    accuracy: float
+    band_low: float
+    band_high: float
+
+
+@dataclass(frozen=True)
+class RowReliability:
+    """Confidence against accuracy of the rows in sight."""
+
+    n: int
+    confidence: float
+    accuracy: float
+    low: float
+    high: float
+    """Of confidence minus accuracy, 95 %."""
+    chance: float
+    """A calibrated model's gap lies within plus or minus this in 95 % of draws."""
+    p_value: float
+    verdict: str
+    """`over`, `under`, `chance` (the gap is within it), `unclear` (its interval holds 0) or `chosen` (by the label)."""
+    by_label: tuple[str, ...]
+    """Titles of the filters that look at the label."""
+    bins: tuple[ReliabilityBin, ...]
+    risk: tuple[tuple[float, float, float], ...]
+    """Share accepted, their error rate, the confidence that the least sure of them has."""
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Samples of one class that are taken for another, and how sure the model is of it on average."""
+
+    label: int
+    prediction: int
+    count: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """The classes with most errors, and all pairs among them; further pairs are left to the filters."""
+
+    classes: tuple[tuple[int, str | None], ...]
+    pairs: tuple[ConfusedPair, ...]
+    right: tuple[int, ...]
+    """Right samples by class, in the order of `classes`."""
+    wrong: int
+    num_classes: int
+
+
+def row_reliability(runner: QueryRunner, query: Query) -> RowReliability | None:
+    """Reliability of the rows that fit; None where it is not known what is right, or how sure the model is."""
+    model = query.model_stage
+    if model is None or not {"confidence", "outcome"} <= set(model.columns):
+        return None
+    hits = runner.database.codes(model.columns["outcome"])
+    confidence = runner.database.values(model.columns["confidence"])
+    rows = np.flatnonzero(runner.fits(query) & (hits > 0))
+    sure, right = confidence[rows], (hits[rows] == 2).astype(np.float64)
+    known = np.isfinite(sure)
+    if not known.all():
+        sure, right = sure[known], right[known]
+    if not len(sure):
+        return None
+    return _reliability(sure, right, by_label=_by_label(runner, query))
+
+
+def _by_label(runner: QueryRunner, query: Query) -> tuple[str, ...]:
+    """Titles of the filters that look at the label."""
+    keys = dict.fromkeys(f.key for f in query.filters)
+    named = {key: query.columns[key].title.lower() if key in query.columns else key for key in keys}
+    return tuple(
+        title
+        for key, title in named.items()
+        if key in BY_LABEL or (key == "difficulty" and _scored_by_label(runner.database.samples.method))
+    )
+
+
+def _scored_by_label(method: str) -> bool:
+    from confide.difficulty.base import DIFFICULTY
+
+    return method not in DIFFICULTY or DIFFICULTY.get(method).spec.labels
+
+
+def _reliability(sure: Floats, right: Floats, by_label: tuple[str, ...]) -> RowReliability:
+    from confide.metrics.influence import Spread, mean_interval
+
+    n, mean, hits = len(sure), float(sure.mean()), float(right.mean())
+    gap = mean - hits
+    residual = sure - right
+    spread = float(residual @ residual) / n - gap * gap
+    low, high = mean_interval(gap, Spread(max(spread, 0.0) / max(n - 1, 1), max(n - 1.0, 1.0), n))
+    noise = float(sure @ (1 - sure))
+    p_value = min(1.0, 2 * min(_tails(int(right.sum()), sure, noise)))
+    verdict = "over" if gap > 0 else "under"
+    if p_value >= LEVEL:
+        verdict = "chance"
+    elif low * high <= 0:
+        verdict = "unclear"
+    if by_label:
+        verdict = "chosen"
+    return RowReliability(
+        n,
+        mean,
+        hits,
+        low,
+        high,
+        Z * math.sqrt(noise) / n,
+        p_value,
+        verdict,
+        by_label,
+        _bins(sure, right),
+        _risk(sure, right),
+    )
+
+
+def _tails(right: int, sure: Floats, noise: float) -> tuple[float, float]:
+    """P(at most so many right) and P(at least so many) under calibration; quick also where errors are few of many."""
+    if len(sure) <= MOST_COUNTED or noise >= EXACT_BELOW:
+        return right_tails(right, sure)
+    # Rare errors among many: the binomial law of the same mean and variance.
+    expected, wrong = float((1 - sure).sum()), len(sure) - right
+    trials = max(1.0, round(expected / max(1 - noise / expected, 1e-9))) if expected > 0 else 1.0
+    rate = min(expected / trials, 1.0)
+    return (1.0 if not wrong else float(bdtrc(wrong - 1, trials, rate))), float(bdtr(wrong, trials, rate))
+
+
+def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
+    """Bins of equal width with the band of a calibrated model, as the report draws them."""
+    from confide.metrics.resampling import bernoulli_sums
+    from confide.random import generator
+
+    bins = RELIABILITY_BINS
+    code = width_bin_of(sure, bins)
+    count = np.bincount(code, minlength=bins)[:bins].astype(np.float64)
+    said, hits, noise = (
+        np.bincount(code, weights, minlength=bins)[:bins] for weights in (sure, right, sure * (1 - sure))
+    )
+    full = np.maximum(count, 1)
+    ends = said / full + np.array([[-Z], [Z]]) * np.sqrt(np.maximum(noise, 0)) / full
+    few = np.flatnonzero((count > 0) & (noise <= 100))  # a sum with a larger variance is normal
+    if len(few):
+        wrong = bernoulli_sums((count - said)[few], noise[few], generator(0, "reliability band"), 1000)
+        ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
+    ends = np.clip(ends, 0, 1)
+    edges = width_edges(bins)
+    return tuple(
+        ReliabilityBin(
+            float(edges[k]),
+            float(edges[k + 1]),
+            int(count[k]),
+            float(said[k] / full[k]),
+            float(hits[k] / full[k]),
+            float(ends[0, k]),
+            float(ends[1, k]),
+        )
+        for k in np.flatnonzero(count)
+    )
+
+
+def _risk(sure: Floats, right: Floats) -> tuple[tuple[float, float, float], ...]:
+    """Error rate of the most confident against their share, at steps that hold whole ties of confidence."""
+    n = len(sure)
+    # Ranks by a fine histogram: a sort of a million would take ten times as long.
+    fine = 1 << 16
+    code = ((1 - sure) * (fine - 1)).astype(np.int64).clip(0, fine - 1)
+    accepted = np.cumsum(np.bincount(code, minlength=fine))
+    errors = np.cumsum(np.bincount(code, 1 - right, minlength=fine))
+    steps = np.unique(np.searchsorted(accepted, np.linspace(n / RISK_POINTS, n, RISK_POINTS).round().clip(1)))
+    return tuple(
+        (float(accepted[k] / n), float(errors[k] / accepted[k]), float(1 - k / (fine - 1))) for k in steps.tolist()
+    )
+
+
+MAX_CONFUSED = 20
+"""Classes of the matrix; of more, those with most errors."""
+
+
+def confusion(runner: QueryRunner, query: Query) -> Confusion | None:
+    """Which classes are taken for which, among the rows that fit all filters but those of label, prediction, outcome."""
+    model = query.model_stage
+    if model is None or "label" not in query.columns or "prediction" not in query.columns:
+        return None
+    fits = runner.fits(query, ("label", "prediction", "outcome"))
+    labels, predictions = (runner.database.codes(query.columns[key]) for key in ("label", "prediction"))
+    hits = runner.database.codes(model.columns["outcome"])
+    samples = runner.database.samples
+    errors = np.flatnonzero(fits & (hits == 1) & (labels > 0) & (predictions > 0))
+    width = samples.num_classes + 1
+    pairs, place = np.unique(labels[errors].astype(np.int64) * width + predictions[errors], return_inverse=True)
+    counts = np.bincount(place, minlength=len(pairs))
+    sums = _sure_of(runner, model, errors, place, len(pairs))
+    true, taken = pairs // width - 1, pairs % width - 1
+    involved = np.bincount(np.concatenate((true, taken)), np.tile(counts, 2), minlength=1)
+    worst = np.argsort(-involved, kind="stable")[: min(MAX_CONFUSED, int((involved > 0).sum()))]
+    shown = sorted(worst.tolist())
+    if samples.num_classes <= MAX_CONFUSED:
+        shown = list(range(samples.num_classes))
+    right = np.bincount(labels[fits & (hits == 2)], minlength=width)
+    kept = np.isin(true, shown) & np.isin(taken, shown)
+    return Confusion(
+        tuple((k, samples.name_of(k)) for k in shown),
+        tuple(
+            ConfusedPair(int(true[k]), int(taken[k]), int(counts[k]), float(sums[k] / counts[k]))
+            for k in np.flatnonzero(kept)
+        ),
+        tuple(int(right[k + 1]) for k in shown),
+        len(errors),
+        samples.num_classes,
+    )
+
+
+def _sure_of(runner: QueryRunner, model: StageTable, rows: Indices, place: Indices, length: int) -> Floats:
+    """Sums of confidence by group of rows."""
+    column = model.columns.get("confidence")
+    if column is None:
+        return np.full(length, np.nan)
+    return np.bincount(place, runner.database.values(column)[rows], minlength=length)
