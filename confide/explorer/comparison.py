@@ -145,7 +145,7 @@ def _largest(chosen: Indices, apart: Floats) -> Indices:
 
 
 def _disagreements(runner: QueryRunner, first: StageTable, second: StageTable, rows: Indices) -> Indices:
-    """Places among the rows where the models predict different classes; where classes are unknown, differ in outcome."""
+    """Places of rows where the models predict different classes or, of unknown classes, differ in outcome."""
     key = "prediction" if "prediction" in first.columns and "prediction" in second.columns else "outcome"
     codes = [runner.database.codes(model.columns[key])[rows] for model in (first, second)]
     return np.flatnonzero(codes[0] != codes[1])
@@ -182,7 +182,7 @@ def _density(first: Floats, second: Floats, who: Indices) -> tuple[tuple[int, in
 def _pairs(runner: QueryRunner, query: Query, rows: list[int]) -> tuple[ComparedSample, ...]:
     """The samples of some rows with what both models predict."""
     database, name = runner.database, runner.database.samples.name_of
-    assert query.model_stage is not None and query.compared_with is not None
+    models = [model for model in (query.model_stage, query.compared_with) if model is not None]
     ids = database.samples.table.column("id")
 
     def predicted(model: StageTable, row: int) -> PredictedClass:
@@ -196,7 +196,7 @@ def _pairs(runner: QueryRunner, query: Query, rows: list[int]) -> tuple[Compared
             row,
             ids[row].as_py(),
             name(database.samples.label_of(row)),
-            (predicted(query.model_stage, row), predicted(query.compared_with, row)),
+            (predicted(models[0], row), predicted(models[1], row)),
         )
         for row in rows
     )

@@ -312,7 +312,7 @@ def _tag_filter(values: Sequence[str]) -> Filter:
 
 
 def _comparison_filter(key: str, values: Sequence[str], first: StageTable | None, second: StageTable | None) -> Filter:
-    """Samples by who of two models is right, where they predict different classes, how (much more) sure the second is."""
+    """Samples by who of two models is right, where they predict different classes, how sure the second is."""
     if first is None or second is None:
         raise InputError(f"'{key}' compares two models; name the second with with=MODEL")
     name = {"disagree": "prediction", "cells": "outcome"}.get(key, "confidence")

@@ -210,7 +210,7 @@ MAX_CONFUSED = 20
 
 
 def confusion(runner: QueryRunner, query: Query) -> Confusion | None:
-    """Which classes are taken for which, among the rows that fit all filters but those of label, prediction, outcome."""
+    """Which classes are taken for which, among the rows that fit all filters but those on label and prediction."""
     model = query.model_stage
     if model is None or "label" not in query.columns or "prediction" not in query.columns:
         return None

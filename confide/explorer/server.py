@@ -113,6 +113,7 @@ class Routes:
                 "pictures": explorer.pictures.reason,
                 "missing": [asdict(missing) for missing in layout.missing],
                 "fiftyone": find_spec("fiftyone") is not None,
+                "tags_version": explorer.marks.version,
             }
         )
 
@@ -224,8 +225,12 @@ class Routes:
         return json_response({**asdict(history), "names": names, "right": right})
 
     def picture(self, request: Request) -> Response:
-        side = 96 if request.query_params.get("small") else 512
-        content = self.explorer.pictures.content(self.row(request), side)
+        row, pictures, side = (
+            self.row(request),
+            self.explorer.pictures,
+            96 if request.query_params.get("small") else 512,
+        )
+        content = pictures.whole(row) if request.query_params.get("whole") else pictures.content(row, side)
         if content.image is None:
             return Response(content.reason, 404, media_type="text/plain; charset=utf-8")
         return Response(content.image, media_type=content.media_type, headers={"Cache-Control": "private, max-age=600"})

@@ -10,7 +10,7 @@ export async function show(about, openRow) {
   const first = state.one("model") || models[0];
   let second = state.one("with");
   if (!second || second === first) second = models.find((m) => m !== first);
-  const query = state.query(["view", "sample", "with", "cells", "disagree", "sort"], [["with", second], ...chosen.map((c) => ["cell", c])]);
+  const query = state.query([...state.ASIDE, "with", "cells", "disagree", "other", "surer", "sort"], [["with", second], ...chosen.map((c) => ["cell", c])]);
   let found = null, failure = null;
   try { found = await get("compare", query); } catch (error) { failure = error; }
   if (mine !== asked) return;

@@ -119,17 +119,27 @@ export class Grid {
         this.cells.set(index, node);
         node.hidden = false;
         node.button.dataset.at = index;
+        node.setAttribute("aria-posinset", index + 1);
+        node.setAttribute("aria-setsize", this.count);
         this.put(index, node);
         node.filled = false;
       }
       if (!node.filled) this.fillCell(index, node, calm);
       if (!node.filled) this.unfilled++;
     }
+    if (calm) this.inOrder();
     if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b)?.catch(() => {});
     this.tabStop(first, last);
     this.comeBack();
     const footRow = Math.floor(this.top / this.rowHeight) + 1;
     this.onRows && this.onRows(footRow, Math.min(footRow + Math.floor(this.height / this.rowHeight) - 1, Math.ceil(this.count / this.columns)), Math.ceil(this.count / this.columns));
+  }
+
+  inOrder() {
+    // Cells are used again wherever they are needed: for who reads the page by ear they stand in their order.
+    const nodes = [...this.cells].sort((a, b) => a[0] - b[0]).map(([, node]) => node), held = nodes.findIndex((node) => node.button === document.activeElement);
+    if (held >= 0) { nodes[held].before(...nodes.slice(0, held)); nodes[held].after(...nodes.slice(held + 1)); return; } // moved itself it would lose the keyboard
+    if (nodes.some((node, k) => k && !(nodes[k - 1].compareDocumentPosition(node) & 4))) this.list.append(...nodes);
   }
 
   comeBack() {
@@ -250,6 +260,8 @@ export class Grid {
     await this.ask(number);
     return (generation === this.generation && this.blocks.get(number)?.[index % BLOCK]) || null;
   }
+
+  known(index) { return this.blocks.get(Math.floor(index / BLOCK))?.[index % BLOCK] || null; } // without asking
 
   indexOf(row) {
     for (const [number, block] of this.blocks) { const at = block.findIndex((cell) => cell.row === row); if (at >= 0) return number * BLOCK + at; }
