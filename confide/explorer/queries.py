@@ -96,7 +96,9 @@ class SampleDatabase:
             numbers = number_column(key, title, f"{name}.{key}", content.column(key).combine_chunks())
             if numbers is not None:
                 column, _ = numbers
-                columns[key] = replace(column, table=name, **({"low": 0.0, "high": 1.0} if key == "confidence" else {}))
+                columns[key] = replace(column, table=name)
+        if "confidence" in columns:
+            columns["confidence"] = replace(columns["confidence"], low=0.0, high=1.0)
         return StageTable(model, stage, name, columns)
 
     def source(self, *model_stages: StageTable | None) -> str:
@@ -168,6 +170,7 @@ COMPARISONS = {"cells", "disagree", "other", "surer"}
 RANGE = re.compile(r"(-?[\d.]+(?:e[+-]?\d+)?)?\.\.(-?[\d.]+(?:e[+-]?\d+)?)?")
 CELLS = {"rr": (1, 1), "rw": (1, 0), "wr": (0, 1), "ww": (0, 0)}
 """Whether the first and the second model are right."""
+LONGEST_LASSO = 60
 KIND_PLACES = {**{kind: place for place, kind in enumerate(TAG_KINDS)}, "none": -1}
 
 
@@ -176,7 +179,7 @@ class Filter:
     """One condition: its key, how it is tested, on which columns, and against what."""
 
     key: str
-    test: str  # "range", "values", "contains", "tag", "cells", "disagree" or "surer"
+    test: str  # "range", "values", "contains", "tag", "lasso", "cells", "disagree" or "surer"
     columns: tuple[Column, ...] = ()
     values: tuple[Any, ...] = ()
 
@@ -262,9 +265,11 @@ def _filter(key: str, values: Sequence[str], columns: Mapping[str, Column], num_
         return Filter(key, "contains", (Column("id", "Id", "id", "text"),), (values[0].lower(),))
     if key == "tag":
         return _tag_filter(values)
+    if key == "lasso":
+        return Filter(key, "lasso", (), lasso_corners(values[0]))
     column = columns.get(key)
     if column is None:
-        known = [*columns, "search", "tag", *sorted(COMPARISONS)]
+        known = [*columns, "search", "tag", "lasso", *sorted(COMPARISONS)]
         raise InputError(f"there is no column '{key}' to filter by; {did_you_mean(key, known)}")
     if column.kind == "number":
         return Filter(key, "range", (column,), _range_ends(key, values[0]))
@@ -309,6 +314,18 @@ def _tag_filter(values: Sequence[str]) -> Filter:
         raise InputError(f"tag must be one of {', '.join(TAG_KINDS)}, any or none, got '{bad[0]}'")
     kinds = [k for v in values for k in (range(len(TAG_KINDS)) if v == "any" else [KIND_PLACES[v]])]
     return Filter("tag", "tag", (), tuple(kinds))
+
+
+def lasso_corners(text: str) -> tuple[float, ...]:
+    """The corners of a lasso, written `x,y;x,y;...`."""
+    try:
+        corners = tuple(float(number) for pair in text.split(";") for number in pair.split(","))
+    except ValueError:
+        corners = ()
+    even = all(pair.count(",") == 1 for pair in text.split(";"))
+    if not even or not 6 <= len(corners) <= 2 * LONGEST_LASSO or not np.isfinite(corners).all():
+        raise InputError(f"lasso must be 3 to {LONGEST_LASSO} corners such as 0,0;1,0;1,1, got '{text[:40]}'")
+    return corners
 
 
 def _comparison_filter(key: str, values: Sequence[str], first: StageTable | None, second: StageTable | None) -> Filter:
@@ -410,10 +427,14 @@ def _always() -> bool:
 
 
 class QueryRunner:
-    """Runs queries, and remembers the last orders so that scrolling asks for slices only."""
+    """Runs queries, and remembers the last orders so that scrolling asks for slices only.
 
-    def __init__(self, database: SampleDatabase) -> None:
-        self.database, self.marks = database, database.marks
+    Args:
+        inside: which rows lie within a lasso on the map.
+    """
+
+    def __init__(self, database: SampleDatabase, inside: Callable[[tuple[float, ...]], Flags]) -> None:
+        self.database, self.marks, self.inside = database, database.marks, inside
         self._lock = threading.Lock()
         self._whole: OrderedDict[tuple[Any, ...], Order] = OrderedDict()
         self._chosen: OrderedDict[tuple[Any, ...], tuple[int, Order]] = OrderedDict()
@@ -487,8 +508,8 @@ class QueryRunner:
             numbers, (low, high) = database.values(columns[0]), values
             if condition.test == "surer":
                 numbers = database.values(columns[1]) - numbers
-            fits = numbers >= low if low is not None else numbers <= high
-            return fits & (numbers <= high) if low is not None and high is not None else fits
+            ends = (-np.inf if low is None else low, np.inf if high is None else high)
+            return np.asarray((numbers >= ends[0]) & (numbers <= ends[1]))
         if condition.test == "values":
             codes = database.codes(columns[0])
             wanted = np.zeros(max(int(codes.max(initial=0)), *values) + 2, dtype=bool)
@@ -496,14 +517,17 @@ class QueryRunner:
             return np.asarray(wanted[codes])
         if condition.test == "contains":
             return database.containing(columns[0].sql, values[0])
+        if condition.test == "lasso":
+            return self.inside(values)
         if condition.test == "tag":
             return np.isin(self.marks.kinds, np.array(values, dtype=np.int8))
         first, second = (database.codes(column) for column in columns)
-        known = (first > 0) & (second > 0)
         if condition.test == "disagree":
-            return known & (first != second)
-        cells = [(first == a + 1) & (second == b + 1) for a, b in (CELLS[cell] for cell in values)]
-        return known & np.logical_or.reduce(cells) if cells else np.zeros_like(known)
+            return np.asarray((first > 0) & (second > 0) & (first != second))
+        wanted = np.zeros((3, 3), dtype=bool)
+        for cell in values:
+            wanted[CELLS[cell][0] + 1, CELLS[cell][1] + 1] = True
+        return np.asarray(wanted[first, second])
 
     def summarise(
         self, query: Query, opened: tuple[str, ...] = (), still_asked: Callable[[], bool] = _always

@@ -100,18 +100,17 @@ def row_reliability(runner: QueryRunner, query: Query) -> RowReliability | None:
 
 def _by_label(runner: QueryRunner, query: Query) -> tuple[str, ...]:
     """Titles of the filters that look at the label."""
-    keys = dict.fromkeys(f.key for f in query.filters)
-    named = {key: query.columns[key].title.lower() if key in query.columns else key for key in keys}
-    return tuple(
-        title
-        for key, title in named.items()
-        if key in BY_LABEL or (key == "difficulty" and _scored_by_label(runner.database.samples.method))
-    )
+    keys = dict.fromkeys(f.key for f in query.filters if looks_at_label(runner, f.key))
+    return tuple(query.columns[key].title.lower() if key in query.columns else key for key in keys)
 
 
-def _scored_by_label(method: str) -> bool:
+def looks_at_label(runner: QueryRunner, key: str) -> bool:
+    """Whether a filter on this key chooses by the label, also indirectly."""
+    if key != "difficulty":
+        return key in BY_LABEL
     from confide.difficulty.base import DIFFICULTY
 
+    method = runner.database.samples.method
     return method not in DIFFICULTY or DIFFICULTY.get(method).spec.labels
 
 
@@ -167,7 +166,8 @@ def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
     code = width_bin_of(sure, bins)
     count = np.bincount(code, minlength=bins)[:bins].astype(np.float64)
     said, hits, noise = (
-        np.bincount(code, weights, minlength=bins)[:bins] for weights in (sure, right, sure * (1 - sure))
+        np.asarray(np.bincount(code, weights, minlength=bins)[:bins], dtype=np.float64)
+        for weights in (sure, right, sure * (1 - sure))
     )
     full = np.maximum(count, 1)
     ends = said / full + np.array([[-Z], [Z]]) * np.sqrt(np.maximum(noise, 0)) / full
@@ -248,4 +248,4 @@ def _sure_of(runner: QueryRunner, model: StageTable, rows: Indices, place: Indic
     column = model.columns.get("confidence")
     if column is None:
         return np.full(length, np.nan)
-    return np.bincount(place, runner.database.values(column)[rows], minlength=length)
+    return np.asarray(np.bincount(place, runner.database.values(column)[rows], minlength=length), dtype=np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -26,9 +27,11 @@ from confide.explorer.access import AccessControl
 from confide.explorer.comparison import WHOLE, Area, compare_models
 from confide.explorer.details import TagState, TopClasses, describe, describe_rows
 from confide.explorer.layout import Missing
+from confide.explorer.projection import Box, map_view
 from confide.explorer.queries import NoLongerAsked, Query, kept_words, parse_query
 from confide.explorer.reliability import confusion, row_reliability
 from confide.explorer.session import BulkAnswer, Explorer
+from confide.explorer.slices import slice_filters
 from confide.explorer.tags import StaleTag
 from confide.files import formats
 
@@ -38,20 +41,8 @@ MOST_ROWS = 500
 LARGEST_BODY = 1 << 17
 BODY_SECONDS = 20.0
 ROUTE_PARAMETERS = {
-    "from",
-    "count",
-    "row",
-    "open",
-    "text",
-    "format",
-    "what",
-    "cell",
-    "id",
-    "in",
-    "small",
-    "since",
-    "area",
-    "whole",
+    *("from", "count", "row", "open", "text", "format", "what", "id", "in", "since"),
+    *("small", "whole", "cell", "area", "box"),  # of a picture, a comparison, the map
 }
 """Parameters of a route that are no filters."""
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
@@ -65,10 +56,11 @@ class Routes:
 
     def table(self) -> dict[str, Any]:
         """Handlers by HTTP method and path."""
-        samples = (self.rows, self.locate, self.compare, self.classes, self.export, self.reliability, self.confusion)
-        one_sample = (self.sample, self.neighbours, self.parts, self.history, self.picture)
         page = (self.about, self.alive, self.views, self.changes, self.check)
-        reading: tuple[Callable[..., Response], ...] = (*page, *samples, *one_sample)
+        samples = (self.rows, self.locate, self.compare, self.classes, self.export)
+        groups = (self.reliability, self.confusion, self.slices, self.map)
+        one_sample = (self.sample, self.neighbours, self.parts, self.history, self.picture)
+        reading: tuple[Callable[..., Response], ...] = (*page, *samples, *groups, *one_sample)
         return {
             **{f"GET /api/{handler.__name__}": handler for handler in reading},
             "GET /api/find": self.find,
@@ -147,6 +139,22 @@ class Routes:
             return Response(status_code=499)
         finally:
             watch.cancel()
+
+    def slices(self, request: Request) -> Response:
+        found = slice_filters(self.explorer.queries, self.query(request))
+        return json_response({"slices": None if found is None else asdict(found)})
+
+    def map(self, request: Request) -> Response:
+        """A part of the map; until it is computed only that it is being."""
+        missing = self.explorer.map.start()
+        if missing is not None:
+            return json_response(_or_missing(missing))
+        if not self.explorer.map.ready:
+            return json_response({"computing": True})
+        box, colour = request.query_params.get("box"), request.query_params.get("colour", "gap")
+        seen = None if box is None else Box(*_four_numbers("box", box))
+        query = self.query(request)
+        return json_response(asdict(map_view(self.explorer.queries, query, self.explorer.map, seen, colour)))
 
     def reliability(self, request: Request) -> Response:
         found = row_reliability(self.explorer.queries, self.query(request))
@@ -237,7 +245,7 @@ class Routes:
 
     def compare(self, request: Request) -> Response:
         cells, area = tuple(request.query_params.getlist("cell")), request.query_params.get("area")
-        brushed = WHOLE if area is None else _area(area)
+        brushed = WHOLE if area is None else Area(*_four_numbers("area", area))
         return json_response(asdict(compare_models(self.explorer.queries, self.query(request), cells, brushed)))
 
     def classes(self, text: str = "") -> Response:
@@ -316,13 +324,15 @@ def _rows_of(rows: Any, num_rows: int) -> list[int]:
     return list(dict.fromkeys(rows))
 
 
-def _area(text: str) -> Area:
-    """A brushed area of the scatter, as four numbers from 0 to 1."""
+def _four_numbers(name: str, text: str) -> tuple[float, float, float, float]:
+    """The ends of a rectangle."""
     try:
-        low, high, other_low, other_high = (float(part) for part in text.split(","))
+        left, right, bottom, top = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"area must be four numbers such as 0,0.5,0.9,1, got '{text[:40]}'") from None
-    return Area(low, high, other_low, other_high)
+        left = right = bottom = top = math.nan
+    if not math.isfinite(left + right + bottom + top):
+        raise InputError(f"{name} must be four numbers such as 0,0.5,0.9,1, got '{text[:40]}'")
+    return left, right, bottom, top
 
 
 class BodyRefused(InputError):

@@ -19,6 +19,7 @@ from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
 from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
+from confide.explorer.projection import FeatureMap
 from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
 from confide.explorer.samples import LogitsReader, gather_samples
 from confide.explorer.tags import SampleTag, SeenTag, TagChange, TagFile, TagStep
@@ -73,9 +74,10 @@ class Explorer:
         self.tags = TagFile(layout.tags)
         self.marks = TagMarks(self.samples, self.tags)
         self.database = SampleDatabase(layout, self.samples, self.marks)
-        self.queries = QueryRunner(self.database)
-        self.pictures = Pictures(layout, self.samples)
         self.features = FeatureRows(layout, self.samples)
+        self.map = FeatureMap(layout, self.samples, self.features)
+        self.queries = QueryRunner(self.database, self.map.inside)
+        self.pictures = Pictures(layout, self.samples)
         self.history = History(layout, self.samples)
         self.logits = LogitsReader(layout, self.samples)
         self._warming = False

@@ -5,6 +5,7 @@ import * as net from "./net.js";
 const FLUSHED = 10; // so many at once does a browser carry when the page is left
 const waiting = []; // not yet on disk, oldest first; only the first is on its way
 const refused = new Map(); // what the server would not take, by sample: nothing that was typed is thrown away
+const written = new Map(); // what this page wrote last, by row
 let working = false, pushed = 0, tell = () => {}, saved = () => {};
 
 export const count = () => pushed;
@@ -53,10 +54,11 @@ async function work() {
     const entry = waiting[0], { held } = entry;
     try {
       const sample = await held.ready();
-      entry.body ??= { ...entry.change(sample), split: sample.split, id: sample.id, seen: seen(known(sample)) };
+      entry.body ??= { ...entry.change(sample), split: sample.split, id: sample.id, seen: seen(known(sample), written.get(held.row)) };
       entry.sent = true;
       const answer = await net.put("tag", entry.body, "", "PATCH");
       take(sample, answer);
+      written.set(held.row, known(sample));
       accepted(entry);
       saved(held, answer);
     } catch (error) {
@@ -73,7 +75,8 @@ async function work() {
 }
 
 // What was seen of a tag before it was changed: anything else there by now is someone else's, and is not overwritten.
-const seen = (state) => Object.fromEntries(FIELDS.map((key) => [key, [state[key]]]));
+// What this page wrote itself is as good as seen, also where a sample was read before that.
+const seen = (...states) => Object.fromEntries(FIELDS.map((key) => [key, states.filter(Boolean).map((state) => state[key])]));
 export const take = (sample, state) => Object.assign(sample, { tag: state.tag, new_label: state.new_label, new_value: state.new_value, note: state.note, changed: state.changed });
 
 const name = (held) => (held.sample ? `${held.sample.split}/${held.sample.id}` : `row ${held.row}`);
@@ -102,7 +105,7 @@ function flush() {
   for (const entry of waiting) {
     const { held } = entry;
     if (!held.sample) continue;
-    if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null, seen: seen(known(held.sample)) });
+    if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null, seen: seen(known(held.sample), written.get(held.row)) });
     const last = leaving.get(held.row);
     entry.body ??= { ...entry.change(last.sample), split: last.sample.split, id: last.sample.id };
     if ("action" in entry.body) last.sample.tag = entry.body.action;
