@@ -106,6 +106,7 @@ class Routes:
                 "missing": [asdict(missing) for missing in layout.missing],
                 "fiftyone": find_spec("fiftyone") is not None,
                 "tags_version": explorer.marks.version,
+                "mislabelled": "verdict" in samples.columns and "wrong label" in samples.columns["verdict"].values,
             }
         )
 
@@ -313,7 +314,7 @@ class Routes:
 async def _when_gone(request: Request, gone: threading.Event) -> None:
     """Say so when who asked closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
-        pass
+        await asyncio.sleep(0.05)
     gone.set()
 
 

@@ -23,6 +23,8 @@ class SliceFilter:
     """A slice: its filters, and confidence against accuracy on the half of its samples that did not choose it."""
 
     filters: Mapping[str, str]
+    names: Mapping[str, str | None]
+    """Of the classes among them."""
     n: int
     confidence: float
     accuracy: float
@@ -68,10 +70,13 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
         return None
     columns: dict[str, Any] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
     report = find_slices(Predictions.from_pairs(hits[rows] == 2, sure[rows], **columns), by=list(columns))
+    conditions = [{attributes[int(what[1:])].column: value for what, value in s.conditions} for s in report.slices]
+    name = runner.database.samples.name_of
     return SliceFilters(
         tuple(
             SliceFilter(
-                {attributes[int(what[1:])].column.key: value for what, value in s.conditions},
+                {column.key: value for column, value in chosen.items()},
+                {column.key: name(int(value)) for column, value in chosen.items() if column.kind == "class" and value},
                 s.n,
                 s.confidence,
                 s.accuracy,
@@ -79,7 +84,7 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
                 s.high,
                 s.p_holm,
             )
-            for s in report.slices
+            for s, chosen in zip(report.slices, conditions, strict=True)
         ),
         report.candidates,
         tuple(a.column.title for a in attributes),

@@ -7,8 +7,10 @@ import { Grid } from "./grid.js";
 import * as net from "./net.js";
 import * as outbox from "./outbox.js";
 import * as rail from "./rail.js";
+import * as selection from "./selection.js";
 import * as state from "./state.js";
 import * as toast from "./toast.js";
+import * as why from "./why.js";
 
 let about, grid, columns = {}, found = null, asked = 0, abort = null;
 const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"]];
@@ -25,6 +27,8 @@ async function start() {
   grid.walk = (by) => drawer.isOpen() && (drawer.step(by), true);
   drawer.prepare(about, grid, complain);
   toast.prepare(() => follow());
+  selection.prepare(grid, () => follow(), complain);
+  why.prepare(about, complain, (row) => drawer.show(row, null));
   chrome();
   await tidy();
   state.watch(changed);
@@ -160,6 +164,8 @@ function show(keepPlace) {
   const place = [...$("chips").children].indexOf(document.activeElement);
   chips();
   rail.show(about, columns, found);
+  why.show(columns);
+  selection.draw();
   nothing();
   if (!keepPlace || grid.count !== found.count || state.values("tag").length) grid.show(found.count, keepPlace);
   if (chipped && (document.activeElement === document.body || !document.activeElement.checkVisibility())) ($("chips").children[Math.min(Math.max(place, 0), $("chips").children.length - 1)] || $("count")).focus();
@@ -172,6 +178,9 @@ function chipWords(key, value) {
   if (key === "disagree") return "models disagree";
   if (key === "cells") { const a = state.one("model") || Object.keys(about.models)[0], b = state.one("with"); return { rr: "both right", rw: `only ${a} right`, wr: `only ${b} right`, ww: "both wrong" }[value] || value; }
   if (key === "outcome") return value;
+  if (key === "lasso") return "lassoed on the map";
+  if (key === "other") return `${state.one("with")} ${rail.rangeWords("confidence", value, columns.confidence)} sure`;
+  if (key === "surer") return `${value.startsWith("..") ? state.one("model") || Object.keys(about.models)[0] : state.one("with")} surer by ${Math.round(100 * Math.abs(parseFloat(value.replace("..", ""))))} points`;
   if (!column) return `${key} ${value}`;
   if (column.kind === "number") return `${column.title.toLowerCase()} ${rail.rangeWords(key, value, column)}`;
   const facet = found.facets[key], name = facet && facet.values.find((v) => v.value === value);
@@ -215,6 +224,7 @@ function changed(keys, back = false) {
   if (keys.length === 1 && keys[0] === "sample" && !back) return;
   if (keys.some((k) => !state.ASIDE.includes(k))) refresh().then((shown) => { if (reopen) sampleOfAddress(); else if (shown && keys.some((k) => ["model", "stage"].includes(k))) drawer.reload(); });
   else if (reopen) sampleOfAddress();
+  if (keys.every((k) => state.ASIDE.includes(k)) && keys.some((k) => ["panel", "colour"].includes(k))) why.show();
   view();
 }
 
