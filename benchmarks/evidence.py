@@ -47,9 +47,11 @@ def with_recipe(text: str, cells: Cells, tables: Path) -> str:
     before, mark, rest = text.partition(START)
     if not mark or END not in rest:
         return text
-    said = [f"{recipe.sentence(recipe.points(cells, recipe.together_of(tables)))} [Point by point](docs/findings.md)."]
-    said += [f"{line} ([why](docs/findings.md))." for line in recipe.not_learnt(cells)]
-    return f"{before}{START}\n" + "\n".join(said) + f"\n{END}{rest.partition(END)[2]}"
+    sentences = [
+        f"{recipe.sentence(recipe.points(cells, recipe.together_of(tables)))} [Point by point](docs/findings.md)."
+    ]
+    sentences += [f"{line} ([why](docs/findings.md))." for line in recipe.not_learnt(cells)]
+    return f"{before}{START}\n" + "\n".join(sentences) + f"\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

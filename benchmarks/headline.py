@@ -30,12 +30,12 @@ COLUMNS = (
 
 def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[float, float, int]]]:
     """method -> quantity -> (mean, deviation, seeds), clean data only."""
-    found: dict[str, dict[str, tuple[float, float, int]]] = {}
+    rows: dict[str, dict[str, tuple[float, float, int]]] = {}
     for k in range(len(table["mean"])):
         if table["dataset"][k] == dataset and math.isnan(table["x"][k]):
             numbers = (float(table["mean"][k]), float(table["deviation"][k]), int(table["seeds"][k]))
-            found.setdefault(str(table["method"][k]), {})[str(table["quantity"][k])] = numbers
-    return found
+            rows.setdefault(str(table["method"][k]), {})[str(table["quantity"][k])] = numbers
+    return rows
 
 
 def headline(path: Path = SOURCE) -> str:
@@ -57,14 +57,14 @@ def headline(path: Path = SOURCE) -> str:
         "| loss | " + " | ".join(map(titles.heading, COLUMNS)) + " |",
         "|---|" + "---|" * len(COLUMNS),
     ]
-    for name in sorted(rows, key=lambda one: rows[one]["nll, calibrated"][0]):
+    for name in sorted(rows, key=lambda name: rows[name]["nll, calibrated"][0]):
         lines.append(f"| `{name}` | " + " | ".join(shown(rows[name], quantity) for quantity in COLUMNS) + " |")
     return "\n".join(lines)
 
 
 def averaged(names: list[str]) -> str:
     """Which rows average weights and mirror images, and so cost twice the predictions: none of the others may."""
-    several = [f"`{one.name}`" for one in METHODS if one.name in names and one.here and _mirrors(one)]
+    several = [f"`{method.name}`" for method in METHODS if method.name in names and method.here and _mirrors(method)]
     listed = " and ".join(filter(None, (", ".join(several[:-1]), *several[-1:])))
     return (
         f" {listed} average weights and mirror images (two predictions an image), no other row does." if several else ""

@@ -240,15 +240,17 @@ def check_range(
         raise InputError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}")
 
 
-def check_number(value: Any, name: str, default: Any, low: float, high: float) -> Any:
-    """A number in [low, high] as a plain Python one: whole where the default is, None only where the default is."""
+def check_number(
+    value: Any, name: str, default: Any, low: float, high: float, low_open: bool = False, high_open: bool = False
+) -> Any:
+    """A number from low to high as a plain Python one: whole where the default is, None only where the default is."""
     if value is None and default is None:
         return None
     if not isinstance(value, (int, float)) and isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{name} must be a number, got {value!r}")
-    check_range(value, name, low, high)
+    check_range(value, name, low, high, low_open=low_open, high_open=high_open)
     if not isinstance(default, int):
         return value
     if isinstance(value, float) and not value.is_integer():

@@ -264,6 +264,11 @@ def _method_choice(value: Any, family: str, registry: Registry[MethodSpec]) -> M
     registry.get(prefix + colon).check_values({k: v for k, v in choice.options.items() if k not in grouped})
     if grouped:
         _check_grouped(choice.word, **grouped)
+    if family == "difficulty" and difficulty.DIFFICULTY.get(choice.word).spec.source != "features":
+        raise InputError(
+            f"config field 'difficulty' must be scored from features, before any training, got '{choice.word}', which "
+            "reads a training log; choose rmd, md, prototype or kmeans"
+        )
     return choice
 
 

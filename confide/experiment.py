@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def open_data(folder: RunFolder, config: Config) -> Dataset:
     note = DataNote.of(dataset)
     folder.stage(
         "data",
-        uses={"data": config.data, "options": dict(config.data_options), "seed": config.seed, "note": asdict(note)},
+        uses={"data": config.data, "options": dict(config.data_options), "seed": config.seed, "note": note.as_dict()},
         file=folder.paths.data,
         make=lambda: note,
         read=DataNote.load,

@@ -750,7 +750,7 @@ def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
             for stage in stages
             if stage.calibrator is not None and (text := calibrator_text(stage.calibrator))
         },
-        data={"name": dataset.name, **dataset.provenance},
+        data={"name": dataset.name, **dataset.provenance.as_dict()},
     )
 
 

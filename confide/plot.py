@@ -45,11 +45,11 @@ def reliability(source: Any, ax: Any = None, *, bins: int = 15, binning: str = "
     check_choice(binning, ("width", "mass"), "binning")
     kind = f"reliability_{binning}"
     evaluation, ax = _evaluation(source), _axes(ax)
-    found = [c for c in _curves(evaluation, kind, stage) if len(c.columns["low"]) == bins]
-    if not found:
+    curves = [c for c in _curves(evaluation, kind, stage) if len(c.columns["low"]) == bins]
+    if not curves:
         sizes = sorted({len(c.columns["low"]) for c in _curves(evaluation, kind, stage)})
         raise InputError(f"the evaluation has reliability in {sizes} bins, got bins={bins}; choose one of these")
-    rows = {name: np.asarray(values, dtype=np.float64) for name, values in found[0].columns.items()}
+    rows = {name: np.asarray(values, dtype=np.float64) for name, values in curves[0].columns.items()}
     ax.plot([0, 1], [0, 1], color=PALETTE["ink3"], linewidth=1)
     for left, right, *band in zip(*(rows[name] for name in ("low", "high", "band_low", "band_high")), strict=True):
         if all(map(math.isfinite, band)):

@@ -319,11 +319,15 @@ def _check_confidence(confidence: Tensor) -> Tensor:
 # Predictions: outputs and labels of one split, the record that calibrators, trust, metrics and evaluation share.
 
 T = TypeVar("T")
+SAMPLE, LABEL_NAME = "sample", "label_name"
+"""Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
+ROW_WORDS = {SAMPLE: "labels", "question": "answers", "image": "pixels"}
+"""What the rows of a unit are called."""
 
 
-# The rows are samples. Sample weights and the unit that is resampled (the image of a pixel, the sample of a label, the
-# question of an answer) become two more fields of n values each; multilabel and dense outputs become constructors that
-# lay their cells out as rows. Whoever reads a record then reads them all.
+# The rows are samples. Kinds of predictions that have several rows for what was drawn once (the pixels of an image, the
+# labels of a sample, the answers to a question) are constructors that lay these out as rows, and name in `unit` the
+# column that says which rows belong together. Whoever reads a record then reads them all.
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Predictions:
     """What a classifier said on n samples: outputs, labels where known, ids, split, and optionally trust `n`.
@@ -340,6 +344,8 @@ class Predictions:
         trust: n values, high = safe.
         columns: further values of every sample by name.
         class_names: of the c classes, in their order.
+        unit: the column that says which samples were drawn as one, such as the question of several answers: intervals,
+            tests and folds then count these.
 
     Example:
         >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1], split="val")
@@ -355,6 +361,7 @@ class Predictions:
     trust: PerSample | None
     columns: Mapping[str, NDArray[Any]]
     class_names: tuple[str, ...] | None
+    unit: str | None
     _labels: Labels | None
     _derived: dict[Hashable, Any] = field(repr=False)
     """What was computed from the record and is kept with it: see `derived`."""
@@ -370,6 +377,7 @@ class Predictions:
         trust: Any = None,
         columns: Mapping[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
+        unit: str | None = None,
     ) -> None:
         if (logits is None) == (outputs is None):
             raise InputError("predictions need logits, or one of the named constructors such as Predictions.from_probs")
@@ -386,6 +394,8 @@ class Predictions:
         for name, values in arrays.items():
             if len(values) != n:
                 raise InputError(f"column '{name}' must have {n} values, got {len(values)}")
+        if unit is not None and unit not in arrays:
+            raise InputError(f"unit must name a column of the samples, got '{unit}'; {did_you_mean(unit, arrays)}")
         put = object.__setattr__
         put(self, "outputs", known)
         put(self, "ids", default_ids(n) if ids is None else check_ids(ids, n))
@@ -393,6 +403,7 @@ class Predictions:
         put(self, "trust", None if trust is None else as_tensor(trust, "trust"))
         put(self, "columns", arrays)
         put(self, "class_names", None if class_names is None else tuple(class_names))
+        put(self, "unit", unit)
         put(self, "_labels", labels)
         put(self, "_derived", {})
 
@@ -409,7 +420,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names.
+            record: trust, columns, class_names, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -443,7 +454,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names.
+            record: trust, columns, class_names, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -466,7 +477,7 @@ class Predictions:
             labels: 0 or 1, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names.
+            record: trust, columns, class_names, unit.
 
         Returns:
             A record with the logits [0, z] of two classes.
@@ -499,7 +510,7 @@ class Predictions:
             num_classes: width of the outputs that were streamed.
             table: class-wise sums in 15 equal-width bins, closed on the right.
             from_probabilities: whether the shards held probabilities.
-            record: ids, split, trust, columns, class_names.
+            record: ids, split, trust, columns, class_names, unit.
 
         Returns:
             A record that metrics of the facts can measure.
@@ -523,7 +534,7 @@ class Predictions:
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names.
+            record: trust, columns, class_names, unit.
 
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
@@ -597,22 +608,24 @@ class Predictions:
         one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
         if label != "label" or label in columns:
             one_each["label"] = label
-        given = {role: [name] for role, name in one_each.items() if name is not None}
-        given |= {kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names}
-        for name in (name for names in given.values() for name in names):
+        by_role = {role: [name] for role, name in one_each.items() if name is not None}
+        by_role |= {
+            kind: [names] if isinstance(names, str) else list(names) for kind, names in outputs.items() if names
+        }
+        for name in (name for names in by_role.values() for name in names):
             if name not in columns:
                 raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
         table, metadata = {}, {}
-        for role, names in given.items():
+        for role, names in by_role.items():
             several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
             table[CANONICAL_COLUMNS[role]] = several
             if role in outputs and len(names) > 1:
                 metadata["class_names"] = json.dumps(class_names or classes_of_columns(names))
         if class_names is not None:
             metadata["class_names"] = json.dumps(list(class_names))
-        rest = {name: v for name, v in columns.items() if name not in {n for names in given.values() for n in names}}
+        rest = {name: v for name, v in columns.items() if name not in {n for names in by_role.values() for n in names}}
         # A role that was named hides other columns that might have it.
-        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in given)}
+        hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in by_role)}
         table |= {name: values for name, values in rest.items() if name not in hidden}
         predictions = predictions_from_columns(table, metadata, split, "the data frame")
         return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
@@ -626,6 +639,7 @@ class Predictions:
         *,
         split: str | None = None,
         trust: Any = None,
+        unit: str | None = None,
         **columns: Any,
     ) -> Predictions:
         """Pairs (confidence, correct) and nothing else: answers of any system that says how sure it is.
@@ -636,6 +650,7 @@ class Predictions:
             ids: of the samples.
             split: `train`, `val` or `test`.
             trust: n values, high = safe.
+            unit: the column that says which answers were drawn as one, such as those to one question.
             columns: further values of every sample, by name.
 
         Returns:
@@ -647,7 +662,91 @@ class Predictions:
             >>> float(confide.metrics.auroc(predictions))
             1.0
         """
-        return cls(None, None, ids, split, outputs=PairOutputs(correct, confidence), trust=trust, columns=columns)
+        outputs = PairOutputs(correct, confidence)
+        return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns, unit=unit)
+
+    @classmethod
+    def multilabel(
+        cls,
+        logits: Any = None,
+        labels: Any = None,
+        ids: Any = None,
+        split: str | None = None,
+        *,
+        probs: Any = None,
+        label_names: Sequence[str] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Predictions:
+        """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
+
+        The rows name their label in the column `label_name` and their sample in `sample`, which is the unit that
+        intervals, tests and folds count.
+
+        Args:
+            logits: `n c`, a sigmoid logit for every label.
+            labels: `n c` of 0 and 1; NaN, -1 or None where it is not known: such cells make no row. Without labels
+                every cell is a row.
+            ids: n, of the samples.
+            split: `train`, `val` or `test`.
+            probs: instead of logits, the probabilities that the labels hold.
+            label_names: of the c labels; their numbers by default.
+            columns: further values of every sample by name.
+
+        Returns:
+            A record of two classes, absent and present; ids are `sample/label`.
+
+        Raises:
+            InputError: the shapes differ, or a label is neither 0, 1 nor missing.
+
+        Example:
+            >>> logits, labels = [[2.0, -1.0], [0.5, 3.0]], [[1, 0], [-1, 1]]
+            >>> p = confide.Predictions.multilabel(logits, labels, label_names=["cat", "dog"])
+            >>> p.columns["label_name"].tolist(), p.labels.tolist(), p.columns["sample"].tolist()
+            (['cat', 'dog', 'dog'], [1, 0, 1], [0, 0, 1])
+        """
+        if (logits is None) == (probs is None):
+            raise InputError("multilabel predictions need logits or probs, n x c; give one of them")
+        values = as_tensor(logits if probs is None else probs, "logits" if probs is None else "probs")
+        if values.ndim != 2:
+            raise InputError(f"multilabel outputs must be n x c, a column a label, got shape {tuple(values.shape)}")
+        n, c = values.shape
+        names = np.array([str(k) for k in range(c)] if label_names is None else list(label_names))
+        if len(names) != c or len(set(names.tolist())) != c:
+            raise InputError(f"label_names must be {c} different names, one a column, got {len(names)}")
+        samples = default_ids(n) if ids is None else check_ids(ids, n)
+        known = np.ones((n, c), dtype=bool)
+        truth = None
+        if labels is not None:
+            matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
+            given = as_tensor(matrix, "labels").double().cpu().numpy()
+            if given.shape != (n, c):
+                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {given.shape}")
+            known = ~(np.isnan(given) | (given == -1))
+            if not np.isin(given[known], (0.0, 1.0)).all():
+                row, column = np.argwhere(known & ~np.isin(given, (0.0, 1.0)))[0]
+                raise InputError(
+                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
+                    f"label '{names[column]}'; mend it or leave it missing"
+                )
+            truth = given.T[known.T].astype(np.int64)
+        places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
+        cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
+        row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
+        record: dict[str, Any] = {
+            "ids": np.array([f"{samples[i]}/{names[k]}" for i, k in zip(rows, places, strict=True)]),
+            "split": split,
+            "columns": {**row_columns, SAMPLE: samples[rows], LABEL_NAME: names[places]},
+            "class_names": ("absent", "present"),
+            "unit": SAMPLE,
+        }
+        if probs is not None:
+            return cls.from_probs(cells, truth, **record)
+        return cls(None, truth, outputs=binary_outputs(cells), **record)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether the rows are labels of samples, as `multilabel` lays them out."""
+        return self.unit == SAMPLE and LABEL_NAME in self.columns
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -712,6 +811,19 @@ class Predictions:
     def facts(self) -> Facts:
         """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
         return self.derived(Facts, lambda: self.outputs.facts(self._labels))
+
+    @property
+    def clusters(self) -> NDArray[np.intp] | None:
+        """Which samples were drawn as one, as numbers from 0; None where each was drawn by itself."""
+        if self.unit is None:
+            return None
+        column = self.columns[self.unit]
+
+        def numbered() -> NDArray[np.intp] | None:
+            units, member = np.unique(column, return_inverse=True)
+            return None if len(units) == len(column) else member.reshape(-1).astype(np.intp)
+
+        return self.derived("clusters", numbered)
 
     def class_table(self, bins: int = 15, closed: str = "right") -> ClassTable:
         """Sums of p_c per class and equal-width bin, from the same pass as the facts if those were not yet there.
@@ -804,11 +916,30 @@ class Predictions:
         if self.split == "test":
             raise InputError(f"{purpose} must not be fitted on the test split; pass the predictions on 'val'")
 
+    def need_drawn_singly(self, purpose: str) -> None:
+        """Refuse samples that were drawn several as one, where a promise counts each by itself.
+
+        Args:
+            purpose: what is promised, for the message.
+
+        Raises:
+            InputError: where the samples have a `unit`, and several of one.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).need_drawn_singly("an operating point")
+        """
+        if self.clusters is not None:
+            units = int(self.clusters.max()) + 1
+            raise InputError(
+                f"{purpose} counts samples drawn one by one, but these are {len(self):,} of {units:,} units "
+                f"('{self.unit}'); take one of each unit, or replace(unit=None) where they are independent"
+            )
+
     def replace(self, **changes: Any) -> Predictions:
         """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
         Args:
-            changes: labels, ids, split, trust, columns, class_names or outputs.
+            changes: labels, ids, split, trust, columns, class_names, unit or outputs.
 
         Returns:
             Another record.
@@ -817,7 +948,7 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
         """
-        names = ("outputs", "ids", "split", "trust", "columns", "class_names")
+        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
         changed = Predictions(**{**now, **changes})
         if changed.outputs is self.outputs and "labels" not in changes:
@@ -884,6 +1015,7 @@ class Predictions:
             trust=None if self.trust is None else self.trust[at],
             columns={name: values[index] for name, values in self.columns.items()},
             class_names=self.class_names,
+            unit=self.unit,
         )
         if Facts in self._derived:
             taken._derived[Facts] = self.facts.take(at)
@@ -928,6 +1060,8 @@ class Predictions:
             metadata["split"] = self.split
         if self.class_names:
             metadata["class_names"] = json.dumps(self.class_names)
+        if self.unit:
+            metadata["unit"] = self.unit
         formats.write_table(path, columns, metadata)
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -1001,12 +1135,12 @@ def class_words(predictions: Predictions) -> list[str]:
 def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """(rows, their probabilities, at least float32) by blocks that stay in cache, so that memory does not double."""
     values = class_values(predictions, purpose)
-    given = isinstance(predictions.outputs, ProbabilityOutputs)
+    holds_probs = isinstance(predictions.outputs, ProbabilityOutputs)
     step = rows_in(CACHED_FLOAT64, values.shape[1])
     for start in range(0, len(values), step):
         rows = slice(start, min(start + step, len(values)))
         block = values[rows].to(torch.promote_types(values.dtype, torch.float32))
-        probs = (block if given else torch.softmax(block, dim=1)).cpu().numpy()
+        probs = (block if holds_probs else torch.softmax(block, dim=1)).cpu().numpy()
         if np.isnan(probs[:, 0]).any():
             check_finite(values, "logits")
         yield rows, probs
@@ -1047,6 +1181,8 @@ def predictions_from_columns(
 ) -> Predictions:
     """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
     roles = column_roles(columns, where)
+    if several := _label_matrix(columns, roles):
+        return _multilabel_from_columns(columns, roles, several, metadata, split, where)
     if not roles.are_predictions:
         roles = _with_score_as_confidence(columns, roles, where)
     labels = columns[roles.label] if roles.label else None
@@ -1066,6 +1202,8 @@ def predictions_from_columns(
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
     }
+    laid_out = SAMPLE if {SAMPLE, LABEL_NAME} <= common["columns"].keys() else None
+    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else laid_out
     if roles.are_pairs:
         correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
         pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))
@@ -1084,6 +1222,41 @@ def predictions_from_columns(
     if doubt := probability_doubt(predictions.outputs, where):
         warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
     return predictions
+
+
+def _label_matrix(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles) -> tuple[str, ...]:
+    """The columns of 0/1 labels of multilabel predictions: one of n x c, or `label_cat` beside `prob_cat` each."""
+    if roles.outputs is None:
+        return ()
+    if roles.label is not None:
+        return (roles.label,) if columns[roles.label].ndim == 2 else ()
+    named = tuple(f"label_{name}" for name in roles.outputs.classes or ())
+    return named if named and all(name in columns for name in named) else ()
+
+
+def _multilabel_from_columns(
+    columns: dict[str, NDArray[Any]],
+    roles: ColumnRoles,
+    several: tuple[str, ...],
+    metadata: Mapping[str, str],
+    split: str | None,
+    where: str,
+) -> Predictions:
+    assert roles.outputs is not None
+    outputs = roles.outputs.values(columns, where)
+    labels = columns[several[0]] if len(several) == 1 else np.stack([columns[name] for name in several], axis=1)
+    if labels.dtype.kind not in "fiub":
+        raise InputError(f"labels of {where} must be 0, 1 or empty, got {labels.dtype}; give one column a label")
+    names = class_names_of(columns, metadata, roles.outputs.classes, outputs.shape[-1])
+    others = {name: columns[name] for name in roles.others if name in columns and name not in several}
+    return Predictions.multilabel(
+        **{roles.outputs.kind: outputs},
+        labels=labels,
+        ids=columns[roles.id] if roles.id else None,
+        split=split or metadata.get("split"),
+        label_names=names,
+        columns={name: own for name, own in others.items() if own.shape == (len(labels),)},
+    )
 
 
 def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,6 +113,78 @@ def _content(item: Any) -> bytes:
     return values.tobytes()
 
 
+@dataclass(frozen=True)
+class OtherFiles:
+    """Files of other kinds among the images of a folder: how many, and the first of them."""
+
+    count: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a dataset came from and how it was made; what is not known stays empty.
+
+    A source fills what it knows (`metadata` to `decoded`), `load_dataset` the rest.
+    """
+
+    source: str = ""
+    """The word of the source: `folder`, `cifar10`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the source, as they were given."""
+    where: str = ""
+    """The path or name that was loaded."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Of the file, as its maker wrote it."""
+    place: str = ""
+    """Where the source found its files."""
+    roles: str = ""
+    """Which part plays which role, where that is not plain."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """One word per split that changes when its files do."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What was not read, and why."""
+    other_files: OtherFiles | None = None
+    image_size: tuple[int, int] | None = None
+    fit: str = ""
+    """How images of other shapes were made to fit."""
+    decoded: str = ""
+    """When images are decoded."""
+    splits: Mapping[str, str] = field(default_factory=dict)
+    """How each split came about: "as given", or what it was cut from."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Samples of each split."""
+    split_seed: int | None = None
+    """Of the splits that were cut; None where none was."""
+    classes_without_samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By split, where there are any."""
+    fingerprint: str = ""
+    """One word for ids, labels, class names and inputs."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is known, ready for JSON, as manifests and evaluations hold it."""
+        always = ("options", "splits", "counts", "classes_without_samples")
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.other_files is not None:
+            known["other_files"] = vars(self.other_files)
+        return {
+            name: formats.plain(value) for name, value in known.items() if name in always or value not in (None, "", {})
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Provenance:
+        """The record of what `as_dict` gave; keys of other versions are passed over."""
+        names = {f.name for f in fields(cls)}
+        known = {name: value for name, value in values.items() if name in names}
+        if others := known.get("other_files"):
+            known["other_files"] = OtherFiles(int(others["count"]), tuple(others["first"]))
+        if size := known.get("image_size"):
+            known["image_size"] = (int(size[0]), int(size[1]))
+        absent = known.get("classes_without_samples", {})
+        known["classes_without_samples"] = {split: tuple(names) for split, names in absent.items()}
+        return cls(**known)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Splits by name (`train`, `val`, `test`), class names, and how it was made.
@@ -125,7 +197,7 @@ class Dataset:
     kind: str  # "image", "text" or "rows"
     splits: Mapping[str, Split]
     class_names: tuple[str, ...]
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     set_aside: tuple[tuple[str, str], ...] = ()
     cut_from: Mapping[str, str] = field(default_factory=dict)
 
@@ -240,9 +312,9 @@ class Features:
         """
         source = Path(path)
         if source.is_dir():
-            rows, samples, facts = open_shards(source)
+            rows, samples, manifest = open_shards(source)
             known_ids = samples["id"].astype(np.str_) if samples["id"].dtype == object else samples["id"]
-            origin = facts["extractor"], facts.get("split"), facts.get("options", {})
+            origin = manifest.extractor, manifest.split, manifest.options
             return cls(rows, samples["label"].astype(np.int64), known_ids, *origin)
         columns, about = formats.read_table(source)
         values = first_column(columns, FEATURE_COLUMNS)

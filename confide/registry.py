@@ -7,10 +7,12 @@ without one are needs, which the caller must supply.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from importlib import import_module
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from confide.checks import InputError, OptionError, check_choice, check_kind, check_number, check_options, did_you_mean
 
@@ -37,14 +39,31 @@ class MethodSpec:
         return facts
 
 
+class Interval(NamedTuple):
+    """Where the values of an option lie; an open end is not one of them."""
+
+    low: float
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+
+Ranges = Mapping[str, Interval | tuple[float, float]]
+"""Option -> where its values lie; a pair is a closed interval."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptionSpec(MethodSpec):
     """A method whose options have limits that the registry checks: see `Method.checked`."""
 
-    ranges: Mapping[str, tuple[float, float]]
-    choices: Mapping[str, tuple[Any, ...]]
+    ranges: Ranges = field(default_factory=dict)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Another spelling of an option -> the option."""
+    check: Callable[[Mapping[str, Any]], object] | None = None
+    """Refuses values that ranges and choices cannot tell; it gets all options, defaults among them."""
+    from_code: tuple[str, ...] = ()
+    """Options that hold records or arrays: a program may give them, a config cannot."""
 
 
 S = TypeVar("S", bound=MethodSpec, covariant=True)
@@ -105,12 +124,14 @@ class Method(Generic[S]):
         for name, value in options.items():
             where = f"{name} of {self.family} '{self.word}'"
             if name in ranges:
-                options[name] = check_number(value, where, self.options[name], *ranges[name])
+                options[name] = check_number(value, where, self.options[name], *Interval(*ranges[name]))
             elif isinstance(self.options.get(name), bool):
                 check_choice(value, (True, False), where)
                 options[name] = bool(value)
             if name in choices:
                 check_choice(value, choices[name], where)
+        if self.spec.check is not None:
+            self.spec.check({**self.options, **options})
         return options
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -119,22 +140,33 @@ class Method(Generic[S]):
 
     def check_values(self, options: Mapping[str, Any]) -> None:
         """Refuse names, and values that the signature or the limits do not allow: known before any work."""
+        parameters = inspect.signature(self.function).parameters
+        for name, value in options.items():
+            where = f"{name} of {self.family} '{self.word}'"
+            if name in self.needs:
+                raise OptionError(f"{where} comes with every call; leave it out here")
+            if isinstance(self.spec, OptionSpec) and name in self.spec.from_code:
+                raise InputError(f"{where} cannot stand in a config: it is a record or an array; pass it from Python")
+            if name in parameters:  # or it is another spelling
+                check_kind(value, str(parameters[name].annotation), where)
         if isinstance(self.spec, OptionSpec):
             self.checked(options)  # type: ignore[misc]
         self.check_options(options)
-        parameters = inspect.signature(self.function).parameters
-        for name, value in options.items():
-            if name not in parameters:
-                continue  # another spelling
-            check_kind(value, str(parameters[name].annotation), f"{name} of {self.family} '{self.word}'")
 
 
 class Registry(Generic[S]):
     """The methods of one family, sorted by word: which file registers first makes no difference."""
 
-    def __init__(self, family: str, spec: type[S]) -> None:
-        self.family, self.spec = family, spec
+    def __init__(self, family: str, spec: type[S], *, elsewhere: str = "") -> None:
+        """`elsewhere` names a module of a later package that registers more; it is imported at the first look-up."""
+        self.family, self.spec, self._elsewhere = family, spec, elsewhere
         self._methods: dict[str, Method[S]] = {}
+
+    def _all(self) -> dict[str, Method[S]]:
+        if self._elsewhere:
+            module, self._elsewhere = self._elsewhere, ""
+            import_module(module)
+        return self._methods
 
     def add(
         self, word: str, *, paper: str, corners: tuple[Mapping[str, Any], ...] = (), **spec: Any
@@ -158,19 +190,20 @@ class Registry(Generic[S]):
 
     def get(self, word: str) -> Method[S]:
         """The method of that word, or an error with the nearest one."""
-        if word not in self._methods:
-            raise InputError(f"no {self.family} named '{word}'; {did_you_mean(word, self._methods)}")
-        return self._methods[word]
+        methods = self._all()
+        if word not in methods:
+            raise InputError(f"no {self.family} named '{word}'; {did_you_mean(word, methods)}")
+        return methods[word]
 
     def names(self) -> tuple[str, ...]:
         """All words, sorted."""
-        return tuple(sorted(self._methods))
+        return tuple(sorted(self._all()))
 
     def __iter__(self) -> Iterator[Method[S]]:
         return iter([self._methods[word] for word in self.names()])
 
     def __len__(self) -> int:
-        return len(self._methods)
+        return len(self._all())
 
     def __contains__(self, word: object) -> bool:
-        return word in self._methods
+        return word in self._all()

@@ -879,7 +879,7 @@ class Evaluation:
                     hint = did_you_mean(expected.group, groups)
                 raise InputError(f"the evaluation has nothing to compare with '{expected.text}'; {hint}")
             broken.append(expected.broken_by(rows[0], surely))
-        return [one for one in broken if one is not None]
+        return [expectation for expectation in broken if expectation is not None]
 
     def to_frame(self, library: str | None = None) -> Any:
         """The measurements as a data frame, a row each.

@@ -435,7 +435,7 @@ def score_folder(job: FolderScoring) -> FolderScores:
     """
     if job.method not in FOLDER_METHODS:
         raise InputError(f"at this scale the methods are {' and '.join(FOLDER_METHODS)}, got '{job.method}'")
-    difficulty.DIFFICULTY.get(job.method).check_options(job.options)
+    difficulty.DIFFICULTY.get(job.method).checked(job.options)
     check_choice(job.labels, ("given", "predicted", "min"), "labels")
     if not job.source.is_dir():
         raise InputError(f"{job.source} must be a folder of parquet files, but it is none")

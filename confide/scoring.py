@@ -512,15 +512,11 @@ def _check_labels(
     source: str | Path, request: ScoringRequest, fitted: difficulty.FittedDifficulty, labels: NDArray[np.int64]
 ) -> None:
     missing = np.flatnonzero(labels < 0)
-    if request.labels == "given" and _uses_labels(fitted) and len(missing):
+    if request.labels == "given" and fitted.uses_labels and len(missing):
         raise InputError(
             f"{source} must have a label for every sample, got none at sample {missing[0]} of {len(labels)}; "
             "add --labels predicted, or min"
         )
-
-
-def _uses_labels(fitted: difficulty.FittedDifficulty) -> bool:
-    return bool(difficulty.DIFFICULTY.get(fitted.method).spec.labels)
 
 
 def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:
@@ -582,7 +578,7 @@ def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Sco
     named = fitted.source.get("extractor")
     if _is_extractor(named) and _is_extractor(rows.extractor) and named != rows.extractor:
         samples.notes.append(f"the fit is of features by '{named}', these are by '{rows.extractor}'")
-    if labels != "given" or not _uses_labels(fitted):
+    if labels != "given" or not fitted.uses_labels:
         return fitted.score(rows, "min" if labels == "given" else labels)
     return replace(fitted.score(rows, _labels_of_the_fit(fitted, rows, samples)), labels=rows.labels)
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from confide.files import disk, formats
 from confide.files.disk import lock_file
 from confide.files.signing import is_signed_here, sign
-from confide.records import Dataset
+from confide.records import Dataset, Provenance
 
 __all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
 
@@ -178,7 +178,7 @@ class DataNote:
     name: str
     class_names: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     set_aside: tuple[Mapping[str, str], ...] = ()
 
     @classmethod
@@ -188,26 +188,35 @@ class DataNote:
             dataset.name,
             tuple(dataset.class_names),
             {name: len(split) for name, split in dataset.splits.items()},
-            dict(dataset.provenance),
+            dataset.provenance,
             tuple({"id": i, "reason": reason} for i, reason in dataset.set_aside),
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {**vars(self), "provenance": self.provenance.as_dict()}
+
     def save(self, path: Path) -> None:
         """Write it."""
-        formats.write_json(path, asdict(self))
+        formats.write_json(path, self.as_dict())
 
     @classmethod
     def load(cls, path: Path) -> DataNote:
         """Read it back."""
         row = formats.read_json(path)
         with formats.reading(path, "note on data"):
-            return cls(
-                str(row.get("name", "")),
-                tuple(map(str, row.get("class_names", ()))),
-                dict(row.get("sizes", {})),
-                dict(row.get("provenance", {})),
-                tuple(row.get("set_aside", ())),
-            )
+            return cls.from_dict(row)
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> DataNote:
+        """The note of what `as_dict` gave."""
+        return cls(
+            str(row.get("name", "")),
+            tuple(map(str, row.get("class_names", ()))),
+            dict(row.get("sizes", {})),
+            Provenance.from_dict(row.get("provenance", {})),
+            tuple(row.get("set_aside", ())),
+        )
 
 
 # The manifest.

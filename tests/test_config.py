@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from confide import pipeline
+from confide import calibrators, difficulty, features, losses, pipeline, trust
 from confide.checks import InputError, OptionError
 from confide.cli.main import main
 from confide.config import load_config
@@ -37,6 +39,17 @@ WRONG = {
     "~: 2": "keys must be words, got None",
     "promise: abc": "'promise' must be a number",
     "promise: .nan": "'promise' must lie in",
+    "calibrators: [{word: histogram, bins: 0}]": "bins of calibrator 'histogram' must lie in",
+    "calibrators: [{word: temperature, criterion: ece}]": "criterion of calibrator 'temperature' must be one of",
+    "calibrators: [{word: ensemble_temperature, bounds: 5}]": "bounds must be two temperatures",
+    "calibrators: [{word: ensemble_temperature, bounds: [2, 1]}]": "bounds must be two temperatures",
+    "calibrators: [{word: second_opinion, opinion: 'knn, x'}]": "opinion must be one of",
+    "calibrators: [{word: dac, evidence: 5}]": "evidence of calibrator 'dac' comes with every call",
+    "calibrators: [{word: metaacc, rows: 5}]": "rows of calibrator 'metaacc' cannot stand in a config",
+    "trust: [{word: knn, k: 0}]": "k of trust predictor 'knn' must lie in",
+    "trust: [{word: steep_slope, alpha_neg: 81}]": "alpha_neg of trust predictor 'steep_slope' must lie in",
+    "difficulty: {word: rmd, shrinkage: 2}": "shrinkage must lie in",
+    "difficulty: {word: loss}": "must be scored from features",
     "promise: 1": "'promise' must lie in",
     "gallery: x": "'gallery' must be a number",
     "gallery: .inf": "'gallery' must lie in",
@@ -61,6 +74,8 @@ WRONG = {
     "training: {model: nosuch}": "no model named 'nosuch'",
     "training: {model_options: {abc: 1}}": "has no option 'abc'",
     "training: {weight_options: {abc: 1}}": "has no option 'abc'",
+    "training: {weight_options: {temperature: 0}}": "temperature must lie in",
+    "losses: [{word: group_dro, adjustment: 1, group_counts: x}]": "group_counts",
     "training: {loss: focal}": "must not name 'loss'",
     f"training: {{epochs: {10**23}}}": "epochs must lie in",
     "epocs: 5": "config has no field 'epocs'",
@@ -92,3 +107,21 @@ def test_a_config_that_is_not_utf8_is_one_line(tmp_path: Path, capsys: pytest.Ca
 def test_a_date_stays_the_word_that_was_written(tmp_path: Path) -> None:
     (tmp_path / "experiment.yaml").write_text("title: 2020-01-01\n")
     assert load_config(tmp_path / "experiment.yaml").title == "2020-01-01"
+
+
+WITHOUT_LIMITS = ("model", "weights", "pretrained", "columns", "group_counts")
+"""Options that are looked up where they are used, or by the loss when it is made."""
+
+
+def test_no_option_of_any_stage_is_without_limits_before_the_work() -> None:
+    """Each refuses a number that is none, a far too small one, and a word that nobody knows."""
+    accepted = []
+    for family in (features.EXTRACTORS, difficulty.DIFFICULTY, losses.LOSSES, calibrators.CALIBRATORS, trust.TRUST):
+        for method in family:
+            if getattr(method.spec, "source", "features") == "log":
+                continue  # no config takes it
+            for name, odd in product(set(method.options) - set(WITHOUT_LIMITS), (float("nan"), -1e30, "no such word")):
+                with suppress(InputError):
+                    method.check_values({name: odd})
+                    accepted.append((method.word, name, odd))
+    assert accepted == []

@@ -6,7 +6,8 @@ import pytest
 import confide
 from confide.checks import InputError
 from confide.files import disk, formats
-from confide.store import RunFolder, RunPaths, lock_file
+from confide.records import Dataset, OtherFiles, Provenance
+from confide.store import DataNote, RunFolder, RunPaths, lock_file
 from confide.training import Settings, fit
 
 
@@ -153,3 +154,20 @@ def test_a_training_folder_is_written_by_one_process_at_a_time(tmp_path):
     with lock_file(tmp_path / ".lock", tmp_path), pytest.raises(InputError, match="another holds it"):
         fit(dataset, settings, folder=tmp_path)
     fit(dataset, settings, folder=tmp_path)
+
+
+def test_a_note_on_data_comes_back_as_it_was_written(tmp_path):
+    origin = Provenance(
+        "folder",
+        where="pets",
+        other_files=OtherFiles(1, ("dog/notes.txt",)),
+        image_size=(29, 31),
+        counts={"test": 2},
+        classes_without_samples={"test": ("cat",)},
+    )
+    note = DataNote.of(Dataset("pets", "image", {}, ("cat", "dog"), origin))
+    note.save(tmp_path / "data.json")
+    assert DataNote.load(tmp_path / "data.json") == note
+    row = formats.read_json(tmp_path / "data.json")["provenance"]
+    assert row["other_files"] == {"count": 1, "first": ["dog/notes.txt"]}
+    assert "fingerprint" not in row

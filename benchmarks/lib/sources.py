@@ -21,16 +21,18 @@ from torch import Tensor
 from benchmarks.lib.grid import METHODS
 from confide import Dataset, Features, Scores, Split, calibrators, data, features, files, pipeline, shift
 from confide.checks import InputError
-from confide.records import default_ids
+from confide.records import Provenance, default_ids
 from confide.store import lock_file
 from confide.training import Settings, fit, penultimate
 
-# The data of a grid, read once per process: datasets, difficulty scores, corrupted and foreign images.
+# The data of a grid, read once per process: datasets, difficulty scores, corrupted and out-of-distribution images.
 
 RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
 """Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
 
 RESAMPLED = "resampled"
+OOD = "foreign"
+"""What the files of cells call out-of-distribution images."""
 HELD_OUT: Mapping[str, float] = {"tiny32": 1 / 9}
 """Share of the training images that is the test where the official one was shrunk by another filter (2 to 3 times the
 power at high frequencies): that one is measured as the split `resampled`, as a shift."""
@@ -83,9 +85,9 @@ class Sources:
 
         return self._once("corrupted", name, make)  # type: ignore[no-any-return]
 
-    def foreign(self, name: str) -> dict[str, Split]:
+    def ood(self, name: str) -> dict[str, Split]:
         """Images of other classes by name, of the size of this dataset's."""
-        return self._once("foreign", name, lambda _: dict(self._foreign(name)))  # type: ignore[no-any-return]
+        return self._once("ood", name, lambda _: dict(self._ood_splits(name)))  # type: ignore[no-any-return]
 
     def _once(self, kind: str, name: str, make: Any) -> Any:
         if (kind, name) not in self._held:
@@ -104,7 +106,7 @@ class Sources:
         dataset = data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
         return _held_out(dataset, HELD_OUT[name]) if name in HELD_OUT else dataset
 
-    def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
+    def _ood_splits(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
         if name == "cifar10" and ("tiny32" in self.paths or has_copy(self.prepared, "tiny32")):
             pair = shift.ood_pair(name, "tinyimagenet32")
@@ -125,17 +127,17 @@ def _held_out(dataset: Dataset, share: float) -> Dataset:
     """A test from the training images; the official one becomes the split `resampled`."""
     parts = data.cut(dataset.train, {"test": share}, 0)
     splits = {"train": parts["train"], "val": dataset.val, "test": parts["test"], RESAMPLED: dataset.test}
-    provenance = {**dataset.provenance, "splits": f"test from the training images, official test as '{RESAMPLED}'"}
-    return replace(dataset, splits=splits, provenance=provenance)
+    cut = {**dataset.provenance.splits, "test": "cut from the training images", RESAMPLED: "the official test"}
+    return replace(dataset, splits=splits, provenance=replace(dataset.provenance, splits=cut))
 
 
 def _unlabelled(split: Split) -> Split:
-    """Foreign samples: their labels are of other classes, and say nothing here."""
+    """Out-of-distribution samples: their labels are of other classes, and say nothing here."""
     return replace(split, labels=np.zeros(len(split), dtype=np.int64))
 
 
 def _shuffled(split: Split) -> Split:
-    """The same pixels in another order: foreign images that need no file."""
+    """The same pixels in another order: out-of-distribution images that need no file."""
     pixels = np.asarray(split.inputs)
     order = np.random.default_rng(0).permutation(int(np.prod(pixels.shape[2:])))
     mixed = pixels.reshape(*pixels.shape[:2], -1)[:, :, order].reshape(pixels.shape)
@@ -180,7 +182,7 @@ def _copy(folder: Path, name: str) -> Dataset:
     for split in note["splits"]:
         with np.load(_split_file(folder, name, split), allow_pickle=False) as columns:
             splits[split] = Split(columns["inputs"], columns["labels"], columns["ids"])
-    return Dataset(name, "image", splits, tuple(note["class_names"]), note["provenance"])
+    return Dataset(name, "image", splits, tuple(note["class_names"]), Provenance.from_dict(note["provenance"]))
 
 
 def spread(split: Split, n: int) -> Split:
@@ -206,7 +208,7 @@ def keep_copy(folder: Path, name: str, dataset: Dataset) -> None:
         folder / f"{name}-data.json",
         {
             "class_names": list(dataset.class_names),
-            "provenance": dict(dataset.provenance),
+            "provenance": dataset.provenance.as_dict(),
             "splits": list(dataset.splits),
         },
     )

@@ -60,10 +60,10 @@ def spaces(seed: int) -> dict[str, dict[str, Features]]:
     }
 
 
-def measured(found: Predictions) -> dict[str, float]:
+def measured(predictions: Predictions) -> dict[str, float]:
     """Accuracy, NLL, ECE with 15 bins of equal mass, AURC."""
     words = {"accuracy": {}, "nll": {}, "ece": {"binning": "mass"}, "aurc": {}}
-    return {word: float(getattr(metrics, word)(found, **options)) for word, options in words.items()}
+    return {word: float(getattr(metrics, word)(predictions, **options)) for word, options in words.items()}
 
 
 def run(seeds: int, folder: Path) -> list[dict[str, Any]]:

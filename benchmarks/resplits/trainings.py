@@ -127,13 +127,13 @@ def near_distances(rows: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
 
 def voted(rows: torch.Tensor, train: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
     """Log share of the votes of the nearest training rows, with one vote by the classes' shares."""
-    found = []
+    log_shares = []
     shares = torch.bincount(labels, minlength=classes) / len(labels)
     for part in torch.split(rows, 2000):
         nearest = torch.cdist(part, train).topk(min(VOTES, len(train)), largest=False).indices
         votes = torch.nn.functional.one_hot(labels[nearest], classes).sum(dim=1)
-        found.append(((votes + shares) / (nearest.shape[1] + 1)).log())
-    return torch.cat(found)
+        log_shares.append(((votes + shares) / (nearest.shape[1] + 1)).log())
+    return torch.cat(log_shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,10 +265,10 @@ def train(work: Work, method: str, seed: int) -> None:
         shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")}
         logits = {split: pipeline.predict(trained, images, split).logits for split, images in shifted.items()}
         write(work, f"corrupted-{name}.npz", logits)
-    told = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
-    told |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
-    write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(told)))})
-    print(f"{name}: {seconds:.1f} s, accuracy {told['accuracy_test']:.4f}", flush=True)
+    about = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
+    about |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
+    write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(about)))})
+    print(f"{name}: {seconds:.1f} s, accuracy {about['accuracy_test']:.4f}", flush=True)
 
 
 def claim(work: Work, name: str) -> bool:
@@ -332,8 +332,8 @@ def main() -> None:
     workers = max(1, min(len(SEEDS), (os.cpu_count() or 1) // 4))
     # Processes of their own kind: a copy of one that holds a GPU and its threads would wait for ever.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as regressions:
-        asked = (args.state, args.out, args.cifar, args.limit)
-        jobs = [regressions.submit(regression, *asked, seed) for seed in SEEDS]
+        common = (args.state, args.out, args.cifar, args.limit)
+        jobs = [regressions.submit(regression, *common, seed) for seed in SEEDS]
         for seed in SEEDS:
             make_view(work, seed)
         print(f"views after {time.monotonic() - began:.1f} s", flush=True)

@@ -22,7 +22,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
-from confide.registry import MethodSpec, Registry
+from confide.registry import OptionSpec, Registry
 from confide.types import Logits, PerSample
 
 # The registry, and what a method says of itself.
@@ -33,13 +33,14 @@ Transform = Callable[..., Logits]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibratorSpec(MethodSpec):
+class CalibratorSpec(OptionSpec):
     """What is said of a calibrator: its `title` in a sentence; whether it `keeps_argmax` always, never, or only with
     (option, value); `yields` logits or probabilities; how many `parameters` it fits (alone, per class, per pair of
     classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is
     `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`; what it `wants`
     beside logits: nothing, features, or opinions (from features or of other models); whether a call is one `whole`
-    batch, whose rows are not calibrated one by one.
+    batch, whose rows are not calibrated one by one; how what a fit searched for by cross-validation is `settled`: its
+    values as options of a fit on n samples.
     """
 
     title: str = ""
@@ -51,6 +52,7 @@ class CalibratorSpec(MethodSpec):
     finds_nan: bool = False
     wants: Literal["nothing", "features", "opinions"] = "nothing"
     whole: bool = False
+    settled: Callable[[Values, int], Mapping[str, Any]] | None = None
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)

@@ -25,7 +25,6 @@ from confide.calibrators.probability_maps import (
     normalised,
     padded,
 )
-from confide.checks import check_choice
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.logistic import fit_logistic
 from confide.types import Floats, Labels, Logits, Probs
@@ -195,7 +194,7 @@ def fit_one_versus_rest(logits: Logits, labels: Labels, word: str) -> FittedValu
     """The map of every class, stacked."""
     maps, known = [], labels.numpy()
     for first, probs in class_columns(logits):
-        maps += [BINARY_MAPS[word].fit(np.array(column), known == k) for k, column in enumerate(probs.T, start=first)]
+        maps += [BINARY_MAPS[word].fit(np.array(column), known == k) for k, column in enumerate(probs, start=first)]
     return FittedValues({name: _stacked(name, [tables[name] for tables in maps]) for name in maps[0]})
 
 
@@ -332,6 +331,7 @@ def apply_top(values: Values, logits: Logits) -> Logits:
     paper="Le Coz et al., 2024, arXiv:2411.02988",
     title="top-versus-all calibration",
     corners=({"method": "platt"}, {"method": "venn_abers"}, {"method": "centred_isotonic"}),
+    choices={"method": tuple(BINARY_MAPS)},
     keeps_argmax=True,
     yields="probabilities",
     parameters=(10, 0, 0),
@@ -358,7 +358,6 @@ def top_versus_all(logits: Logits, labels: Labels, *, method: str = "isotonic") 
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(method, BINARY_MAPS, "method")
     confidence, predicted = all_tops(logits)
     tables = BINARY_MAPS[method].fit(confidence, predicted == labels.numpy())
     return FittedValues({name: _stacked(name, [table])[0] for name, table in tables.items()})

@@ -233,7 +233,14 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
 
 
 def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong."""
+    """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong.
+
+    Samples that were drawn as one go to one fold.
+    """
+    if predictions.clusters is not None and predictions.unit is not None:
+        units, member = np.unique(predictions.columns[predictions.unit], return_inverse=True)
+        unstratified = np.zeros(len(units))
+        return random.folds(units, unstratified, folds, seed=seed, purpose="calibrator folds")[member.reshape(-1)]
     only_confidence = predictions.outputs.only_confidence
     labels = (predictions.facts.correct if only_confidence else predictions.labels).cpu().numpy()
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")

@@ -14,8 +14,9 @@ from scipy.optimize import isotonic_regression
 
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows
 from confide.calibrators.temperature_scaling import Optimum, best_scale, bound_notes
-from confide.checks import InputError, check_range
+from confide.checks import SEEDS, InputError
 from confide.numerics.binning import bin_of
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 # metamis: temperature for low entropies, no answer (uniform) for high ones, at a bounded miscoverage.
@@ -36,6 +37,8 @@ def apply_meta_cal(values: Values, logits: Logits) -> Logits:
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
     title="Meta-Cal for misclassification",
     corners=({"alpha": 0.5}, {"alpha": 0.001}),
+    ranges={"alpha": Interval(0.0, 1.0, low_open=True, high_open=True), "seed": (0, SEEDS)},
+    from_code=("rows",),
     keeps_argmax=False,
     yields="logits",
     parameters=(2, 0, 0),
@@ -69,7 +72,6 @@ def metamis(
         >>> int(uniform.sum())
         45
     """
-    check_range(alpha, "alpha", 0.0, 1.0, low_open=True, high_open=True)
     entropy = entropy_of(logits)
     right = (logits.argmax(dim=1) == labels).nonzero().squeeze(1).numpy()
     chosen = chosen_rows(rows, right, len(right) // 10, seed, len(labels))
@@ -124,6 +126,8 @@ ENTROPY_BINS = 20
     paper="Ma and Blaschko, 2021, Meta-Cal, arXiv:2105.04290",
     title="Meta-Cal for accuracy",
     corners=({"seed": 7},),
+    ranges={"target": (0.0, 1.0), "seed": (0, SEEDS)},
+    from_code=("rows",),
     keeps_argmax=False,
     yields="logits",
     parameters=(20, 0, 0),
@@ -162,7 +166,6 @@ def metaacc(
     accuracy, uncertainty = _running_accuracy(entropy.numpy()[chosen], correct)
     if target is None:
         target = (float(accuracy[-1]) + float(accuracy.max())) / 2
-    check_range(target, "target", 0.0, 1.0)
     return tempered_below(logits, labels, entropy, _threshold_at(target, accuracy, uncertainty), chosen)
 
 

@@ -5,6 +5,7 @@ training samples; and `procal`, the probability of being right from confidence a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -24,10 +25,11 @@ from confide.calibrators.base import (
 )
 from confide.calibrators.evidence import Evidence
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import check_choice, check_number
+from confide.checks import SEEDS, InputError
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.neighbours import nearest_neighbours, unit
-from confide.types import Floats, Labels, Logits, PerSample
+from confide.registry import Interval
+from confide.types import Floats, Labels, Logits
 
 # T from the sorted logits, by a small network.
 
@@ -57,6 +59,8 @@ def apply_network(values: Values, logits: Logits) -> Logits:
     paper="Tomani et al., 2022, Parameterized temperature scaling, arXiv:2102.12182",
     title="parameterised temperature scaling",
     corners=({"criterion": "nll"}, {"seed": 1}),
+    ranges={"seed": (-SEEDS, SEEDS)},
+    choices={"criterion": ("brier", "nll")},
     keeps_argmax=True,
     yields="logits",
     parameters=(91, 0, 0),
@@ -89,7 +93,6 @@ def parameterised_temperature(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(criterion, ("brier", "nll"), "criterion")
     # A network is no convex problem: one order of samples and of classes, in one precision, gives one answer.
     ranked, classes = logits.double().sort(dim=1, descending=True, stable=True)
     place = (classes == labels[:, None]).double().argmax(dim=1)
@@ -139,16 +142,18 @@ def near_distances(features: Tensor, points: Tensor, neighbours: int) -> Floats:
     return np.asarray(nearest_neighbours(rows, table, neighbours)[0].mean(axis=1), dtype=np.float64)
 
 
-def density_distances(values: Values, features: Tensor) -> PerSample:
-    """The same between rows of length one."""
-    distances = near_distances(unit(features.double()), values["points"], int(values["neighbours"]))
-    return torch.from_numpy(distances).to(features.device)
+def layer_distances(values: Values, features: Tensor) -> Tensor:
+    """The same between rows of length one, `n l` for l layers whose columns lie side by side."""
+    widths = values["widths"].tolist() if "widths" in values else [features.shape[1]]
+    pairs = zip(features.double().split(widths, dim=1), values["points"].split(widths, dim=1), strict=True)
+    columns = [near_distances(unit(rows), points, int(values["neighbours"])) for rows, points in pairs]
+    return torch.from_numpy(np.stack(columns, axis=1)).to(features.device)
 
 
 def apply_density(values: Values, logits: Logits, evidence: Evidence) -> Logits:
-    """z / (w0 + w1 s(x))."""
+    """z / (w0 + sum_l w_l s_l(x))."""
     weights = values["weights"]
-    temperature = weights[0] + weights[1] * density_distances(values, evidence.need_features)
+    temperature = weights[0] + layer_distances(values, evidence.need_features) @ weights[1:]
     return logits / temperature[:, None]
 
 
@@ -156,7 +161,9 @@ def apply_density(values: Values, logits: Logits, evidence: Evidence) -> Logits:
     "dac",
     paper="Tomani et al., 2023, Beyond in-domain scenarios: density-aware calibration, arXiv:2302.05118",
     title="density-aware calibration",
-    corners=({"criterion": "brier"}, {"neighbours": 1}),
+    corners=({"criterion": "brier"}, {"neighbours": 1}, {"layers": (1, -1)}),
+    ranges={"neighbours": Interval(1)},
+    choices={"criterion": ("nll", "brier")},
     keeps_argmax=True,
     yields="logits",
     parameters=(2, 0, 0),
@@ -164,11 +171,17 @@ def apply_density(values: Values, logits: Logits, evidence: Evidence) -> Logits:
     wants="features",
 )
 def dac(
-    logits: Logits, labels: Labels, *, evidence: Evidence, neighbours: int = 10, criterion: str = "nll"
+    logits: Logits,
+    labels: Labels,
+    *,
+    evidence: Evidence,
+    neighbours: int = 10,
+    criterion: str = "nll",
+    layers: tuple[int, ...] = (),
 ) -> FittedValues:
-    """Density-aware calibration, softmax(z / (w0 + w1 s)) with s the mean distance to the nearest training features.
+    """Density-aware calibration, softmax(z / (w0 + sum_l w_l s_l)), s_l the mean distance to near training features.
 
-    One space of features, rows scaled to length one; the authors join several layers of the network.
+    Rows are scaled to length one, those of several layers each by itself; no weight is below 0.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
@@ -176,9 +189,14 @@ def dac(
         evidence: what `calibrators.fit` makes of `features` and `fitted`.
         neighbours: training samples whose distances are averaged.
         criterion: `nll` or `brier`, both the authors'.
+        layers: columns of every layer, where `features` holds those of several side by side, as the authors take them;
+            -1 once stands for the rest. Empty: all columns are one layer.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
+
+    Raises:
+        InputError: layers that do not add up to the columns of the features.
 
     Example:
         >>> import numpy as np
@@ -191,19 +209,23 @@ def dac(
         >>> calibrator(val, features=rows).logits.shape
         torch.Size([120, 3])
     """
-    check_choice(criterion, ("nll", "brier"), "criterion")
-    check_number(neighbours, "neighbours", 10, 1, math.inf)
-    points = unit(torch.as_tensor(evidence.need_reference.training_rows).double()).float()
+    rows = torch.as_tensor(evidence.need_reference.training_rows).double()
+    widths = layer_widths(layers, rows.shape[1])
+    points = torch.cat([unit(part).float() for part in rows.split(widths, dim=1)], dim=1)
     values = {"points": points, "neighbours": torch.tensor(min(neighbours, len(points)))}
-    signal = density_distances(values, evidence.need_features)
+    if len(widths) > 1:
+        values["widths"] = torch.tensor(widths)
+    signals = layer_distances(values, evidence.need_features)
+    typical = signals.mean(dim=0)
+    typical = torch.where(typical > 0, typical, 1.0)
+    # Weights of 1 and s_l / mean s_l, in units of the best single temperature.
+    columns = torch.cat([torch.ones(len(signals), 1, dtype=torch.float64), signals / typical], dim=1)
     optimum = best_scale(logits, labels)
-    rows, target = logits.double() * optimum.scale, nn.functional.one_hot(labels, logits.shape[1]).double()
-    typical = float(signal.mean()) or 1.0
+    scaled, target = logits.double() * optimum.scale, nn.functional.one_hot(labels, logits.shape[1]).double()
 
     def objective(weights: Floats) -> tuple[float, Floats]:
-        # Weights of 1 and s / mean s, in units of the best single temperature.
-        temperature = (weights[0] + weights[1] * signal / typical)[:, None]
-        moved = rows / temperature
+        temperature = (columns @ torch.from_numpy(weights))[:, None]
+        moved = scaled / temperature
         log_probs = torch.log_softmax(moved, dim=1)
         probs = log_probs.exp()
         if criterion == "nll":
@@ -211,20 +233,31 @@ def dac(
         else:
             loss, gap = (probs - target).square().sum(dim=1).mean(), 2 * (probs - target)
             pull = probs * (gap - (gap * probs).sum(dim=1, keepdim=True))
-        by_temperature = (pull * -moved / temperature).sum(dim=1) / len(rows)
-        slope = np.array([float(by_temperature.sum()), float((by_temperature * signal / typical).sum())])
-        return float(loss), slope
+        by_temperature = (pull * -moved / temperature).sum(dim=1) / len(scaled)
+        return float(loss), (by_temperature @ columns).numpy()
 
-    bounds = [(1e-3, 1e3), (0.0, 1e3)]
-    starts = (np.array([1.0, 0.0]), np.array([0.5, 0.5]), np.array([1e-3, 1.0]))
+    count = len(widths)
+    bounds = [(1e-3, 1e3), *[(0.0, 1e3)] * count]
+    starts = [np.array([own, *[(1 - own) / count] * count]) for own in (1.0, 0.5, 1e-3)]
     search = partial(optimize.minimize, objective, jac=True, bounds=bounds, method="L-BFGS-B", tol=1e-14)
-    found = [search(start) for start in starts]
-    best = min(found, key=lambda result: float(result.fun)).x * optimum.temperature
-    values["weights"] = torch.tensor([best[0], best[1] / typical], dtype=torch.float64)
+    best = min((search(start) for start in starts), key=lambda result: float(result.fun)).x * optimum.temperature
+    values["weights"] = torch.from_numpy(best) / torch.cat([torch.ones(1), typical])
     return FittedValues(values, bound_notes(optimum))
 
 
-# Being right from confidence and proximity, by the ratio of two densities.
+def layer_widths(layers: Sequence[int], columns: int) -> list[int]:
+    """Columns of every layer; -1 once is what the others leave."""
+    widths = [int(width) for width in layers] or [columns]
+    if widths.count(-1) == 1:
+        widths[widths.index(-1)] = columns - sum(width for width in widths if width != -1)
+    if min(widths) < 1 or sum(widths) != columns:
+        raise InputError(
+            f"layers must be numbers of columns that add up to the {columns} of the features, got {list(layers)}"
+        )
+    return widths
+
+
+# Being right from confidence and proximity, by the ratio of two densities or by bins.
 
 
 def proximity(values: Values, features: Tensor) -> Floats:
@@ -247,7 +280,11 @@ def apply_proximity(values: Values, logits: Logits, evidence: Evidence) -> Logit
     """P(right | confidence, proximity) for the top class; the others share the rest as before."""
     lead = logits.argmax(dim=1)
     confidence = torch.sigmoid(log_odds(logits, lead)).cpu().numpy()
-    at = np.stack([confidence, proximity(values, evidence.need_features)], axis=1)
+    near = proximity(values, evidence.need_features)
+    if "shifts" in values:
+        mapped = shifted_confidence(values, confidence, near)
+        return with_log_odds(logits, lead, torch.logit(torch.from_numpy(mapped).to(logits), SMALLEST_PROBABILITY))
+    at = np.stack([confidence, near], axis=1)
     right, wrong = (kernel_density(values[name].cpu().numpy(), at) for name in ("right", "wrong"))
     right, wrong = right * len(values["right"]), wrong * len(values["wrong"])
     # Far from all that was seen both densities vanish: there the confidence stays.
@@ -257,28 +294,56 @@ def apply_proximity(values: Values, logits: Logits, evidence: Evidence) -> Logit
     return with_log_odds(logits, lead, odds)
 
 
+def bin_of(values: Values, confidence: Floats, near: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Band of proximity and, within it, bin of confidence of every sample."""
+    band = np.searchsorted(values["bands"].cpu().numpy(), near)
+    edges = values["edges"].cpu().numpy()[band]
+    return band, (confidence[:, None] > edges).sum(axis=1)
+
+
+def shifted_confidence(values: Values, confidence: Floats, near: Floats) -> Floats:
+    """Confidence plus accuracy minus mean confidence of the sample's bin."""
+    shifts = values["shifts"].cpu().numpy()
+    return np.asarray(np.clip(confidence + shifts[bin_of(values, confidence, near)], 0.0, 1.0))
+
+
 @CALIBRATORS.add(
     "procal",
     paper="Xiong et al., 2023, Proximity-informed calibration, arXiv:2306.04590",
     title="proximity-informed calibration",
-    corners=({"neighbours": 1},),
+    corners=({"neighbours": 1}, {"form": "bin_mean_shift"}, {"form": "bin_mean_shift", "proximity_bins": 1, "bins": 1}),
+    ranges={"neighbours": Interval(1), "proximity_bins": Interval(1), "bins": Interval(1)},
+    choices={"form": ("density_ratio", "bin_mean_shift")},
     keeps_argmax=True,
     yields="probabilities",
     parameters=(10, 0, 0),
     transform=apply_proximity,
     wants="features",
 )
-def procal(logits: Logits, labels: Labels, *, evidence: Evidence, neighbours: int = 10) -> FittedValues:
-    """Proximity-informed calibration, P(right | confidence, exp(-mean distance to neighbours)) by a ratio of densities.
+def procal(
+    logits: Logits,
+    labels: Labels,
+    *,
+    evidence: Evidence,
+    neighbours: int = 10,
+    form: str = "density_ratio",
+    proximity_bins: int = 5,
+    bins: int = 10,
+) -> FittedValues:
+    """Proximity-informed calibration, P(right | confidence, exp(-mean distance to neighbours)).
 
-    The density-ratio form of the paper. Distances are in units of their mean over these samples, so that the
-    exponential neither vanishes nor saturates in wide spaces.
+    Both forms of the paper. Distances are in units of their mean over these samples, so that the exponential neither
+    vanishes nor saturates in wide spaces.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
         evidence: what `calibrators.fit` makes of `features` and `fitted`.
         neighbours: training samples whose distances are averaged.
+        form: `density_ratio`, by the densities of right and wrong samples; or `bin_mean_shift`: confidence plus
+            accuracy minus mean confidence of the sample's bin.
+        proximity_bins: of equal mass, for `bin_mean_shift`. Default: the authors'.
+        bins: of confidence in each of these, of equal mass, likewise.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -293,7 +358,6 @@ def procal(logits: Logits, labels: Labels, *, evidence: Evidence, neighbours: in
         >>> calibrator(val, features=rows).logits.shape
         torch.Size([120, 3])
     """
-    check_number(neighbours, "neighbours", 10, 1, math.inf)
     points = torch.as_tensor(evidence.need_reference.training_rows).float()
     values = {"points": points, "neighbours": torch.tensor(min(neighbours, len(points)))}
     distances = near_distances(evidence.need_features, points, int(values["neighbours"]))
@@ -302,8 +366,23 @@ def procal(logits: Logits, labels: Labels, *, evidence: Evidence, neighbours: in
     confidence = torch.sigmoid(log_odds(logits.double(), lead)).numpy()
     pairs = np.stack([confidence, np.exp(-distances / float(values["unit"]))], axis=1)
     right: NDArray[np.bool_] = (lead == labels).numpy()
+    if form == "bin_mean_shift":
+        return FittedValues(values | mean_shifts(pairs[:, 0], pairs[:, 1], right, proximity_bins, bins))
     for name, rows in (("right", right), ("wrong", ~right)):
         # One sample of each kind at least, uniform in doubt: a density of nothing has no ratio.
         chosen = pairs[rows] if rows.any() else pairs.mean(axis=0, keepdims=True)
         values[name] = torch.from_numpy(chosen)
     return FittedValues(values)
+
+
+def mean_shifts(confidence: Floats, near: Floats, right: NDArray[np.bool_], bands: int, bins: int) -> dict[str, Tensor]:
+    """Edges of the bands of proximity and of the bins in each; accuracy minus mean confidence of every bin."""
+    edges = np.quantile(near, np.arange(1, bands) / bands)
+    band = np.searchsorted(edges, near)
+    inner = np.zeros((bands, bins - 1))
+    for k in np.unique(band):
+        inner[k] = np.quantile(confidence[band == k], np.arange(1, bins) / bins)
+    values = {"bands": torch.from_numpy(edges), "edges": torch.from_numpy(inner)}
+    cell = np.ravel_multi_index(bin_of(values, confidence, near), (bands, bins))
+    sums, counts = (np.bincount(cell, w, bands * bins) for w in (right - confidence, None))
+    return values | {"shifts": torch.from_numpy((sums / np.maximum(counts, 1)).reshape(bands, bins))}

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from confide.calibrators.base import CALIBRATORS, Calibrator, FittedValues, Values, log_odds, with_log_odds
 from confide.calibrators.evidence import Evidence, Reference
-from confide.checks import InputError, check_choice, check_number
+from confide.checks import InputError, check_choice
 from confide.numerics.gaussians import class_shares
 from confide.numerics.logistic import IDENTITY, Logistic, Odds, fit_linear_classifier, fit_logistic
 from confide.numerics.minimise import box_newton
 from confide.numerics.neighbours import nearest_neighbours
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 # Opinions from feature rows: class posteriors of a model that is fitted on training samples.
@@ -239,11 +240,22 @@ def kept_signals(values: Values, logits: Logits, classes: Tensor, evidence: Evid
     return torch.stack(columns, dim=1)
 
 
+def _words(opinion: str) -> list[str]:
+    """The kinds of opinions that a text with commas names."""
+    words = sorted({word.strip() for word in str(opinion).split(",")})
+    for word in words:
+        check_choice(word, OPINIONS, "opinion")
+    return words
+
+
 @CALIBRATORS.add(
     "second_opinion",
     paper="Confide; a product of experts (Hinton, 2002) with the Gaussian posterior of Lee et al., 2018",
     title="a second opinion",
     corners=({"opinion": "logistic"}, {"opinion": "knn", "neighbours": 5}, {"classes": "kept"}),
+    ranges={"neighbours": Interval(1)},
+    choices={"classes": CHOICES},
+    check=lambda options: _words(options["opinion"]),
     keeps_argmax=("classes", "kept"),
     yields="probabilities",
     parameters=(4, 0, 0),
@@ -287,12 +299,9 @@ def second_opinion(
         >>> [round(float(p.facts.correct.double().mean()), 2) for p in (val, joined)]
         [0.84, 0.96]
     """
-    check_choice(classes, CHOICES, "classes")
-    check_number(neighbours, "neighbours", 50, 1, math.inf)
     values: dict[str, Tensor] = {}
     if evidence.reference is not None:
-        for word in sorted({word.strip() for word in opinion.split(",")}):
-            check_choice(word, OPINIONS, "opinion")
+        for word in _words(opinion):
             fitted = OPINIONS[word][0](evidence.reference, neighbours)
             values |= {f"{word}.{name}": value for name, value in fitted.items()}
     elif not evidence.opinions:

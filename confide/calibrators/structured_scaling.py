@@ -9,8 +9,8 @@ from torch import Tensor
 
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import check_range
 from confide.numerics.minimise import lbfgs
+from confide.registry import Interval
 from confide.types import Labels, Logits
 
 
@@ -23,7 +23,6 @@ def apply_structured(values: Values, logits: Logits) -> Logits:
 
 def fit_structured(logits: Logits, labels: Labels, strength: float, matrix: bool) -> FittedValues:
     """Mean NLL + strength k / n (|v|^2 + |b|^2) + strength k (k - 1) / n |W|^2, W without its diagonal."""
-    check_range(strength, "strength", 0.0)
     n, k = logits.shape
     optimum = best_scale(logits, labels)
     rows = torch.log_softmax(logits.double() * optimum.scale, dim=1)
@@ -48,8 +47,8 @@ def fit_structured(logits: Logits, labels: Labels, strength: float, matrix: bool
         loss = -float(log_probs.gather(1, labels[:, None]).mean()) + float((penalty * unknowns.square()).sum())
         return loss, torch.cat(slope) + 2 * penalty * unknowns
 
-    found = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
-    scales, shifts, between = parts(found.at)
+    minimum = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
+    scales, shifts, between = parts(minimum.at)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64), "scales": scales, "shifts": shifts}
     return FittedValues(values if between is None else {**values, "matrix": between}, bound_notes(optimum))
 
@@ -62,6 +61,7 @@ STRUCTURED_PAPER = "Berta et al., 2025, Structured matrix scaling, arXiv:2511.03
     paper=STRUCTURED_PAPER,
     title="structured vector scaling",
     corners=({"strength": 0.0}, {"strength": 100.0}),
+    ranges={"strength": Interval(0.0, high_open=True)},
     keeps_argmax=False,
     yields="logits",
     parameters=(1, 2, 0),
@@ -96,6 +96,7 @@ def structured_vector(logits: Logits, labels: Labels, *, strength: float = 1.0) 
     paper=STRUCTURED_PAPER,
     title="structured matrix scaling",
     corners=({"strength": 100.0},),
+    ranges={"strength": Interval(0.0, high_open=True)},
     keeps_argmax=False,
     yields="logits",
     parameters=(1, 2, 1),

@@ -9,7 +9,7 @@ alike; nothing of size n x c is ever made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from torch import Tensor
 
 from confide.block_sizes import CACHED, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values
-from confide.checks import InputError, check_choice
-from confide.numerics.binning import calibration_error
+from confide.checks import InputError, check_choice, check_number
+from confide.numerics.binning import MOST_BINS, calibration_error
 from confide.numerics.blocks import allowed_threads
 from confide.types import Floating, Floats, Labels, Logits
 
@@ -297,11 +297,20 @@ def apply_temperature(values: Values, logits: Logits) -> Logits:
     return logits / values["temperature"]
 
 
+def _check_criterion(options: Mapping[str, Any]) -> None:
+    """Newton's steps minimise the likelihood; a grid can also go by the calibration error."""
+    known = (None, "nll", "ece") if options["search"] == "grid" else (None, "nll")
+    check_choice(options["criterion"], known, "criterion of calibrator 'temperature'")
+
+
 @CALIBRATORS.add(
     "temperature",
     paper="Guo et al., 2017, arXiv:1706.04599",
     title="temperature scaling",
     corners=({"search": "grid"}, {"search": "grid", "criterion": "nll"}, {"search": "grid", "binning": "mass"}),
+    ranges={"bins": (1, MOST_BINS)},
+    choices={"search": ("newton", "grid"), "binning": ("width", "mass")},
+    check=_check_criterion,
     keeps_argmax=True,
     yields="logits",
     parameters=(1, 0, 0),
@@ -343,9 +352,6 @@ def temperature(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(search, ("newton", "grid"), "search")
-    check_choice(criterion, (None, "nll", "ece") if search == "grid" else (None, "nll"), "criterion")
-    check_choice(binning, ("width", "mass"), "binning")
     if search == "newton":
         optimum = best_scale(logits, labels)
         values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
@@ -392,11 +398,22 @@ def apply_mixture(values: Values, logits: Logits) -> Logits:
     return torch.logsumexp(torch.stack(parts), dim=0)
 
 
+def _check_bounds(options: Mapping[str, Any]) -> None:
+    bounds = options["bounds"]
+    numbers = bounds if isinstance(bounds, (list, tuple)) else ()
+    for bound in numbers:
+        check_number(bound, "bounds of calibrator 'ensemble_temperature'", 1.0, 0.0, math.inf, True, True)
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise InputError(f"bounds must be two temperatures, the smaller first and above 0, got {bounds!r}")
+
+
 @CALIBRATORS.add(
     "ensemble_temperature",
     paper="Zhang et al., 2020, Mix-n-Match, arXiv:2003.07329",
     title="ensemble temperature scaling",
     corners=({"criterion": "nll"}, {"bounds": (1.0, 1.0001)}),
+    choices={"criterion": ("brier", "nll")},
+    check=_check_bounds,
     keeps_argmax=True,
     yields="probabilities",
     parameters=(3, 0, 0),
@@ -426,9 +443,6 @@ def ensemble_temperature(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    check_choice(criterion, ("brier", "nll"), "criterion")
-    if len(bounds) != 2 or not 0 < bounds[0] < bounds[1]:
-        raise InputError(f"bounds must be two temperatures, the smaller first and above 0, got {tuple(bounds)}")
     rows = TemperedRows(logits, labels)
     optimum = search_scale(rows, "nll" if criterion == "nll" else "squares", 0.0, (bounds[0], bounds[1]))
     if criterion == "brier":

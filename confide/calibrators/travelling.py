@@ -20,7 +20,8 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.calibrators.evidence import Evidence
 from confide.calibrators.second_opinion import fit_gaussian, gaussian_difficulty, gaussian_posterior, part_of
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
-from confide.checks import InputError, check_choice, check_number
+from confide.checks import InputError
+from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 CLEAN_WEIGHT = 8.0
@@ -60,8 +61,8 @@ def batch_statistics(values: Values, signals: dict[str, PerSample]) -> Tensor:
         return torch.logit(share.clamp(0.5 / n, 1 - 0.5 / n))
 
     above = (signals["confidence"] > values["threshold"]).double().mean()
-    one, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
-    parts = [one, odds(signals["confidence"].mean()), odds(above), difficulty, distance]
+    constant, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
+    parts = [constant, odds(signals["confidence"].mean()), odds(above), difficulty, distance]
     return torch.stack([*parts, odds(signals["agree"].mean()), odds(signals["opinion"].mean())])
 
 
@@ -106,6 +107,8 @@ def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logi
     paper="Confide; batch accuracy without labels after Garg et al., 2022, arXiv:2201.04234",
     title="calibration that travels",
     corners=({"mode": "sample"}, {"smallest": 1}),
+    ranges={"smallest": Interval(1)},
+    choices={"mode": MODES},
     keeps_argmax=True,
     yields="logits",
     parameters=(8, 0, 0),
@@ -150,8 +153,6 @@ def travelling(
         >>> [round(float(p.facts.confidence.mean() - p.facts.correct.double().mean()), 1) for p in both]
         [0.4, 0.0]
     """
-    check_choice(mode, MODES, "mode")
-    check_number(smallest, "smallest", SMALLEST_BATCH, 1, math.inf)
     shifts = np.full(len(labels), "") if evidence.shifts is None else evidence.shifts
     clean = torch.from_numpy(shifts == "")
     if not bool(clean.any()):
@@ -226,5 +227,5 @@ def _sample_weights(
         pull = -(weight * ((log_probs.exp() - target) * moved).sum(dim=1)) * (factor.abs() < limit)
         return float(loss) + 1e-4 * float(unknowns @ unknowns), (pull @ columns).numpy() + 2e-4 * unknowns
 
-    found = optimize.minimize(objective, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B")
-    return torch.from_numpy(np.asarray(found.x))
+    minimum = optimize.minimize(objective, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B")
+    return torch.from_numpy(np.asarray(minimum.x))

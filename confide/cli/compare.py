@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--against", nargs="+", metavar="FILE", help="runs of another training: FILEs against these, paired by seed")
     add("--names", nargs="+", help="names of the files in the table (default: their own)")
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
+    add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", default="msp", help="what ranks the samples (default: msp)")
     add("--resamples", type=int, default=1000, help="bootstrap resamples (default: 1000)")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     names = args.names or unique_names(args.files)
     if len(names) != len(args.files):
         raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
-    records = {name: load_predictions(path) for name, path in zip(names, args.files, strict=True)}
+    records = {name: load_predictions(path, args.unit) for name, path in zip(names, args.files, strict=True)}
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     comparisons = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
@@ -68,7 +69,7 @@ def against(args: argparse.Namespace) -> None:
     if args.names and len(args.names) != 2:
         raise InputError(f"--names must be 2 words with --against, got {len(args.names)}; name both groups")
     names = args.names or ["first", "second"]
-    groups = [[load_predictions(path) for path in sorted(files)] for files in (args.files, args.against)]
+    groups = [[load_predictions(path, args.unit) for path in sorted(files)] for files in (args.files, args.against)]
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     rows = compare_groups(*groups, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--by", nargs="+", help="full metrics per group: class, predicted, difficulty, or a column")
+    add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
@@ -72,15 +73,16 @@ def run(args: argparse.Namespace) -> int:
     from confide.report import verdict_sentence, write_report
     from confide.results import About
 
-    columns = [word for word in args.by or () if word not in OWN_GROUPS]
+    columns = [word for word in (*(args.by or ()), *filter(None, [args.unit])) if word not in OWN_GROUPS]
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         predictions = as_predictions(
             args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
         )
+    predictions = predictions.replace(unit=args.unit) if args.unit else predictions
     plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
-    if expected := [one.metric for one in (*plainly, *surely)]:
+    if expected := [expectation.metric for expectation in (*plainly, *surely)]:
         shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
         metrics = list(dict.fromkeys((*shown, *expected)))
     name = Path(args.source).name.split(".")[0]
@@ -101,11 +103,11 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
-    broken = evaluation.expect(*(one.text for one in plainly))
-    broken += evaluation.expect(*(one.text for one in surely), surely=True)
+    broken = evaluation.expect(*(expectation.text for expectation in plainly))
+    broken += evaluation.expect(*(expectation.text for expectation in surely), surely=True)
     if args.json:
         files = [out / "evaluation.json", out / "report.html"]
-        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(one) for one in broken]})
+        print_json({**evaluation.to_dict(), "files": files, "broken": [asdict(expectation) for expectation in broken]})
     else:
         if any(m.metric == "confidence_gap" for m in evaluation.measurements):
             print(f"{verdict_sentence(evaluation)}\n")
@@ -115,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
         for warning in evaluation.warnings:
             print(f"warning: {warning}")
         print(f"\nevaluation: {out / 'evaluation.json'}\nreport: {out / 'report.html'}")
-    for one in broken:
-        print(f"broken: {one}", file=sys.stderr)
+    for expectation in broken:
+        print(f"broken: {expectation}", file=sys.stderr)
     return NOT_KEPT if broken else 0
 
 
@@ -143,8 +145,8 @@ def table_of(evaluation: Evaluation) -> str:
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
     header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
     text = text_table(header[:shown], [row[:shown] for row in rows])
-    n = whole[0].n if whole else 0
-    return f"{n:,} sample{'s' * (n != 1)}\n\n{text}{groups_of(evaluation)}"
+    n, rows_are = whole[0].n if whole else 0, evaluation.about.unit or "samples"
+    return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}\n\n{text}{groups_of(evaluation)}"
 
 
 def groups_of(evaluation: Evaluation) -> str:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         _run_ray(args)
         return
     from confide.files import formats
-    from confide.report.score_page import write_score_page
+    from confide.report import write_score_page
     from confide.scoring import score_data
 
     _check_flags(args)

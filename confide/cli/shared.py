@@ -8,7 +8,8 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,22 @@ NOT_KEPT = 3
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
-def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
-    """Name and value of a NAME=VALUE word; `form` is how a word that is none is refused."""
+def split_pair(text: str, form: str, last: bool = False) -> tuple[str, str]:
+    """Both sides of NAME=VALUE, at the first sign or the last; `form` is how a word that is none is refused."""
     from confide.checks import InputError
+
+    name, sign, value = text.rpartition("=") if last else text.partition("=")
+    if not sign or not name.strip():
+        raise InputError(f"{form}, got '{text}'")
+    return name.strip(), value.strip()
+
+
+def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
+    """Name and value of a NAME=VALUE word."""
     from confide.files.formats import read_yaml
 
-    name, sign, value = text.partition("=")
-    name = name.strip().replace("-", "_")
-    if not sign:
-        raise InputError(f"{form}, got '{text}'")
+    name, value = split_pair(text, form)
+    name = name.replace("-", "_")
     return name, read_yaml(value, f"the value of '{name}'")
 
 
@@ -116,16 +124,23 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path) -> Predictions:
-    """The predictions of a file; what is doubtful about them is a warning on stderr."""
+def load_predictions(path: str | Path, unit: str | None = None) -> Predictions:
+    """The predictions of a file, with the column that says what was drawn as one, where that is given."""
     from confide.predictions import Predictions
 
+    with warnings_on_stderr():
+        predictions = Predictions.load(path)
+    return predictions.replace(unit=unit) if unit else predictions
+
+
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """What is doubtful about an input is a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        predictions = Predictions.load(path)
+        yield
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
-    return predictions
 
 
 def write_evaluation(

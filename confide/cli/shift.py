@@ -129,7 +129,7 @@ def from_evaluate(args: argparse.Namespace) -> None:
     if not args.data:
         raise InputError("--shift needs the dataset whose test split is shifted; add --data DATA")
     flags = {"metrics": args.metrics != ["core"], **{k: getattr(args, k) is not None for k in OF_PREDICTIONS}}
-    if unused := [f"--{name}" for name, is_given in flags.items() if is_given]:
+    if unused := [f"--{name}" for name, is_set in flags.items() if is_set]:
         raise InputError(f"{', '.join(unused)} cannot be used with --shift, whose grid has metrics of its own; drop it")
     out = Path(args.out or Path(args.source).resolve().name + "-shift")
     request = ShiftRequest(shifts=args.shift, seed=args.seed, intervals=not args.no_intervals, rmd=None, folder=out)

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     written = []
     if args.report:
         name = Path(args.file).name.split(".")[0]
-        rows = [found.measurement(split=predictions.split, model=name) for found in report.slices]
+        rows = [found_slice.measurement(split=predictions.split, model=name) for found_slice in report.slices]
         written = write_evaluation(args.report, args.command, predictions, name, rows)
     if args.json:
         print_json(report.to_dict())

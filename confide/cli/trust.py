@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
-    from confide.evaluation.trust_evidence import TrustFiles, fit_and_compare, read_evidence
+    from confide.evaluation import TrustFiles, fit_and_compare, read_evidence
     from confide.results import About
 
     files = TrustFiles(

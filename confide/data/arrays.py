@@ -17,11 +17,11 @@ from confide.data.base import (
     ColumnNames,
     RawDataset,
     RawSplit,
-    SourceFacts,
     as_inputs,
     recognises,
 )
 from confide.files.formats import read_table
+from confide.records import Provenance
 
 # ---- In memory: one pair, one mapping, or one of either per split ----
 
@@ -108,7 +108,7 @@ def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> 
         split: _part_of_arrays(columns, names, f"{path.name}, {split}" if split != WHOLE else path.name)
         for split, columns in arrays_by_split(table).items()
     }
-    return RawDataset(parts, class_names, path.stem, SourceFacts(metadata=metadata))
+    return RawDataset(parts, class_names, path.stem, Provenance(metadata=metadata))
 
 
 recognises("npz", lambda path: path.is_file() and path.suffix == ".npz")

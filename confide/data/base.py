@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from confide.checks import (
     did_you_mean,
 )
 from confide.files.columns import DATASET_LABEL_COLUMNS, ID_COLUMNS, INPUT_COLUMNS
-from confide.records import Dataset, Ids, Split
+from confide.records import Dataset, Ids, Provenance, Split
 from confide.registry import Method, MethodSpec, Registry
 
 # ---- What a source hands over, before it is checked: parts as they were found, and what was left out ----
@@ -54,43 +54,14 @@ class RawSplit:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SourceFacts:
-    """What a source says of where the data came from and what it did with them; all of it goes into `provenance`."""
-
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """Of the file, as its maker wrote it."""
-    place: str = ""
-    roles: str = ""
-    """Which part plays which role, where that is not plain."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """One word per split that changes when its files do."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """What was not read, and why."""
-    other_files: tuple[str, ...] = ()
-    """Files of other kinds among the images."""
-    image_size: tuple[int, int] | None = None
-    fit: str = ""
-    decoded: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """What there is to say, as it is written into manifests."""
-        facts: dict[str, Any] = {key: value for key, value in vars(self).items() if value}
-        if self.other_files:
-            facts["other_files"] = {"count": len(self.other_files), "first": list(self.other_files[:20])}
-        if self.image_size is not None:
-            facts["image_size"] = list(self.image_size)
-        return facts
-
-
 @dataclass(frozen=True, eq=False)
 class RawDataset:
-    """All that a source knows: parts by name (`train`, `val`, `test` or `all`), class names, facts of its making."""
+    """All that a source knows: parts by name (`train`, `val`, `test` or `all`), class names, where it came from."""
 
     parts: Mapping[str, RawSplit]
     class_names: tuple[str, ...] | None = None
     name: str = ""
-    facts: SourceFacts = SourceFacts()
+    provenance: Provenance = field(default_factory=Provenance)
     set_aside: tuple[tuple[str, str], ...] = ()
 
 
@@ -259,9 +230,8 @@ def assemble(
     *,
     name: str = "",
     class_names: Sequence[str] | None = None,
-    origin: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """The Dataset of what a source found, or one line that says what is wrong with it; `origin` heads provenance."""
+    """The Dataset of what a source read, or one line that says what is wrong with it."""
     plan.check()
     parts = _renamed(raw.parts, plan.rename)
     for part_name, part in parts.items():
@@ -273,17 +243,15 @@ def assemble(
     splits, cut_from, texts = _with_missing_splits(splits, plan)
     splits = {key: splits[key] for key in SPLITS if key in splits}
     _check_splits(splits, names)
-    provenance: dict[str, Any] = {
-        **(origin or {}),
-        **raw.facts.as_dict(),
-        "splits": {key: texts.get(key, "as given") for key in splits},
-        "counts": {key: len(split) for key, split in splits.items()},
-    }
-    if texts:
-        provenance["split_seed"] = plan.seed
-    missing = {key: _classes_without_samples(split, names) for key, split in splits.items()}
-    provenance["classes_without_samples"] = {key: absent for key, absent in missing.items() if absent}
-    provenance["fingerprint"] = _fingerprint(splits, names)
+    absent = {key: _classes_without_samples(split, names) for key, split in splits.items()}
+    provenance = replace(
+        raw.provenance,
+        splits={key: texts.get(key, "as given") for key in splits},
+        counts={key: len(split) for key, split in splits.items()},
+        split_seed=plan.seed if texts else None,
+        classes_without_samples={key: tuple(classes) for key, classes in absent.items() if classes},
+        fingerprint=_fingerprint(splits, names),
+    )
     return Dataset(name or raw.name, kind, splits, names, provenance, raw.set_aside, cut_from)
 
 
@@ -565,11 +533,10 @@ def load_dataset(
     method.check_values(options)
     needs = {"data_folder": home} if "data_folder" in method.needs else {}
     raw = method.function(where, **options, **needs)
-    origin = {"source": method.word, "options": options}
-    if method.spec.takes in ("path", "name"):
-        origin["where"] = str(where)
     plan = SplitPlan(seed, val_fraction, test_fraction, rename)
-    return assemble(raw, plan, name=name, class_names=class_names, origin=origin)
+    place = str(where) if method.spec.takes in ("path", "name") else ""
+    provenance = replace(raw.provenance, source=method.word, options=options, where=place)
+    return assemble(replace(raw, provenance=provenance), plan, name=name, class_names=class_names)
 
 
 def _check_kinds(rename: Any, class_names: Any, name: Any, folder: Any) -> None:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, check_choice
 from confide.data.arrays import npz
-from confide.data.base import DATASETS, SPLITS, RawDataset, RawSplit, SourceFacts, recognises
+from confide.data.base import DATASETS, SPLITS, RawDataset, RawSplit, recognises
 from confide.data.folder import image_part, list_images
 from confide.data.images import EncodedImages, ImageOptions, read_images
 from confide.files.disk import atomic
 from confide.files.formats import read_json
 from confide.progress import Progress
+from confide.records import Provenance
 
 # ---- Archives of official sites: fetched with a checksum, unpacked file by file ----
 
@@ -175,7 +176,7 @@ def cifar10(where: Path, *, download: bool = True) -> RawDataset:
     for split, names in (("train", TRAIN), ("test", ("test_batch.bin",))):
         images, labels = read_records([folder / name for name in names], label_bytes=1)
         parts[split] = RawSplit(images, labels[:, 0])
-    return RawDataset(parts, read_names(folder / "batches.meta.txt"), "cifar10", SourceFacts(place=str(folder)))
+    return RawDataset(parts, read_names(folder / "batches.meta.txt"), "cifar10", Provenance(place=str(folder)))
 
 
 recognises("cifar10", lambda path: folder_with(TRAIN[:1], path, ("", CIFAR10_ARCHIVE.folder)) is not None)
@@ -218,7 +219,7 @@ def cifar100(where: Path, *, coarse: bool = False, download: bool = True) -> Raw
         columns = {"fine" if coarse else "coarse": labels[:, 1 if coarse else 0]}
         parts[split] = RawSplit(images, labels[:, 0 if coarse else 1], None, columns)
     names = read_names(folder / ("coarse_label_names.txt" if coarse else FINE_NAMES))
-    return RawDataset(parts, names, "cifar100", SourceFacts(place=str(folder)))
+    return RawDataset(parts, names, "cifar100", Provenance(place=str(folder)))
 
 
 recognises("cifar100", lambda path: folder_with((FINE_NAMES,), path, ("", CIFAR100_ARCHIVE.folder)) is not None)
@@ -265,7 +266,7 @@ def clinc150(path: Path, *, out_of_scope: str = "leave") -> RawDataset:
     with_outside = out_of_scope == "class"
     parts = {split: _query_part(content[split] + (outside[split] if with_outside else []), file) for split in SPLITS}
     left_out = {f"oos_{split}": f"{len(rows)} out-of-scope queries" for split, rows in outside.items()}
-    return RawDataset(parts, None, "clinc150", SourceFacts(left_out={} if with_outside else left_out))
+    return RawDataset(parts, None, "clinc150", Provenance(left_out={} if with_outside else left_out))
 
 
 def _is_clinc150(path: Path) -> bool:
@@ -350,7 +351,7 @@ def mnist(where: Path) -> RawDataset:
         parts[split] = RawSplit(images[:, None], labels.astype(np.int64))
     names = tuple(str(digit) for digit in range(1 + max(int(part.labels.max()) for part in parts.values())))
     name = "fashion-mnist" if "fashion" in str(folder).lower() else "mnist"
-    return RawDataset(parts, names, name, SourceFacts(place=str(folder)))
+    return RawDataset(parts, names, name, Provenance(place=str(folder)))
 
 
 def _idx_names(stem: str, dimensions: int) -> list[str]:
@@ -421,7 +422,7 @@ def svhn(where: Path) -> RawDataset:
             "there, or say where they are by folder= or CONFIDE_DATA"
         )
     parts = {split: _read_mat(folder / name) for split, name in SVHN_FILES.items() if (folder / name).is_file()}
-    return RawDataset(parts, tuple("0123456789"), "svhn", SourceFacts(place=str(folder)))
+    return RawDataset(parts, tuple("0123456789"), "svhn", Provenance(place=str(folder)))
 
 
 def _read_mat(file: Path) -> RawSplit:
@@ -485,12 +486,12 @@ def tiny_imagenet(
         "test": image_part(root, "test", *_validation_images(root, wnids)),
     }
     unlabelled = sum(1 for _ in (root / "test" / "images").glob("*")) if (root / "test" / "images").is_dir() else 0
-    facts = SourceFacts(
+    provenance = Provenance(
         place=str(root),
         roles="the official validation images are the split 'test'",
         left_out={"test/images": f"{unlabelled} images without labels"} if unlabelled else {},
     )
-    raw = RawDataset({}, _wnid_names(root, wnids), "tiny-imagenet", facts)
+    raw = RawDataset({}, _wnid_names(root, wnids), "tiny-imagenet", provenance)
     return read_images(parts, ImageOptions(size, "crop", 3, memory_gb), data_folder, raw)
 
 

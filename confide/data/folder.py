@@ -16,11 +16,11 @@ from confide.data.base import (
     WHOLE,
     RawDataset,
     RawSplit,
-    SourceFacts,
     recognises,
     sorted_class_names,
 )
 from confide.data.images import EncodedImages, ImageFiles, ImageOptions, read_images
+from confide.records import OtherFiles, Provenance
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
 
@@ -70,8 +70,10 @@ def folder(
         listed = list_images(path, place, class_names)
         others += listed.other_files
         parts[split] = image_part(path, split, listed.names, listed.labels)
-    facts = SourceFacts(left_out=left_out, other_files=tuple(others))
-    raw = RawDataset({}, class_names, path.resolve().name, facts)
+    provenance = Provenance(
+        left_out=left_out, other_files=OtherFiles(len(others), tuple(others[:20])) if others else None
+    )
+    raw = RawDataset({}, class_names, path.resolve().name, provenance)
     return read_images(parts, ImageOptions(size, fit, channels, memory_gb), data_folder, raw)
 
 

@@ -479,8 +479,8 @@ def read_images(
         complete[key] = _readable_part(part, inputs, wrong == "")
         aside += [(str(encoded.names[i]), str(wrong[i])) for i in np.flatnonzero(wrong != "")]
     decoded = "when asked for" if lazy else "in memory"
-    facts = replace(raw.facts, image_size=(form.height, form.width), fit=form.fit, decoded=decoded)
-    return replace(raw, parts=complete, facts=facts, set_aside=tuple(aside))
+    provenance = replace(raw.provenance, image_size=(form.height, form.width), fit=form.fit, decoded=decoded)
+    return replace(raw, parts=complete, provenance=provenance, set_aside=tuple(aside))
 
 
 def _pixel_format(checked: list[ImageCheck], options: ImageOptions, name: str) -> PixelFormat:

@@ -25,7 +25,6 @@ from confide.data.base import (
     ColumnNames,
     RawDataset,
     RawSplit,
-    SourceFacts,
     as_inputs,
     default_ids_of,
     pick_id_column,
@@ -34,6 +33,7 @@ from confide.data.base import (
 from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_images
 from confide.files.disk import atomic
 from confide.files.formats import arrow_to_numpy, parse_json, read_json
+from confide.records import Provenance
 
 # ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
 
@@ -88,7 +88,7 @@ def read_texts(
         for file in shards:
             columns.extend(file, reader, names)
         parts[split] = columns.part()
-    return RawDataset(parts, None, path.resolve().name.split(".")[0], SourceFacts(left_out=left_out))
+    return RawDataset(parts, None, path.resolve().name.split(".")[0], Provenance(left_out=left_out))
 
 
 @dataclass
@@ -251,7 +251,7 @@ def read_tables(
     for split, part in parts.items():
         column, paths = _bytes_and_paths(tables[split].column(inputs))
         assert part.ids is not None
-        place, version = f"{raw.facts.place or raw.name}\0{split}", raw.facts.versions.get(split, "")
+        place, version = f"{raw.provenance.place or raw.name}\0{split}", raw.provenance.versions.get(split, "")
         encoded[split] = (ImageBytes(column, part.ids.astype(np.str_), place, version, paths), part)
     return read_images(encoded, options, data_folder, raw)
 
@@ -342,7 +342,7 @@ def parquet(
     """
     files, left_out = part_files(path, PARQUET_ENDINGS)
     versions = {split: _version_of_files(shards) for split, shards in files.items()}
-    facts = SourceFacts(place=str(path.resolve()), versions=versions, left_out=left_out)
+    provenance = Provenance(place=str(path.resolve()), versions=versions, left_out=left_out)
     large = sum(file.stat().st_size for shards in files.values() for file in shards) > memory_gb * 1e9
     tables = {
         split: _memory_mapped(shards, data_folder / "unpacked" / f"{versions[split]}.arrow")
@@ -350,7 +350,7 @@ def parquet(
         else _read_parquet(shards)
         for split, shards in files.items()
     }
-    raw = RawDataset({}, _class_names(path), path.resolve().stem, facts)
+    raw = RawDataset({}, _class_names(path), path.resolve().stem, provenance)
     options = ImageOptions(size, fit, channels, memory_gb)
     return read_tables(tables, raw, ColumnNames(inputs, labels), options, data_folder)
 
@@ -457,8 +457,8 @@ def hf(
             f"hf:{name} must have a split train, val or test, got {', '.join(splits)}; choose another config"
         )
     versions = {SPLIT_WORDS.get(split, WHOLE): _version_of_rows(rows) for split, rows in splits.items()}
-    facts = SourceFacts(place=f"hf:{name}:{config}", versions=versions, left_out=left_out)
-    raw = RawDataset({}, None, name.rstrip("/").rsplit("/", 1)[-1], facts)
+    provenance = Provenance(place=f"hf:{name}:{config}", versions=versions, left_out=left_out)
+    raw = RawDataset({}, None, name.rstrip("/").rsplit("/", 1)[-1], provenance)
     options = ImageOptions(size, fit, channels, memory_gb)
     return read_tables(tables, raw, ColumnNames(inputs, labels), options, data_folder)
 

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from confide.checks import InputError
 from confide.data import base
 from confide.data.arrays import arrays_by_split
-from confide.data.base import WHOLE, ColumnNames, RawDataset, RawSplit, SourceFacts
+from confide.data.base import WHOLE, ColumnNames, RawDataset, RawSplit
 from confide.data.folder import IMAGE_ENDINGS, image_part, is_image_folder
 from confide.data.images import ImageOptions, read_images
 from confide.data.tables import PARQUET_ENDINGS, TEXT_FORMATS, TextFormat, read_tables, read_texts
 from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
-from confide.records import Dataset
+from confide.records import Dataset, Provenance
 
 HELD_OUT = "test"
 """Under this name a part need not have every class."""
@@ -51,7 +51,8 @@ def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> 
     raw = None if is_word else _read_unlabelled(path, base.data_folder(folder))
     if raw is None:
         return None
-    dataset = base.assemble(raw, base.SplitPlan(), origin={"where": str(path)})
+    raw = replace(raw, provenance=replace(raw.provenance, where=str(path)))
+    dataset = base.assemble(raw, base.SplitPlan())
     part = dataset.split(HELD_OUT)
     return replace(dataset, splits={WHOLE: replace(part, labels=np.full(len(part), -1, dtype=np.int64))})
 
@@ -89,8 +90,8 @@ def _parquet(path: Path, home: Path) -> RawDataset | None:
         return None
     table = pq.read_table(path)
     table = table.append_column(ADDED_LABEL, pa.array(np.zeros(len(table), dtype=np.int64)))
-    facts = SourceFacts(place=str(path.resolve()), versions={HELD_OUT: str(path.stat().st_mtime_ns)})
-    raw = RawDataset({}, UNKNOWN, path.stem, facts)
+    provenance = Provenance(place=str(path.resolve()), versions={HELD_OUT: str(path.stat().st_mtime_ns)})
+    raw = RawDataset({}, UNKNOWN, path.stem, provenance)
     return read_tables({HELD_OUT: table}, raw, ColumnNames(labels=ADDED_LABEL), ImageOptions(), home)
 
 

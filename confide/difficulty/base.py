@@ -22,7 +22,7 @@ from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
 from confide.records import Features, Ids, Scores, default_ids
-from confide.registry import MethodSpec, Registry
+from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
 from confide.types import ClassIndices, Floats
 
@@ -76,13 +76,15 @@ def need_counts(counts: NDArray[np.int64]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifficultySpec(MethodSpec):
-    """What is said of a score: its `source` is features or a training log; whether it uses `labels`; `restore`
-    (numbers, arrays, notes) -> the fitted model, where it can be saved.
+class DifficultySpec(OptionSpec):
+    """What is said of a score: its `source` is features or a training log; whether it uses `labels`, and whether a fit
+    does not look at those of the samples that it scores (`label_free`); `restore` (numbers, arrays, notes) -> the
+    fitted model, where it can be saved.
     """
 
     source: str
     labels: bool = True
+    label_free: bool = False
     restore: Callable[..., DifficultyModel] | None = None
 
 
@@ -130,9 +132,15 @@ class FittedDifficulty:
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where the features came from, in plain JSON values, such as {"extractor": "pixels", "options": {"size": 4}}."""
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether it looks at the labels of the samples that it scores."""
+        spec = DIFFICULTY.get(self.method).spec
+        return spec.labels and not spec.label_free
+
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""
-        uses_labels = DIFFICULTY.get(self.method).spec.labels
+        uses_labels = self.uses_labels
         rows = check_features(features, labels, ids, need_labels=uses_labels)
         if uses_labels and isinstance(rows.labels, np.ndarray) and int(rows.labels.max()) >= self.num_classes:
             bad = int((rows.labels >= self.num_classes).nonzero()[0][0])
@@ -219,7 +227,7 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
     """Fit a difficulty over features on one split; the result scores this or any other.
 
     Args:
-        word: a method over features: `rmd`, `md`, `prototype`, `kmeans`.
+        word: a method over features: `rmd`, `md`, `prototype`, `kmeans`, `combined`.
         features: a `Features` record, an array or a tensor `n d`.
         labels: class indices; a record brings its own.
         options: those of the method.
@@ -240,7 +248,7 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
         (20,)
     """
     method = DIFFICULTY.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     if method.spec.source != "features":
         raise InputError(f"difficulty '{word}' is read from a training log, not fitted on features; call score")
     rows = check_features(features, labels, need_labels=method.spec.labels)
@@ -285,7 +293,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
         7
     """
     method = DIFFICULTY.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     if method.spec.source == "log":
         log = as_log(features, labels, ids)
         values = method.function(log, **options)
@@ -308,7 +316,7 @@ def names() -> tuple[str, ...]:
 
     Example:
         >>> confide.difficulty.names()
-        ('confusion', 'correctness', 'entropy', 'kmeans', 'loss', 'md', 'prototype', 'rmd')
+        ('combined', 'confusion', 'correctness', 'entropy', 'kmeans', 'loss', 'md', 'prototype', 'rmd')
     """
     return DIFFICULTY.names()
 

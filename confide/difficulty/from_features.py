@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import SEEDS, InputError, check_choice
 from confide.difficulty.base import DIFFICULTY, Arrays, State, need_arrays, need_counts, need_shape
 from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
 from confide.numerics.gaussians import (
     Gaussians,
     Projection,
+    check_shrinkage,
     class_fit,
     class_means,
     fourth_moment,
@@ -25,6 +26,7 @@ from confide.numerics.gaussians import (
     own_distances,
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
+from confide.registry import Interval
 from confide.types import ClassIndices, Floats
 
 
@@ -221,7 +223,15 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
     method.__name__ = method.__qualname__ = word
     corners: tuple[dict[str, Any], ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)
-    return DIFFICULTY.add(word, paper=paper, corners=corners, source="features", restore=restore)(method)
+    return DIFFICULTY.add(
+        word,
+        paper=paper,
+        corners=corners,
+        source="features",
+        restore=restore,
+        check=lambda options: check_shrinkage(options["shrinkage"]),
+        from_code=("augmented",),
+    )(method)
 
 
 rmd = _gaussian_method(
@@ -239,6 +249,8 @@ md = _gaussian_method(
 
 
 # Distance to the mean of the own class.
+
+DISTANCES = ("l2", "cosine")
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +284,7 @@ def restore_prototypes(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[
     classes, _ = need_shape(arrays, "means", (None, None))
     need_shape(arrays, "counts", (classes,))
     need_counts(arrays["counts"])
-    check_choice(numbers["distance"], ("l2", "cosine"), "distance")
+    check_choice(numbers["distance"], DISTANCES, "distance")
     return Prototypes(arrays["means"], arrays["counts"], numbers["distance"], notes)
 
 
@@ -282,6 +294,7 @@ def restore_prototypes(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[
     source="features",
     restore=restore_prototypes,
     corners=({"distance": "cosine"},),
+    choices={"distance": DISTANCES},
 )
 def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -> Prototypes:
     """Supervised prototype, ||x - mu_y||.
@@ -303,7 +316,6 @@ def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -
         >>> int(fitted.score(rows, labels).values.argmax())
         7
     """
-    check_choice(distance, ("l2", "cosine"), "distance")
     means, counts = class_means(values, labels, int(labels.max()) + 1)
     return Prototypes(means, counts, distance)
 
@@ -335,7 +347,7 @@ def restore_centres(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str
     """The model of a saved state, checked."""
     need_arrays(arrays, {"centres": "float64"})
     need_shape(arrays, "centres", (None, None))
-    check_choice(numbers["distance"], ("l2", "cosine"), "distance")
+    check_choice(numbers["distance"], DISTANCES, "distance")
     return Centres(arrays["centres"], float(numbers["inertia"]), numbers["distance"], notes)
 
 
@@ -346,6 +358,8 @@ def restore_centres(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str
     labels=False,
     restore=restore_centres,
     corners=({"k": 1}, {"distance": "cosine"}, {"iterations": 1}),
+    ranges={"k": Interval(1), "iterations": Interval(1), "seed": (0, SEEDS)},
+    choices={"distance": DISTANCES},
 )
 def kmeans(
     values: Any,
@@ -378,10 +392,7 @@ def kmeans(
         >>> int(fitted.score(rows, labels).values.argmax())
         7
     """
-    check_choice(distance, ("l2", "cosine"), "distance")
-    check_range(iterations, "iterations", 1)
     k = (int(labels.max()) + 1 if labels is not None else 10) if k is None else k
-    check_range(k, "k", 1)
     n = int(values.shape[0])
     if k > n:
         raise InputError(f"k must be at most the {n} samples there are, got {k}; ask for fewer centres")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import check_range
+from confide.checks import check_number
 from confide.difficulty.base import DIFFICULTY
 from confide.difficulty.training_logs import Selection, TrainingLog
 
@@ -48,9 +48,7 @@ def confusion(
 
 def log_of_base(base: Any) -> float:
     """Natural logarithm of a base given as "e" or a number above 1."""
-    number = math.e if base == "e" else float(base)
-    check_range(number, "base", 1, low_open=True)
-    return math.log(number)
+    return math.log(math.e if base == "e" else check_number(base, "base", 1.0, 1.0, math.inf, True, True))
 
 
 @DIFFICULTY.add("entropy", paper="Shannon, 1948", source="log", corners=({"base": 2},))

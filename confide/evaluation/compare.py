@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from confide.checks import InputError
-from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
+from confide.evaluation.evaluate import MetricRequest, kind_tables, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
 from confide.metrics.intervals import chance_of, without_noise
@@ -39,7 +39,7 @@ def compare(
     """Paired tests of every metric between every two predictions on the same samples, Holm-corrected over all.
 
     Interval and p-value of the difference (b minus a) come from how each sample moves it. Of calibration errors the
-    part owed to chance is taken off both sides.
+    part owed to chance is taken off both sides. Samples of one `unit` of the first predictions count as one.
 
     Args:
         a: predictions, or all of them by name ("model/stage").
@@ -70,13 +70,14 @@ def compare(
     first = next(iter(records.values()))
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
-    samples = {name: MetricSamples(p, resampled=True) for name, p in aligned.items()}
+    design = Design(clusters=first.clusters)
+    samples = {name: MetricSamples(p, resampled=True, design=design) for name, p in aligned.items()}
     estimates = {name: [estimate(base, r, resamples, seed) for r in requests] for name, base in samples.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
         sides = ComparedRow.of(left), ComparedRow.of(right)
         for request, of_a, of_b in zip(requests, estimates[left], estimates[right], strict=True):
-            low, high, p_value = paired_test(of_a, of_b, samples[left].design, resamples, seed)
+            low, high, p_value = paired_test(of_a, of_b, design, resamples, seed)
             metric = metric_name(request.method, request.options)
             rows.append(Comparison(metric, *sides, of_b.value - of_a.value, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))
@@ -227,8 +228,8 @@ def comparable_requests(
 ) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    only_confidence = any(record.outputs.only_confidence for record in records)
-    for word in dict.fromkeys(metric_words(metrics, only_confidence=only_confidence)):
+    tables = [table for record in records for table in kind_tables(record)]
+    for word in dict.fromkeys(metric_words(metrics, tables)):
         method, options = parse_metric(word)
         if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):

@@ -42,7 +42,7 @@ def ood(
     known: Side | Predictions,
     ood_set: Side | Predictions,
     *,
-    name: str = "foreign",
+    name: str = "others",
     reference: Features | None = None,
     trust_predictors: Mapping[str, Score] | None = None,
     model: str = "model",
@@ -75,8 +75,8 @@ def ood(
     Example:
         >>> known = confide.Predictions([[4.0, 0.0], [0.0, 5.0], [0.0, 0.5]], [0, 1, 1], ids=["a", "b", "c"])
         >>> ood_set = confide.Predictions([[1.0, 0.0], [0.0, 2.0]], [0, 0], ids=["x", "y"])
-        >>> found = confide.evaluation.ood(known, ood_set, name="digits", intervals=False)
-        >>> round(found.value("auroc", score="msp", group="ood=digits"), 3)
+        >>> evaluation = confide.evaluation.ood(known, ood_set, name="digits", intervals=False)
+        >>> round(evaluation.value("auroc", score="msp", group="ood=digits"), 3)
         0.667
     """
     sides = tuple(side if isinstance(side, Side) else Side(side) for side in (known, ood_set))
@@ -178,7 +178,7 @@ def _roc(known: Floats, unknown: Floats) -> dict[str, Any]:
     thresholds = np.unique(np.concatenate([known, unknown]))[::-1]
     if len(thresholds) > MOST_POINTS:
         thresholds = thresholds[np.linspace(0, len(thresholds) - 1, MOST_POINTS).round().astype(int)]
-    kept, let_in = (
+    accepted, let_in = (
         1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, unknown)
     )
-    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *kept)}
+    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *accepted)}

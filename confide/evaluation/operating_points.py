@@ -14,11 +14,10 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
 from confide.evaluation.risks import candidates, promise_risks
-from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
-from confide.numerics.binomial import upper_bound
+from confide.numerics.binomial import upper_bound, wilson_interval
 from confide.predictions import Predictions
-from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
+from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
 from confide.types import Floating
 
 
@@ -77,6 +76,7 @@ def operating_point(
         'accept from 0.953: 60%, 0 errors, risk <= 10%'
     """
     metric_samples(predictions)
+    predictions.need_drawn_singly("an operating point")
     if (risk is None) == (coverage is None):
         raise InputError("operating_point needs either risk= or coverage=; give one of them")
     check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)
@@ -300,4 +300,4 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
     wrong = int((accepted & ~predictions.facts.correct).sum())
     if not count:
         return ObservedPoint(0.0, math.nan, 0)
-    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count))
+    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count, Z))

@@ -177,9 +177,9 @@ def _of_class(predictions: Predictions, values: Floats, name: str, limit: float,
 
 
 def _loss(
-    predictions: Predictions, values: Floats, name: str, limit: float, given: Any, only: int | None
+    predictions: Predictions, values: Floats, name: str, limit: float, losses: Any, only: int | None
 ) -> CountedRisk:
-    each: Floats = as_tensor(given, name).double().cpu().numpy()
+    each: Floats = as_tensor(losses, name).double().cpu().numpy()
     if each.shape != values.shape or not ((each >= 0) & (each <= 1)).all():
         raise InputError(f"the loss '{name}' must be {len(values)} numbers in [0, 1]; scale them by their bound")
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
@@ -292,7 +292,7 @@ def promise_risks(
         counted, threshold = find(None, 1)
         if threshold is None:
             return replace(nothing, note=_why(values, counted, delta, nothing))
-        accepted, kept = values >= threshold, tuple(risk.promised(threshold, delta) for risk in counted)
+        accepted, promised = values >= threshold, tuple(risk.promised(threshold, delta) for risk in counted)
         errors = int((accepted & ~predictions.facts.correct.cpu().numpy()).sum())
         return replace(
             nothing,
@@ -300,8 +300,8 @@ def promise_risks(
             coverage=float(accepted.mean()),
             accepted=int(accepted.sum()),
             errors=errors,
-            bound=next((risk.bound for risk in kept if risk.label == "error"), None),
-            risks=kept,
+            bound=next((risk.bound for risk in promised if risk.label == "error"), None),
+            risks=promised,
         )
     predicted, wrong = predictions.facts.prediction.cpu().numpy(), ~predictions.facts.correct.cpu().numpy()
     classes, by_class, empty = {}, [], []

@@ -95,8 +95,8 @@ def compare_groups(
     first = a[0]
     sides = [[same_samples(first, record, f"run {k + 1}") for k, record in enumerate(group)] for group in (a, b)]
     requests = comparable_requests(metrics, [record for side in sides for record in side], score)
-    samples = [[MetricSamples(record, resampled=True) for record in side] for side in sides]
-    design, rows = samples[0][0].design, []
+    design, rows = Design(clusters=first.clusters), []
+    samples = [[MetricSamples(record, resampled=True, design=design) for record in side] for side in sides]
     for request in requests:
         of_a, of_b = ([estimate(base, request, resamples, seed) for base in side] for side in samples)
         row = _compared(metric_name(request.method, request.options), of_a, of_b, design)
@@ -113,9 +113,9 @@ def _better(row: GroupComparison, direction: str) -> str:
 
 
 def _compared(metric: str, a: Sequence[Estimate], b: Sequence[Estimate], design: Design) -> GroupComparison:
-    of_a, of_b = (np.array([one.value for one in side]) for side in (a, b))
-    moves_a, moves_b = (np.stack([_moves(one) for one in side]) for side in (a, b))
-    by_influence = all(one.influence is not None for one in (*a, *b))
+    of_a, of_b = (np.array([estimate.value for estimate in side]) for side in (a, b))
+    moves_a, moves_b = (np.stack([_moves(estimate) for estimate in side]) for side in (a, b))
+    by_influence = all(estimate.influence is not None for estimate in (*a, *b))
 
     def variance(moves: Floats) -> float:
         return spread_of(Influence(moves), design).variance if by_influence else float(np.nanvar(moves))
@@ -152,16 +152,16 @@ def _joint_spread(variances: Sequence[float], freedoms: Sequence[float], n: int)
     if total <= 0:
         return Spread(0.0, 1.0, n)
     squares = sum(student_quantile(f) ** 2 * v for v, f in zip(variances, freedoms, strict=True))
-    wanted, low, high = math.sqrt(squares / total), 0.0, math.log(1e9)
+    quantile, low, high = math.sqrt(squares / total), 0.0, math.log(1e9)
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if student_quantile(math.exp(middle)) > wanted else (low, middle)
+        low, high = (middle, high) if student_quantile(math.exp(middle)) > quantile else (low, middle)
     return Spread(total, math.exp(low), n)
 
 
-def _moves(one: Estimate) -> Floats:
+def _moves(estimate: Estimate) -> Floats:
     """How samples move a run's value: influence values, or draws of resamples that are the same for every run."""
-    if one.influence is not None:
-        return one.influence.psi
-    assert one.draws is not None
-    return np.asarray(one.draws - np.nanmean(one.draws))
+    if estimate.influence is not None:
+        return estimate.influence.psi
+    assert estimate.draws is not None
+    return np.asarray(estimate.draws - np.nanmean(estimate.draws))

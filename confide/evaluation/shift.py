@@ -26,7 +26,7 @@ from confide.files import disk, formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import BOX, About, Curve, Evaluation, Measurement
+from confide.results import BOX, TAILS, About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity.
 
@@ -156,7 +156,7 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
 
 def sample_box(values: NDArray[np.float64]) -> dict[str, float]:
     """The box of some samples: quartiles, and whiskers that hold 95 %."""
-    return dict(zip(BOX, np.quantile(values, (0.025, 0.25, 0.5, 0.75, 0.975)).tolist(), strict=True))
+    return dict(zip(BOX, np.quantile(values, (TAILS[0], 0.25, 0.5, 0.75, TAILS[1])).tolist(), strict=True))
 
 
 def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:
@@ -434,7 +434,7 @@ def shift_grid(
         >>> images = np.zeros((4, 3, 32, 32), np.uint8)
         >>> split = confide.Split(images, np.array([0, 1, 0, 1]), np.arange(4))
         >>> def forward(batch):  # -> logits n k, and features or None
-        ...     return batch.float().flatten(1)[:, :2] / 255, None
+        ...     return batch.float().flatten(1)[:, :2] - 9, None
         >>> subjects = {"mine": confide.evaluation.Subject(forward)}
         >>> grid = confide.evaluation.shift_grid(split, subjects, words=["brightness"], severities=[1], intervals=False)
         >>> grid.value("accuracy", group="shift=brightness/1")

@@ -154,6 +154,7 @@ def find_slices(
     """
     check_range(level, "level", 0.0, 1.0, low_open=True, high_open=True)
     check_range(most, "most", 1)
+    predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()
     attributes = _attributes(predictions, by, scores, features, seed)
@@ -164,14 +165,14 @@ def find_slices(
     chosen = _propose(candidates, attributes, confidence * (1 - confidence), proposing, most)
     tested = [_test(conditions, rows, ~proposing, confidence, right) for conditions, rows in chosen]
     corrected = holm([p for _, p in tested])
-    found = [
+    slices = [
         Slice(**{**values, "p_holm": p})
         for (values, _), p in zip(tested, corrected, strict=True)
         if p < level and values["n"]
     ]
-    found.sort(key=lambda s: -min(abs(s.low), abs(s.high)) if s.low * s.high > 0 else 0.0)
+    slices.sort(key=lambda s: -min(abs(s.low), abs(s.high)) if s.low * s.high > 0 else 0.0)
     return SliceReport(
-        tuple(found),
+        tuple(slices),
         len(candidates),
         len(tested),
         len(right),

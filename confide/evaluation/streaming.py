@@ -113,6 +113,9 @@ class StreamedPredictions:
                 f"all shards must name the same classes in one order, got {shard.class_names} in shard {self.count} "
                 f"after {self.first.class_names}; give class indices"
             )
+        if self.first is None and shard.unit is not None and shard.unit not in self.columns:
+            self.columns = (*self.columns, shard.unit)
+            self.others[shard.unit] = []
         self._check_apart(shard)
         if shard.outputs.all_classes:
             table = shard.class_table()
@@ -167,4 +170,5 @@ class StreamedPredictions:
             columns={k: np.concatenate(complete[k]) for k in self.columns if k in complete},
             class_names=self.first.class_names,
             from_probabilities=self.first.from_probabilities,
+            unit=self.first.unit if self.first.unit in complete else None,
         )

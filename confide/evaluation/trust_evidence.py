@@ -124,7 +124,7 @@ def fit_and_compare(
     Example:
         >>> import torch
         >>> from confide import Predictions
-        >>> from confide.evaluation.trust_evidence import TrustEvidence, fit_and_compare
+        >>> from confide.evaluation import TrustEvidence, fit_and_compare
         >>> logits = 2 * torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
         >>> labels = torch.arange(80) % 3
         >>> evidence = TrustEvidence(
@@ -231,7 +231,7 @@ def read_evidence(files: TrustFiles, load: Callable[[str], Predictions] = Predic
     Example:
         >>> import torch
         >>> from confide import Predictions
-        >>> from confide.evaluation.trust_evidence import TrustFiles, read_evidence
+        >>> from confide.evaluation import TrustFiles, read_evidence
         >>> logits = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
         >>> for split, rows in (("val", slice(0, 10)), ("test", slice(10, 20))):
         ...     path = Predictions(logits[rows], torch.arange(10) % 3, range(20)[rows], split).save(f"{split}.npz")

@@ -243,10 +243,10 @@ def _data(manifest: Manifest, folder: Path) -> DataSource | Missing | None:
         why = f"the run folder names the dataset '{source}', but it was not made by you on this machine"
         return Missing("Pictures", why, shlex.join(["confide", "explore", str(folder), "--data", source]))
     # Where the run found it, should the word have been a path relative to another folder.
-    made = manifest.stages.get("data")
-    where = None if made is None else made.uses.get("note", {}).get("provenance", {}).get("where")
-    if where and not Path(source).exists() and Path(str(where)).exists():
-        source = str(where)
+    stage = manifest.stages.get("data")
+    where = "" if stage is None else DataNote.from_dict(stage.uses.get("note", {})).provenance.where
+    if where and not Path(source).exists() and Path(where).exists():
+        source = where
     return DataSource(source, dict(config.get("data_options") or {}), int(config.get("seed", 0)))
 
 

@@ -8,7 +8,7 @@ stands behind it as the name. Those that need no pre-trained weights stand here:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DataLoader, Dataset as TorchDataset
 
 from confide.checks import InputError, check_options, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented
 from confide.files import disk, formats
-from confide.files.shards import SHARDS_MANIFEST, shard_path, write_manifest, write_samples, write_shard
+from confide.files.shards import (
+    SHARDS_MANIFEST,
+    ExtractionPlan,
+    shard_path,
+    write_manifest,
+    write_samples,
+    write_shard,
+)
 from confide.models import load_network
 from confide.models.device import Device
 from confide.models.trained import trained_file
 from confide.progress import Progress
 from confide.records import Dataset, Features, Split
-from confide.registry import Method, MethodSpec, Registry
+from confide.registry import Method, OptionSpec, Registry
 
 # ---- Words -> extractors ----
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractorSpec(MethodSpec):
+class ExtractorSpec(OptionSpec):
     """What is said of an extractor: `kind` of inputs, image, text or any; `text`: it encodes texts too."""
 
     kind: str
@@ -92,8 +98,7 @@ def create(word: str, **options: Any) -> Extractor:
         'pixels8'
     """
     method, name = split_word(word)
-    method.check_options(options)
-    extractor: Extractor = method.function(name, **options)
+    extractor: Extractor = method.function(name, **method.checked(options))
     return extractor
 
 
@@ -136,7 +141,7 @@ def names() -> tuple[str, ...]:
 MOST_PIXELS, POOLED = 3072, 16
 
 
-@EXTRACTORS.add("pixels", paper="baseline: no model", kind="image")
+@EXTRACTORS.add("pixels", paper="baseline: no model", kind="image", ranges={"size": (0, 1 << 14)})
 def pixels(name: str = "", *, size: int | None = None) -> Extractor:
     """Pixel values / 255 as one row per image; rows of numbers pass as they are.
 
@@ -154,9 +159,6 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
         >>> features.create("pixels").prepare(np.full((1, 2, 2), 255, dtype=np.uint8))
         tensor([1., 1., 1., 1.])
     """
-
-    if size is not None:
-        check_range(size, "size", 0, 1 << 14)
 
     def prepare(item: Any) -> Tensor:
         array = np.asarray(item)
@@ -265,27 +267,6 @@ class ExtractionSettings:
     shard_rows: int
     dtype: str
     augment: int | None
-
-
-@dataclass(frozen=True)
-class ExtractionPlan:
-    """What a folder of shards holds: a stopped extraction goes on only where all of this is equal."""
-
-    extractor: str
-    options: Mapping[str, Any]
-    split: str
-    n: int
-    inputs: str
-    """The fingerprint of ids and inputs; labels may change, features do not depend on them."""
-    weights: str
-    """A digest of the user's own network; empty for extractors that are the same under the same word."""
-    shard_rows: int
-    dtype: str
-    augment: int | None
-
-    def shard(self, number: int) -> NDArray[np.intp]:
-        """Rows of the split that a shard holds."""
-        return np.arange(number * self.shard_rows, min((number + 1) * self.shard_rows, self.n))
 
 
 def extract(
@@ -415,7 +396,7 @@ def _write_shards(
                 dim = block.shape[1]
                 write_shard(shard_path(folder, k), block.astype(settings.dtype))
         dim = dim or np.load(shard_path(folder, 0), mmap_mode="r", allow_pickle=False).shape[1]
-        write_manifest(folder, {**vars(plan), "dim": dim}, part.labels, part.ids)
+        write_manifest(folder, plan, dim, part.labels, part.ids)
     extracted = Features.load(folder)
     if not np.array_equal(extracted.labels, part.labels):
         write_samples(folder, part.labels, part.ids)

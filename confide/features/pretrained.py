@@ -13,10 +13,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from confide.checks import InputError, MissingExtra, check_choice
+from confide.checks import InputError, MissingExtra
 from confide.features.extraction import EXTRACTORS, Extractor
 from confide.features.images import Preprocess, as_rgb, from_processor
 from confide.models.pretrained import mean_over_tokens
+from confide.registry import Interval
 
 # ---- Loading of models, processors and tokenizers through transformers, by hub name or local path ----
 
@@ -84,6 +85,10 @@ def pooled(outputs: Any) -> Tensor:
     return vectors
 
 
+POOLS = {"pool": ("cls", "mean")}
+"""Choices of the extractors over tokens."""
+
+
 def token_pool(hidden: Tensor, pool: str) -> Tensor:
     """One vector of a sequence of tokens: the class token, or the mean of the others."""
     return hidden[:, 0] if pool == "cls" else hidden[:, 1:].mean(dim=1)
@@ -96,7 +101,6 @@ def image_extractor(word: str, model: str, network: nn.Module, encode: Callable[
 
 def transformer_extractor(word: str, model: str, class_name: str, pool: str, **options: Any) -> Extractor:
     """An extractor over the tokens of a hub's vision transformer."""
-    check_choice(pool, ("cls", "mean"), "pool")
     network: Any = hub_model(word, model, class_name, **options)
     return image_extractor(
         word, model, network, lambda batch: token_pool(network(pixel_values=batch).last_hidden_state, pool)
@@ -152,7 +156,9 @@ def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
 # ---- Vision transformers of the hub ----
 
 
-@EXTRACTORS.add("dinov2", paper="Oquab et al., 2023, arXiv:2304.07193", kind="image", corners=({"pool": "mean"},))
+@EXTRACTORS.add(
+    "dinov2", paper="Oquab et al., 2023, arXiv:2304.07193", kind="image", corners=({"pool": "mean"},), choices=POOLS
+)
 def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "cls") -> Extractor:
     """DINOv2's normalised class token.
 
@@ -174,7 +180,9 @@ def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "
     return transformer_extractor("dinov2", model, "Dinov2Model", pool)
 
 
-@EXTRACTORS.add("mae", paper="He et al., 2022, arXiv:2111.06377", kind="image", corners=({"pool": "mean"},))
+@EXTRACTORS.add(
+    "mae", paper="He et al., 2022, arXiv:2111.06377", kind="image", corners=({"pool": "mean"},), choices=POOLS
+)
 def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cls") -> Extractor:
     """The class token of a masked autoencoder's encoder, nothing masked.
 
@@ -193,7 +201,6 @@ def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cl
         >>> from confide import features
         >>> features.extract("mae", dataset, "train")  # doctest: +SKIP
     """
-    check_choice(pool, ("cls", "mean"), "pool")
     network: Any = hub_model("mae", model, "ViTMAEModel", mask_ratio=0.0)
     patches = (network.config.image_size // network.config.patch_size) ** 2
 
@@ -205,7 +212,9 @@ def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cl
     return image_extractor("mae", model, network, encode)
 
 
-@EXTRACTORS.add("vit", paper="Dosovitskiy et al., 2021, arXiv:2010.11929", kind="image", corners=({"pool": "mean"},))
+@EXTRACTORS.add(
+    "vit", paper="Dosovitskiy et al., 2021, arXiv:2010.11929", kind="image", corners=({"pool": "mean"},), choices=POOLS
+)
 def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", pool: str = "cls") -> Extractor:
     """The normalised class token of a vision transformer.
 
@@ -378,7 +387,9 @@ efficientnet_lite2 = _efficientnet(2, 260)
 # ---- MiniLM sentence embeddings ----
 
 
-@EXTRACTORS.add("minilm", paper="Wang et al., 2020, arXiv:2002.10957", kind="text", text=True)
+@EXTRACTORS.add(
+    "minilm", paper="Wang et al., 2020, arXiv:2002.10957", kind="text", text=True, ranges={"length": Interval(1)}
+)
 def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Extractor:
     """Sentence embedding: mean of the token vectors of MiniLM-L6-v2, scaled to length one.
 

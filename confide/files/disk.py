@@ -76,7 +76,19 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`."""
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed over `path`.
+
+    Args:
+        path: of the file, which stays as it was where the block raises; folders are made.
+
+    Returns:
+        A context: the path to write to.
+
+    Example:
+        >>> from confide import files
+        >>> with files.atomic("rows.txt") as temporary:
+        ...     _ = temporary.write_text("a reader never sees half of it")
+    """
     target = Path(path)
     make_folder(target.parent)
     handle, temporary = new_file(target.parent)
@@ -136,9 +148,9 @@ def _end_of_last_line(lines: IO[bytes], step: int = 1 << 16) -> int:
     while place > 0:
         start = max(0, place - step)
         lines.seek(start)
-        found = lines.read(place - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        line_end = lines.read(place - start).rfind(b"\n")
+        if line_end >= 0:
+            return start + line_end + 1
         place = start
     return 0
 

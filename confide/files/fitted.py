@@ -104,6 +104,11 @@ def need_fields(record: Mapping[str, Any], kinds: Mapping[str, type | tuple[type
 def _read_safetensors(source: Path, format: Format) -> FittedState:
     header = formats.tensor_metadata(source)
     tag = header.pop("format", None)
+    if tag is None and "about" in header:
+        # Trained models of version 1 hold the whole record, and the tag, under one name.
+        record = formats.parse_json(header["about"], f"the header of {source}")
+        format.check(record.pop("format", None) if isinstance(record, dict) else None, source)
+        return FittedState(record, formats.read_checkpoint(source)[0])
     format.check(tag, source)
     # Calibrators had no digest in version 1.
     if header.pop("digest", None) is None and tag != "calibrator/1":

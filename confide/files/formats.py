@@ -90,8 +90,9 @@ DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endi
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
 RISKS_POINT = Format("operating-point", 2, "an operating point", "make it again", reads=(1,))
 """The same with several risks; a point of one error rate stays in version 1, which every confide reads."""
+LABEL_THRESHOLDS = Format("label-thresholds", 1, "thresholds of labels", "make them again", endings=(".json",))
 ORACLE = Format("oracle", 1, "an oracle", "train it again")
-TRAINED = Format("trained", 1, "a trained model", "train it again")
+TRAINED = Format("trained", 2, "a trained model", "train it again", reads=(1,), endings=(".safetensors",))
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
 RUN = Format("run", 2, "a run folder", "choose another folder", reads=(1,))
 EVALUATION = Format("evaluation", 2, "an evaluation", "make it again", reads=(1,))
@@ -147,7 +148,23 @@ _YamlLoader.add_implicit_resolver(
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """The value of a YAML text; what is no YAML, or beyond the limits, gets one clear line that says where it stood."""
+    """The value of a YAML text, with numbers such as 1e-3 read as numbers.
+
+    Args:
+        text: in YAML, of what JSON can hold.
+        where: for the error: the file it came from.
+
+    Returns:
+        The value.
+
+    Raises:
+        InputError: what is no YAML, or beyond the limits on size and depth, in one line that says where it stood.
+
+    Example:
+        >>> from confide import files
+        >>> files.read_yaml("rate: 1e-3", "config.yaml")
+        {'rate': 0.001}
+    """
     if len(text) > LARGEST_YAML:
         raise InputError(f"{where} must be YAML of at most {LARGEST_YAML:,} characters, got {len(text):,}")
     try:
@@ -254,18 +271,52 @@ Table = dict[str, NDArray[Any]]
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write text atomically, UTF-8."""
+    """Write text atomically, UTF-8.
+
+    Args:
+        path: of the file; folders are made.
+        text: the whole content.
+
+    Example:
+        >>> from confide import files
+        >>> files.write_text("notes/one.txt", "seen")
+    """
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write JSON atomically; arrays become lists, NaN and infinity become null."""
+    """Write JSON atomically; arrays become lists, NaN and infinity become null.
+
+    Args:
+        path: of the file; folders are made.
+        value: what `plain` can make of JSON's kinds.
+
+    Example:
+        >>> import math
+        >>> from confide import files
+        >>> files.write_json("value.json", {"ece": math.nan})
+        >>> files.read_json("value.json")
+        {'ece': None}
+    """
     write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Value as JSON can hold it: numpy and torch scalars and arrays to Python, non-finite numbers to None."""
+    """Value as JSON can hold it: numpy and torch scalars and arrays to Python, non-finite numbers to None.
+
+    Args:
+        value: mappings, lists, tuples, arrays, numbers, texts and paths, nested as they come.
+
+    Returns:
+        The same of dictionaries, lists, numbers and texts.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import files
+        >>> files.plain({"counts": np.array([1, 2])})
+        {'counts': [1, 2]}
+    """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -280,7 +331,23 @@ def plain(value: Any) -> Any:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read JSON; a file that is not JSON gets one clear line."""
+    """Read JSON.
+
+    Args:
+        path: of the file, in UTF-8.
+
+    Returns:
+        The value.
+
+    Raises:
+        InputError: a file that is not JSON, or beyond the limits on size and depth.
+
+    Example:
+        >>> from confide import files
+        >>> files.write_json("value.json", [1, 2])
+        >>> files.read_json("value.json")
+        [1, 2]
+    """
     return parse_json(_text_of(Path(path), LARGEST_JSON, "JSON"), path)
 
 
@@ -314,7 +381,23 @@ def reading(path: str | Path, kind: str = "file of its kind") -> Iterator[None]:
 
 
 def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
-    """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column."""
+    """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column.
+
+    Args:
+        path: of the file; its ending decides the format.
+
+    Returns:
+        Columns by name, and the metadata that `write_table` was given.
+
+    Raises:
+        InputError: a missing or damaged file, or one of another ending.
+
+    Example:
+        >>> from confide import files
+        >>> files.write_table("rows.npz", {"label": [0, 1]}, {"split": "test"})
+        >>> files.read_table("rows.npz")
+        ({'label': array([0, 1])}, {'split': 'test'})
+    """
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
@@ -331,7 +414,19 @@ def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
 def write_table(
     path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write columns as npz, parquet, csv or jsonl by the suffix of the path, atomically."""
+    """Write columns as npz, parquet, csv or jsonl by the suffix of the path, atomically.
+
+    Args:
+        path: of the file; folders are made.
+        columns: n values, or n x c, by name.
+        metadata: texts that travel with them, where the format can hold some.
+
+    Example:
+        >>> from confide import files
+        >>> files.write_table("rows.csv", {"id": ["a", "b"], "label": [0, 1]})
+        >>> files.read_table("rows.csv")[0]["label"]
+        array([0, 1])
+    """
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:

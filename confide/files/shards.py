@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,39 @@ from confide.files import formats
 from confide.files.disk import atomic
 
 SHARDS_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ExtractionPlan:
+    """What a folder of shards holds: a stopped extraction goes on only where all of this is equal."""
+
+    extractor: str
+    options: Mapping[str, Any]
+    split: str
+    n: int
+    inputs: str
+    """The fingerprint of ids and inputs; labels may change, features do not depend on them."""
+    weights: str
+    """A digest of the user's own network; empty for extractors that are the same under the same word."""
+    shard_rows: int
+    dtype: str
+    augment: int | None
+
+    def shard(self, number: int) -> NDArray[np.intp]:
+        """Rows of the split that a shard holds."""
+        return np.arange(number * self.shard_rows, min((number + 1) * self.shard_rows, self.n))
+
+
+@dataclass(frozen=True)
+class ShardManifest:
+    """What stands in the manifest of a finished folder, as far as a reader needs it."""
+
+    extractor: str
+    shard_rows: int
+    dtype: str
+    dim: int
+    split: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +117,10 @@ def write_shard(path: Path, rows: NDArray[Any]) -> None:
         np.save(file, rows, allow_pickle=False)
 
 
-def write_manifest(folder: Path, facts: Mapping[str, Any], labels: NDArray[Any], ids: NDArray[Any]) -> None:
-    """Labels, ids and the facts of the extraction, written once all shards are there."""
+def write_manifest(folder: Path, plan: ExtractionPlan, dim: int, labels: NDArray[Any], ids: NDArray[Any]) -> None:
+    """Labels, ids and the plan of the extraction, written once all shards are there."""
     write_samples(folder, labels, ids)
-    formats.write_json(folder / SHARDS_MANIFEST, {"format": formats.FEATURES.tag, **facts})
+    formats.write_json(folder / SHARDS_MANIFEST, {"format": formats.FEATURES.tag, **vars(plan), "dim": dim})
 
 
 def write_samples(folder: Path, labels: NDArray[Any], ids: NDArray[Any]) -> None:
@@ -95,16 +128,29 @@ def write_samples(folder: Path, labels: NDArray[Any], ids: NDArray[Any]) -> None
     formats.write_table(folder / "samples.parquet", {"id": ids, "label": labels})
 
 
-def open_shards(folder: Path) -> tuple[ShardedRows, dict[str, NDArray[Any]], dict[str, Any]]:
-    """Rows, columns of the samples and the facts of the extraction of a finished folder."""
+def open_shards(folder: Path) -> tuple[ShardedRows, dict[str, NDArray[Any]], ShardManifest]:
+    """Rows, columns of the samples and the manifest of a finished folder."""
     if not (folder / SHARDS_MANIFEST).exists():
         raise InputError(
             f"{folder} must be a finished folder of features, but {SHARDS_MANIFEST} is missing; extract again"
         )
-    facts = formats.read_json(folder / SHARDS_MANIFEST)
-    formats.FEATURES.check(facts.get("format"), folder / SHARDS_MANIFEST)
+    manifest = _read_manifest(folder / SHARDS_MANIFEST)
     samples, _ = formats.read_table(folder / "samples.parquet")
-    n, size = len(samples["id"]), int(facts["shard_rows"])
+    n, size = len(samples["id"]), manifest.shard_rows
     starts = (*range(0, n, size), n)
     paths = tuple(shard_path(folder, k) for k in range(len(starts) - 1))
-    return ShardedRows(paths, starts, (n, int(facts["dim"])), np.dtype(facts["dtype"])), samples, facts
+    return ShardedRows(paths, starts, (n, manifest.dim), np.dtype(manifest.dtype)), samples, manifest
+
+
+def _read_manifest(path: Path) -> ShardManifest:
+    values = formats.read_json(path)
+    formats.FEATURES.check(values.get("format") if isinstance(values, dict) else None, path)
+    with formats.reading(path, "manifest of features"):
+        return ShardManifest(
+            str(values["extractor"]),
+            int(values["shard_rows"]),
+            str(np.dtype(values["dtype"])),
+            int(values["dim"]),
+            values.get("split"),
+            dict(values.get("options", {})),
+        )

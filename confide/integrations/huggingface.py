@@ -20,6 +20,8 @@ from confide.integrations.epoch_log import IGNORED, WORDS, gathered, logged_metr
 from confide.losses import create
 from confide.metrics.base import parse_metric
 
+__all__ = ["LossForTrainer", "compute_loss_func", "compute_metrics"]
+
 
 class LossForTrainer:
     """Called by the Trainer with (outputs, labels, num_items_in_batch); `.loss` is the module, with its state.

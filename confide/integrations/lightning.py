@@ -23,6 +23,8 @@ from confide.integrations.epoch_log import WORDS, gathered, logged_metrics
 from confide.losses import LossModule
 from confide.simplex.statistics import check
 
+__all__ = ["loss_callback", "metrics_callback", "predictions_of"]
+
 
 def loss_callback(
     loss: str = "loss",

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.metrics.view import Design, Sorted, View
+from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
 
@@ -32,7 +33,7 @@ class Influence:
     `share` is the weight of each row (equal if None), `rows` the row of every sample, in `order` (that of the samples
     if None). `errors` marks the rows of errors, where few of them decide the estimate: its variance then has as many
     degrees of freedom as they allow. `noise` is variance beside that of psi: what a sum of absolute values has where
-    signs are not clear. `one` is what one more error would add to the estimate, where it counts rare errors.
+    signs are not clear. `one_error` is what one more error would add to the estimate, where it counts rare errors.
     """
 
     psi: Floats
@@ -42,7 +43,7 @@ class Influence:
     errors: Flags | None = None
     counts: tuple[int, int] | None = None  # of samples and errors, where rows are kinds
     noise: float = 0.0
-    one: float = 0.0
+    one_error: float = 0.0
     without_noise: float | None = None  # a calibration error less what noise adds to it
 
     def of_samples(self) -> Influence:
@@ -58,7 +59,11 @@ class Influence:
 
         errors = None if self.errors is None else sampled(self.errors)
         return Influence(
-            sampled(self.psi), errors=errors, noise=self.noise, one=self.one, without_noise=self.without_noise
+            sampled(self.psi),
+            errors=errors,
+            noise=self.noise,
+            one_error=self.one_error,
+            without_noise=self.without_noise,
         )
 
     @property
@@ -167,16 +172,6 @@ def mean_interval(value: float, spread: Spread) -> Interval:
     return value - half, value + half
 
 
-def wilson_interval(rate: float, n: float, quantile: float = Z) -> Interval:
-    """Wilson's interval of a rate seen in n draws: the rates p with |rate - p| within the spread that p itself has."""
-    if math.isinf(n):
-        return rate, rate
-    square = quantile * quantile / n
-    centre = (rate + square / 2) / (1 + square)
-    half = quantile / (1 + square) * math.sqrt(max(rate * (1 - rate), 0.0) / n + square / (4 * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
 def rate_interval(value: float, spread: Spread, fewest: float, quantile: float | None = None) -> Interval:
     """Wilson's interval with as many draws as have this variance; at 0 and 1, where it has none, `fewest`."""
     apart = value * (1 - value)
@@ -186,7 +181,7 @@ def rate_interval(value: float, spread: Spread, fewest: float, quantile: float |
     return wilson_interval(value, max(draws, 1e-9), quantile or spread.quantile)
 
 
-def rare_interval(value: float, spread: Spread, one: float) -> Interval:
+def rare_interval(value: float, spread: Spread, one_error: float) -> Interval:
     """Gamma interval of a sum over rare errors (Fay & Feuer, 1997, with the mean weight of Tiwari et al., 2006).
 
     A sum with mean v and variance s is like a scaled Poisson count of v^2 / s errors; the upper end counts one more.
@@ -195,7 +190,7 @@ def rare_interval(value: float, spread: Spread, one: float) -> Interval:
     low = 0.0
     if value > 0 and variance > 0:
         low = gamma_quantile(value**2 / variance, upper=False) * variance / value
-    upper, wider = value + one, variance + one**2
+    upper, wider = value + one_error, variance + one_error**2
     high = gamma_quantile(upper**2 / wider, upper=True) * wider / upper if upper > 0 and wider > 0 else value
     return low, high
 
@@ -356,7 +351,7 @@ class Steps:
         last = min(int(np.searchsorted(self.accepted, coverage + half)), len(self.mass) - 1)
         return float(self.lost[first : last + 1].sum() / max(float(self.mass[first : last + 1].sum()), 1e-300))
 
-    def influence(self, still: Floats, moved: Floats, one: float = 0.0) -> Influence:
+    def influence(self, still: Floats, moved: Floats, one_error: float = 0.0) -> Influence:
         """Influence values of right samples and of errors, about their mean."""
         mean = float(still @ self.mass + moved @ self.lost)
         wrong = self.ordered.wrong
@@ -366,7 +361,7 @@ class Steps:
             errors=np.repeat([False, True], len(still)),
             counts=(len(wrong), int(np.count_nonzero(wrong))),
             order=self.ordered.order,
-            one=one,
+            one_error=one_error,
             steps=self,
         )
 
@@ -385,7 +380,7 @@ class StepInfluence(Influence):
     def of_samples(self) -> Influence:
         assert self.steps is not None
         rows = self.steps.index + len(self.steps.mass) * self.steps.ordered.wrong
-        same = self.noise, self.one, self.without_noise
+        same = self.noise, self.one_error, self.without_noise
         return Influence(self.psi, None, rows, self.order, self.errors, None, *same).of_samples()
 
 

@@ -571,8 +571,8 @@ def halving_influence(view: View, *, score: Any = "msp") -> Influence:
     """psi of the share rejected at half the error rate, which moves too."""
     steps = Steps.of(view, score)
     half = steps.rate / 2
-    found = coverage_influence(steps, view.base.n, largest_coverage(view.ranks(score), half), half, 0.5)
-    return replace(found, psi=-found.psi)
+    influence = coverage_influence(steps, view.base.n, largest_coverage(view.ranks(score), half), half, 0.5)
+    return replace(influence, psi=-influence.psi)
 
 
 def risk_influence(view: View, *, coverage: float = 0.8, score: Any = "msp") -> Influence:

@@ -28,7 +28,7 @@ class ModelSpec(MethodSpec):
     named: bool = False
 
 
-MODELS = Registry("model", ModelSpec)
+MODELS = Registry("model", ModelSpec, elsewhere="confide.features.fine_tuning")
 RANGES: Mapping[str, tuple[float, float]] = {
     "dropout": (0, 1),
     "width": (1, 1e6),
@@ -37,13 +37,21 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "vocabulary": (2, 1e9),
     "depth": (1, 1e4),
     "patch": (0, 1e6),
+    "body_rate": (0, 1e6),
+    "frozen_epochs": (0, 1e9),
 }
 """Options that mean the same for every model that has them: smallest and largest value."""
 Factory = Callable[..., "Classifier"]
 
 
 class Classifier(nn.Module):
-    """Logits of a body and a head: head(dropout(body(inputs))); `features` stops before the head."""
+    """Logits of a body and a head: head(dropout(body(inputs))); `features` stops before the head.
+
+    The body learns at `body_rate` times the learning rate, and not at all in the first `frozen_epochs`.
+    """
+
+    body_rate = 1.0
+    frozen_epochs = 0
 
     def __init__(self, body: nn.Module, head: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
@@ -66,7 +74,7 @@ class Classifier(nn.Module):
 
 
 def names() -> tuple[str, ...]:
-    """All model words; `timm:<name>` and `hf:<name>` stand for every model of these libraries.
+    """All model words; `timm:<name>`, `hf:<name>` and `features:<name>` stand for all of theirs.
 
     Returns:
         The words that `create` takes.

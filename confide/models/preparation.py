@@ -108,6 +108,10 @@ def fit_preparation(dataset: Dataset, train: Split, *, model: str, vocabulary: i
         counts = Counter(word for text in texts for word in words_of(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return Preparation("text", (length,), words=tuple(ranked[: vocabulary - 2]))
+    if model.startswith("features:"):
+        # The extractor has a normalisation of its own, of levels.
+        channels = input_shape(train)[0]
+        return Preparation(dataset.kind, input_shape(train), (0.0,) * channels, (1.0,) * channels)
     mean, std = _channel_moments(train, dataset.kind)
     return Preparation(dataset.kind, input_shape(train), mean, std)
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_range
 from confide.files import formats
-from confide.files.fitted import DAMAGE
+from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.models.base import Classifier, check_output_width, create, method
 from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
@@ -99,18 +98,17 @@ class TrainedFile:
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
-        about = {
-            "format": formats.TRAINED.tag,
-            "settings": dict(self.settings),
+        record = {
+            "settings": self.settings,
             "preparation": self.preparation.as_dict(),
-            "class_names": list(self.class_names),
+            "class_names": self.class_names,
             "chosen_epoch": self.chosen_epoch,
-            "notes": list(self.notes),
-            "identity": dict(self.identity),
+            "notes": self.notes,
+            "identity": self.identity,
         }
         tensors = {f"model.{name}": values for name, values in self.weights.items()}
         tensors |= {f"loss.{name}": values for name, values in self.loss_state.items()}
-        formats.write_checkpoint(folder / MODEL_FILE, tensors, {"about": json.dumps(about)})
+        save_fitted(folder / MODEL_FILE, formats.TRAINED, FittedState(record, tensors))
 
     @classmethod
     def read(cls, path: str | Path) -> TrainedFile:
@@ -118,27 +116,20 @@ class TrainedFile:
         file = trained_file(path)
         if not file.exists():
             raise InputError(f"{path} must be a trained model (a folder with {MODEL_FILE}), but there is none")
-        tensors, notes = formats.read_checkpoint(file)
-        about = formats.parse_json(notes.get("about", "{}"), f"the header of {file}")
-        formats.TRAINED.check(about.get("format") if isinstance(about, dict) else None, file)
-        try:
-            return cls._of(about, tensors)
-        except DAMAGE as error:
-            raise InputError(
-                f"{file} must be what a training wrote, but it is not ({error!r}); {formats.TRAINED.remake}"
-            ) from None
+        return load_fitted(file, formats.TRAINED, cls._of)
 
     @classmethod
-    def _of(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedFile:
+    def _of(cls, state: FittedState) -> TrainedFile:
+        record, tensors = state.record, state.tensors
         return cls(
-            about["settings"],
-            Preparation.from_dict(about["preparation"]),
-            tuple(about["class_names"]),
+            record["settings"],
+            Preparation.from_dict(record["preparation"]),
+            tuple(record["class_names"]),
             {name.removeprefix("model."): v for name, v in tensors.items() if name.startswith("model.")},
             {name.removeprefix("loss."): v for name, v in tensors.items() if name.startswith("loss.")},
-            about["chosen_epoch"],
-            tuple(about["notes"]),
-            about["identity"],
+            record["chosen_epoch"],
+            tuple(record["notes"]),
+            record["identity"],
         )
 
     def network(self) -> TrainedNetwork:

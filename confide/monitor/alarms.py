@@ -77,6 +77,16 @@ def risk_bets(wrong: Floats, risk: float, weights: Floats, most: float = 1.0) ->
         risk: that was promised.
         weights: 1 / how likely each was to be labelled, up to a factor.
         most: the largest weight there may be. The stake must not depend on the sample's own weight: it would undo it.
+
+    Returns:
+        The bets `n 1`, and the most that each can lose.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import monitor
+        >>> monitor.risk_bets(np.array([0.0, 1.0]), 0.25, np.ones(2))[0]
+        array([[-0.25],
+               [ 0.75]])
     """
     return (weights * (wrong - risk))[:, None], np.full((len(wrong), 1), most * risk)
 

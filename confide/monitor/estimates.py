@@ -161,6 +161,7 @@ class WatchReference:
             predictions: labelled, neither trained on nor calibrated on.
             cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
         """
+        predictions.need_drawn_singly("a watch")
         batch = WatchBatch.of(predictions)
         right = predictions.facts.correct.double().cpu().numpy()
         n = len(right)
@@ -170,6 +171,7 @@ class WatchReference:
         at = np.linspace(0, 1, QUANTILES)
         quantiles = {k: tuple(np.quantile(v, at).tolist()) for k, v in known.items() if v is not None}
         bands = np.unique(np.quantile(batch.confidence, np.arange(1, BANDS) / BANDS))
+        bands = bands[bands < batch.confidence.max()]  # where many are as sure as can be, no band lies above them
         band = np.searchsorted(bands, batch.confidence, side="left")
         groups = [right[band == k] for k in range(len(bands) + 1)] + [right]
         accuracy = float(right.mean())
@@ -230,19 +232,19 @@ class WatchReference:
         spread = math.sqrt(float((batch.confidence * (1 - batch.confidence)).sum())) / m
         share = float((batch.confidence > self.threshold).mean())
         mean = float(batch.confidence.mean())
-        found = []
+        estimates = []
         if self.by_cells:
-            found.append(self.by_cells.estimate(self.statistics(batch)))
+            estimates.append(self.by_cells.estimate(self.statistics(batch)))
         if self.by_difficulty and batch.difficulty is not None:
-            found.append(self.by_difficulty.estimate(batch.confidence, batch.difficulty, spread))
+            estimates.append(self.by_difficulty.estimate(batch.confidence, batch.difficulty, spread))
         atc = math.hypot(_rate_error(share, m), own_error)
         both = math.hypot(spread, own_error)
-        found += [
+        estimates += [
             _estimate("atc", share, atc),
             _estimate("confidence", mean, both),
             _estimate("difference", self.accuracy - (self.confidence - mean), both),
         ]
-        return tuple(found)
+        return tuple(estimates)
 
     def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""

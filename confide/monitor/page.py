@@ -37,6 +37,7 @@ def write_page(monitor: Monitor, path: str | Path) -> Path:
         The path.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> reference = confide.Predictions.from_probs(rng.dirichlet([2.0, 1.0], 100), rng.integers(0, 2, 100))
         >>> watch = confide.monitor.Monitor(reference, file="watch.jsonl")

@@ -23,7 +23,7 @@ from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
 from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
-from confide.results import OperatingPoint
+from confide.results import LEVEL, OperatingPoint
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -63,7 +63,7 @@ class BatchReport:
         """Accuracy of the labelled samples with its 95 % interval, None where there are none."""
         if not self.labelled:
             return None
-        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled)
+        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled, LEVEL)
 
 
 @dataclass(frozen=True)
@@ -286,13 +286,13 @@ class Monitor:
         accepted = np.ones(len(predictions), dtype=bool)
         if self.state.point is not None:
             accepted = apply_operating_point(self.state.point, predictions).cpu().numpy()
-        ids = [str(one) for one in predictions.ids.tolist()]
+        ids = [str(sample) for sample in predictions.ids.tolist()]
         labels = predictions.labels.tolist() if predictions.has_labels else None
         if predictions.facts.predicted is None and predictions.facts.right is not None:
             labels = predictions.facts.correct.long().tolist()
         with appending(self.file) as lines:
             self._read(lines)
-            new = [k for k, one in enumerate(ids) if self._is_new(one, k, batch)]
+            new = [k for k, sample in enumerate(ids) if self._is_new(sample, k, batch)]
             if not new:
                 self._take_labels(lines, ids, labels, None)
                 return self.batches[self.state.batches.index(self.state.samples[ids[0]].batch)]
@@ -323,7 +323,7 @@ class Monitor:
         Raises:
             InputError: a sample has another label already, or a class is not known.
         """
-        names = [str(one) for one in ids]
+        names = [str(sample) for sample in ids]
         with appending(self.file) as lines:
             self._read(lines)
             self._take_labels(lines, names, list(labels), None if weights is None else [float(w) for w in weights])
@@ -337,19 +337,19 @@ class Monitor:
         if len(ids) != len(labels) or (weights is not None and len(weights) != len(ids)):
             raise InputError(f"labels and weights must be one for each of the {len(ids)} ids, got {len(labels)}")
         rows: dict[str, tuple[int, float]] = {}
-        for k, (one, label) in enumerate(zip(ids, labels, strict=True)):
+        for k, (sample, label) in enumerate(zip(ids, labels, strict=True)):
             weight = 1.0 if weights is None else weights[k]
             if not 0 < weight <= self.state.most_weight:
                 raise InputError(
                     f"weights must be positive and at most the watch's most_weight, {self.state.most_weight:g}, got "
-                    f"{weight:g} for sample '{one}'; divide them all, or start a watch with a larger one"
+                    f"{weight:g} for sample '{sample}'; divide them all, or start a watch with a larger one"
                 )
-            index = self._class_index(label, one)
-            before = rows[one][0] if one in rows else self.state.label_of(one)
+            index = self._class_index(label, sample)
+            before = rows[sample][0] if sample in rows else self.state.label_of(sample)
             if before is not None and before != index:
-                raise InputError(f"sample '{one}' has the label {before} already, got {index}; a label stays")
+                raise InputError(f"sample '{sample}' has the label {before} already, got {index}; a label stays")
             if before is None:
-                rows[one] = (index, weight)
+                rows[sample] = (index, weight)
         if rows:
             own = {
                 "ids": list(rows),
@@ -455,12 +455,12 @@ class Monitor:
     @property
     def alarms(self) -> list[Alarm]:
         """The promised risk, where there is one, and calibration: each with the evidence against it so far."""
-        state, found = self.state, []
+        state, alarms = self.state, []
         if state.risk is not None:
             among = " among the accepted" if state.point is not None else ""
-            found.append(_alarm(f"an error rate of at most {100 * state.risk:g} %{among}", state.risk_wealth))
-        found.append(_alarm("calibration as in the reference", state.calibration_wealth))
-        return found
+            alarms.append(_alarm(f"an error rate of at most {100 * state.risk:g} %{among}", state.risk_wealth))
+        alarms.append(_alarm("calibration as in the reference", state.calibration_wealth))
+        return alarms
 
     @property
     def alarmed(self) -> bool:

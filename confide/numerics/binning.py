@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.types import Floating, Indices
 
+MOST_BINS = 1_000_000
+"""More edges than samples tell apart."""
+
 
 def width_edges(bins: int) -> NDArray[np.float64]:
     """Edges of equal-width bins on [0, 1]."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from torch import Tensor
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError, check_choice, check_number
 from confide.numerics.blocks import (
     HOST,
     block_rows,
@@ -337,6 +337,17 @@ def fit_gaussians(values: Any, labels: ClassIndices, num_classes: int, *, shrink
     return gaussians_from(moments_of(values, labels, num_classes), fourth, shrinkage=shrinkage)
 
 
+SHRINKAGES = ("auto", "none", "ledoit_wolf", "oas")
+
+
+def check_shrinkage(shrinkage: Any) -> None:
+    """A rule's word, or an intensity."""
+    if isinstance(shrinkage, str):
+        check_choice(shrinkage, SHRINKAGES, "shrinkage")
+    else:
+        check_number(shrinkage, "shrinkage", 0.0, 0, 1)
+
+
 def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "auto") -> Gaussians:
     """Gaussians of known moments.
 
@@ -344,10 +355,7 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
         shrinkage: "auto" shrinks by Ledoit-Wolf only where the covariance has not full rank; "none", "ledoit_wolf",
             "oas", or an intensity in [0, 1] for both covariances.
     """
-    if isinstance(shrinkage, str):
-        check_choice(shrinkage, ("auto", "none", "ledoit_wolf", "oas"), "shrinkage")
-    else:
-        check_range(float(shrinkage), "shrinkage", 0, 1)
+    check_shrinkage(shrinkage)
     within = moments.within()
     total = moments.total(within)
     keep, notes = _varying(moments, total)

@@ -48,7 +48,7 @@ def write_score_page(path: str | Path, scored: ScoredData) -> Path:
 
     Example:
         >>> import numpy as np
-        >>> from confide.report.score_page import write_score_page
+        >>> from confide.report import write_score_page
         >>> from confide.scoring import score_data
         >>> draw, labels = np.random.default_rng(0), np.arange(60) % 2
         >>> np.savez("features.npz", features=draw.normal(size=(60, 3)) + 4 * labels[:, None], labels=labels)

@@ -60,10 +60,10 @@ def measure(
             covered[rows] = np.take_along_axis(inside, labels[rows, None], axis=1)[:, 0]
 
     def rows_of(kind: str, places: NDArray[np.int64], fits: Sequence[SetGroup | str]) -> list[GroupCoverage]:
-        made = [_group(kind, fit, places == k, sizes, covered) for k, fit in enumerate(fits)]
-        promised = [g for g in made if g.promised]
+        groups = [_group(kind, fit, places == k, sizes, covered) for k, fit in enumerate(fits)]
+        promised = [g for g in groups if g.promised]
         level = LEVEL / max(len(promised), 1)
-        return [_judged(g, fit, sets.coverage, level) for g, fit in zip(made, fits, strict=True) if g.n]
+        return [_judged(g, fit, sets.coverage, level) for g, fit in zip(groups, fits, strict=True) if g.n]
 
     whole = np.zeros(n, dtype=np.int64)
     single = len(sets.groups) == 1 and not sets.weighted

@@ -198,6 +198,7 @@ def _check_predictions(predictions: Predictions) -> None:
         )
     predictions.need_not_test("prediction sets")
     predictions.need_labels("fitting prediction sets")
+    predictions.need_drawn_singly("the coverage of prediction sets")
     class_values(predictions, PURPOSE)
     if not len(predictions):
         raise InputError("prediction sets need at least one prediction, got none; pass those on 'val'")
@@ -250,23 +251,23 @@ def tuned(
 ) -> dict[str, Any]:
     """Values for the options that are None: those with the smallest sets at the promised coverage."""
     labels = predictions.labels
-    found: dict[str, Any] = {}
+    tuned: dict[str, Any] = {}
     if "k_reg" in method.spec.tuned and options["k_reg"] is None:
         ranks = SetScore(SETS.get("top_k"), {"randomized": False}).of_labels(predictions, labels)
-        found["k_reg"] = int(threshold_of(ranks, coverage) or predictions.num_classes)
+        tuned["k_reg"] = int(threshold_of(ranks, coverage) or predictions.num_classes)
     grids = {name: values for name, values in method.spec.tuned.items() if options[name] is None and values}
     if not grids:
-        return found
-    best, kept = np.inf, found
+        return tuned
+    best, smallest = np.inf, tuned
     for values in product(*grids.values()):
-        candidate = {**found, **dict(zip(grids, values, strict=True))}
+        candidate = {**tuned, **dict(zip(grids, values, strict=True))}
         score = SetScore(method, {**options, **candidate}, seed)
         limit = threshold_of(score.of_labels(predictions, labels), coverage)
         limits = np.full((1, 1), np.inf if limit is None else limit)
         size = sum(int(np.count_nonzero(inside)) for _, inside in score.admitted(predictions, limits, True))
         if size < best:
-            best, kept = size, candidate
-    return kept
+            best, smallest = size, candidate
+    return smallest
 
 
 # Clusters of classes.
@@ -287,9 +288,9 @@ def cluster_classes(
     counts = np.bincount(labels, minlength=predictions.num_classes)
     levels = sorted({*CLUSTER_QUANTILES, coverage})
     often = np.flatnonzero([quantile_rank(int(n), coverage) <= n for n in counts])
-    found = np.zeros(predictions.num_classes, dtype=np.int64)
+    cluster_of_class = np.zeros(predictions.num_classes, dtype=np.int64)
     if not len(often):
-        return found
+        return cluster_of_class
     points = np.array([np.quantile(scores[labels == k], levels) for k in often])
     number = max(1, int(counts[often].mean()) // 2) if clusters is None else clusters
     check_range(number, "clusters", 1)
@@ -300,8 +301,8 @@ def cluster_classes(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an empty cluster is left out below
         _, assigned = kmeans2(points, start, minit="matrix")
-    found[often] = 1 + np.unique(assigned, return_inverse=True)[1]
-    return found
+    cluster_of_class[often] = 1 + np.unique(assigned, return_inverse=True)[1]
+    return cluster_of_class
 
 
 # Covariate shift.

@@ -204,7 +204,7 @@ def reason_against_stacking(dataset: Dataset, settings: Settings) -> str | None:
     if settings.label_noise or "val" not in dataset.splits:
         return "noise and validation split are drawn by each member's seed"
     word = models.method(settings.model)[0].word
-    if word in ("timm", "hf", "text_cnn"):
+    if word in ("timm", "hf", "features", "text_cnn"):
         return f"model '{settings.model}' is not made of stackable layers"
     return None
 
@@ -317,7 +317,7 @@ def fit_stacked(
                 run.state.epoch = epoch
             for step in range(steps):
                 position = epoch * steps + step
-                set_rate(optimizer, rates[position], None if momenta is None else momenta[position])
+                set_rate(optimizer, *2 * (rates[position],), None if momenta is None else momenta[position])
                 _step(stack, optimizer, [rows[step] for rows in batches], step)
             _end_stack_epoch(stack, dataset, recorder)
             for number, run in enumerate(runs):

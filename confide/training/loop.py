@@ -164,7 +164,8 @@ def train_epoch(run: Run, progress: Progress) -> None:
 def eager_step(run: Run, inputs: Tensor, rows: Tensor) -> None:
     """One step; on the CPU a loss that is not finite stops at once, on a GPU at the next look."""
     state, position, mean = run.state, run.position(), None
-    set_rate(state.optimizer, run.rates[position], None if run.momenta is None else run.momenta[position])
+    momentum = None if run.momenta is None else run.momenta[position]
+    set_rate(state.optimizer, run.rates[position], run.body_rates[position], momentum)
     try:
         mean = train_step(state, run.settings, inputs, run.feed.labels[rows], rows)
     except InputError:

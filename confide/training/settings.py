@@ -23,6 +23,7 @@ from confide.checks import (
     check_seed,
     did_you_mean,
 )
+from confide.difficulty.weights import weights
 from confide.files.formats import plain
 from confide.models.device import PRECISIONS
 
@@ -148,8 +149,10 @@ class Settings:
                 raise InputError(f"{name} must be a number, got {value!r}")
             check_range(value, name, low, high, low_open=low_open, high_open=name != "label_noise")
         losses.LOSSES.get(self.loss).check_values(self.loss_options)
+        losses.create(self.loss, **self.loss_options)  # what its options must be to one another
         models.method(self.model)[0].check_values(self.model_options)
         check_options("weights", "difficulty", self.weight_options, ("normalize", "temperature", "c"))
+        weights([0.0], **self.weight_options)
         self._check_schedule_options()
         if self.compile and self.deterministic:
             raise InputError("compile cannot be deterministic: its kernels are chosen by timing; leave one of them out")

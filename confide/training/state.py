@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from confide.models.base import Classifier
 from confide.models.device import Device
 from confide.models.trained import load_weights
 from confide.training.distributed import World, unwrapped
@@ -224,14 +227,39 @@ class State:
                     values[key] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
+BODY = "body"
+"""Mark of the optimiser's group whose learning rate is the body's own."""
+
+
+def slow_body(model: Classifier) -> bool:
+    """Whether the body learns at a rate of its own."""
+    return model.body_rate != 1.0 or model.frozen_epochs > 0
+
+
+def body_rates(model: nn.Module, rates: NDArray[np.float64], steps_per_epoch: int) -> NDArray[np.float64]:
+    """The learning rate of the body at every step: none while it is frozen."""
+    own = unwrapped(model)
+    if not isinstance(own, Classifier):
+        return rates
+    frozen = np.arange(len(rates)) < own.frozen_epochs * steps_per_epoch
+    return np.where(frozen, 0.0, own.body_rate * rates)
+
+
 def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torch.optim.Optimizer:
     """The optimiser of the settings, fused; on a GPU the learning rate is a tensor, for graphs to read."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    own = unwrapped(model)
+    body = list(own.body.parameters()) if isinstance(own, Classifier) and slow_body(own) else []
+    slow = {id(p) for p in body}
+    parameters: list[Any] = [p for p in model.parameters() if p.requires_grad and id(p) not in slow]
+    if body:
+        parameters = [{"params": [p for p in body if p.requires_grad], BODY: True}, {"params": parameters}]
     rate: Any = settings.learning_rate
     # A fused SGD whose first scaled step overflows keeps momenta that nobody wrote: NaN, or whatever lay there.
     fused = device.precision != "float16"
     if device.on_gpu and fused:
         rate = torch.tensor(rate, dtype=torch.float32, device=device.device)
+        for group in parameters if body else ():
+            group["lr"] = rate.clone()
     options: dict[str, Any] = {"lr": rate, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.nesterov, **options)

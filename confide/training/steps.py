@@ -30,7 +30,7 @@ from confide.training.distributed import World, unwrapped
 from confide.training.feed import EpochOrder, TrainingSamples, choose_samples
 from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
-from confide.training.state import CompiledForward, State, WeightAverage, make_optimizer
+from confide.training.state import BODY, CompiledForward, State, WeightAverage, body_rates, make_optimizer
 
 # A run: all that a training needs, checked before its first step.
 
@@ -56,6 +56,7 @@ class Run:
     val_feed: Feed | None
     order: EpochOrder
     rates: NDArray[np.float64]
+    body_rates: NDArray[np.float64]
     momenta: NDArray[np.float64] | None
     identity: dict[str, Any]
     folder: Path | None
@@ -96,7 +97,7 @@ def start_run(
     objective = Objective(settings, samples.train, dataset.num_classes, scores, device.device, samples.val)
     _check_validation(settings, objective, samples)
     model = device.place(build_model(settings.model, settings.model_options, preparation, dataset.num_classes))
-    model = world.wrap(model, device.device, unused=settings.model.startswith("hf:"))
+    model = world.wrap(model, device.device, unused=settings.model.startswith(("hf:", "features:")))
     scaler = torch.amp.GradScaler(device.device.type) if device.precision == "float16" else None
     state = State(model, make_optimizer(model, settings, device), objective, device, world, scaler)
     if settings.average:
@@ -109,7 +110,9 @@ def start_run(
         disk.make_folder(folder)
         if world.is_lead:
             checkpoint.remove_partial_files(folder)
-    run = Run(settings, samples, state, feed, val_feed, order, rates, momenta, identity, folder, checkpoint_seconds)
+    slower = body_rates(model, rates, order.steps)
+    plan = (order, rates, slower, momenta)
+    run = Run(settings, samples, state, feed, val_feed, *plan, identity, folder, checkpoint_seconds)
     if settings.compile and device.on_gpu:
         if world.size > 1:
             run.notes.append("the network runs uncompiled: several processes")
@@ -188,13 +191,14 @@ def note_non_finite(state: State, mean: Tensor, step: Tensor) -> None:
     state.first_bad.copy_(torch.where(fresh, step, state.first_bad))
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float, momentum: float | None) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, rate: float, body_rate: float, momentum: float | None) -> None:
     """Learning rate (and momentum where it cycles) of the next step."""
     for group in optimizer.param_groups:
+        own = body_rate if group.get(BODY) else rate
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(own)
         else:
-            group["lr"] = rate
+            group["lr"] = own
         if momentum is not None and "momentum" in group:
             group["momentum"] = momentum
 
@@ -216,6 +220,7 @@ class GraphStep:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.order = torch.zeros((run.order.steps, run.settings.batch_size), dtype=torch.int64, device=device)
         self.rates = torch.as_tensor(run.rates, dtype=torch.float32, device=device)
+        self.body_rates = torch.as_tensor(run.body_rates, dtype=torch.float32, device=device)
         self.place = torch.zeros(1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.stale = True
@@ -294,7 +299,8 @@ class GraphStep:
     def _step(self) -> None:
         run, state = self.run, self.run.state
         for group in state.optimizer.param_groups:
-            group["lr"].copy_(self.rates.index_select(0, self.position).squeeze(0))
+            rates = self.body_rates if group.get(BODY) else self.rates
+            group["lr"].copy_(rates.index_select(0, self.position).squeeze(0))
         rows = self.order.index_select(0, self.place).squeeze(0)
         mean = train_step(state, run.settings, run.feed.gather(rows), run.feed.labels[rows], rows)
         note_non_finite(state, mean, self.place.squeeze(0))

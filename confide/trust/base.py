@@ -20,7 +20,7 @@ from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
 from confide.predictions import Predictions, feature_rows
 from confide.records import Features
-from confide.registry import Method, MethodSpec, Registry
+from confide.registry import Method, MethodSpec, OptionSpec, Registry
 from confide.types import PerSample
 
 
@@ -52,7 +52,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustSpec(MethodSpec):
+class TrustSpec(OptionSpec):
     """What is said of a predictor: whether it is `trained`; what it `wants` beside predictions (nothing, features,
     features if given, members); the `scale` of its values; its own `threshold`, if it has one; whether it
     `learns_errors` of the model; whether it is fitted on held-out samples or better on the training split
@@ -201,7 +201,7 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         True
     """
     method = TRUST.get(word)
-    method.check_options(options)
+    options = method.checked(options)
     check_option_kinds(method, options)
     wants: str = method.spec.wants
     if predictions is None:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import SEEDS, InputError, check_choice
 from confide.numerics.logistic import Logistic, fit_logistic, platt_targets
 from confide.predictions import Predictions
 from confide.records import Features, Ids
+from confide.registry import Interval
 from confide.trust.base import TRUST, Scorer, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
 from confide.trust.distances import NeighbourDistance, class_index, relative_mahalanobis
@@ -354,6 +355,9 @@ def restore_combined(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Com
     "combined",
     paper="Platt, 1999; stacking: Wolpert, 1992, doi:10.1016/S0893-6080(05)80023-1",
     corners=({"model": "boosted"}, {"oracle": "none"}, {"penalty": 100.0}),
+    ranges={"penalty": Interval(0.0, low_open=True, high_open=True), "folds": Interval(2), "seed": (-SEEDS, SEEDS)},
+    choices={"model": tuple(REGRESSIONS), "oracle": ORACLES},
+    from_code=("reference", "second", "second_reference"),
     trained=True,
     wants="features if given",
     scale="probability",
@@ -411,9 +415,6 @@ def combined(
         >>> sorted(trust.contributions(val, rows))[:3]
         ['base', 'confidence', 'energy']
     """
-    check_choice(model, REGRESSIONS, "model")
-    check_choice(oracle, ORACLES, "oracle")
-    check_range(penalty, "penalty", 0, low_open=True)
     _check_reference(reference, features, predictions, "reference", "features")
     _check_reference(second_reference, second, predictions, "second_reference", "second features")
     fold = stratified_folds(predictions, folds, seed)

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.block_sizes import CLASS_DISTANCE_BYTES
-from confide.checks import InputError, check_choice, check_range
-from confide.numerics.gaussians import fit_gaussians
+from confide.checks import InputError
+from confide.numerics.gaussians import SHRINKAGES, fit_gaussians
 from confide.numerics.neighbours import Rows, nearest_neighbours, pair_distances, smallest_of_rows
 from confide.predictions import Predictions
 from confide.progress import Progress
+from confide.registry import Interval
 from confide.trust.base import TRUST, ScorerState
 from confide.types import FeatureRows, Indices, PerSample
 
@@ -49,6 +50,7 @@ def restore_neighbours(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> N
     "knn",
     paper="Sun et al., 2022, arXiv:2204.06507",
     corners=({"k": 1},),
+    ranges={"k": Interval(1)},
     scale="score",
     threshold=None,
     restore=restore_neighbours,
@@ -77,7 +79,6 @@ def knn(predictions: Predictions, features: FeatureRows, *, k: int = 10) -> Neig
         >>> bool((trust(val, rows + 1) < trust(val, rows)).all())  # far from all that was seen
         True
     """
-    check_range(k, "k", 1)
     return NeighbourDistance(features.cpu(), min(k, len(features)))
 
 
@@ -117,6 +118,7 @@ def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Relative
     "rmd",
     paper="Ren et al., 2021, arXiv:2106.09022",
     corners=({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}),
+    choices={"shrinkage": SHRINKAGES},
     scale="score",
     threshold=None,
     restore=restore_rmd,
@@ -245,6 +247,8 @@ def restore_trust_score(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> 
     "trust_score",
     paper="Jiang et al., 2018, arXiv:1805.11783",
     corners=({"neighbour": 2}, {"filtering": "density", "alpha": 0.1}, {"filtering": "uncertainty", "alpha": 0.1}),
+    ranges={"neighbour": Interval(1), "k": Interval(1), "alpha": Interval(0.0, 1.0, high_open=True)},
+    choices={"filtering": FILTERS},
     scale="ratio",
     threshold=1.0,
     restore=restore_trust_score,
@@ -287,9 +291,6 @@ def trust_score(
         >>> bool(values[val.facts.correct].mean() > values[~val.facts.correct].mean())
         True
     """
-    check_range(neighbour, "neighbour", 1)
-    check_range(alpha, "alpha", 0, 1, high_open=True)
-    check_choice(filtering, FILTERS, "filtering")
     labels = predictions.labels.cpu().numpy()
     points = features.cpu().numpy()
     if filtering == "none" or (alpha == 0.0 and filtering != "uncertainty_released"):

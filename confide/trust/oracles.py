@@ -7,7 +7,7 @@ are honest (`out_of_fold`), and the trust of a new sample is the mean over membe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from typing import Any
@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from confide.checks import InputError, check_choice, check_finite, check_range
+from confide.checks import SEEDS, InputError, check_choice, check_finite
 from confide.losses.reweighting import class_balance_weights
 from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions
 from confide.progress import Progress
+from confide.registry import Interval, Ranges
 from confide.trust import losses
 from confide.trust.base import TRUST, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
@@ -149,16 +150,18 @@ class OracleRecipe:
     folds: int = 5
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_choice(self.head, HEADS, "head")
-        check_choice(self.inputs, ORACLE_INPUTS, "inputs")
-        check_range(self.hidden, "hidden", 0)
-        for name in ("epochs", "batch"):
-            check_range(getattr(self, name), name, 1)
-        check_range(self.learning_rate, "learning_rate", 0, low_open=True)
-        check_range(self.weight_decay, "weight_decay", 0)
-        check_range(self.dropout, "dropout", 0, 1, high_open=True)
-        check_range(self.folds, "folds", 2)
+
+RECIPE_RANGES: Ranges = {
+    "hidden": Interval(0),
+    "epochs": Interval(1),
+    "batch": Interval(1),
+    "learning_rate": Interval(0.0, low_open=True, high_open=True),
+    "weight_decay": Interval(0.0, high_open=True),
+    "dropout": Interval(0.0, 1.0, high_open=True),
+    "folds": Interval(2),
+    "seed": (-SEEDS, SEEDS),
+}
+RECIPE_CHOICES: dict[str, tuple[Any, ...]] = {"head": tuple(HEADS), "inputs": ORACLE_INPUTS}
 
 
 def oracle_options(
@@ -230,14 +233,24 @@ def restore_oracle(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Oracl
     return OracleScorer(tensors, numbers["head"], numbers["inputs"], energy=numbers.get("energy", True))
 
 
-ORACLE_FACTS: dict[str, Any] = {
-    "trained": True,
-    "wants": "features if given",
-    "scale": "logit",
-    "threshold": 0.0,
-    "learns_errors": True,
-    "restore": restore_oracle,
-}
+def oracle_facts(
+    loss: str,
+    *names: str,
+    ranges: Ranges | None = None,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+) -> dict[str, Any]:
+    """What is said of every trained oracle; limits of its options are those of the recipe, of the loss, and its own."""
+    spec = losses.TRUST_LOSSES.get(loss).spec
+    return {
+        "trained": True,
+        "wants": "features if given",
+        "scale": "logit",
+        "threshold": 0.0,
+        "learns_errors": True,
+        "restore": restore_oracle,
+        "ranges": {**RECIPE_RANGES, **{n: spec.ranges[n] for n in names if n in spec.ranges}, **(ranges or {})},
+        "choices": {**RECIPE_CHOICES, **{n: spec.choices[n] for n in names if n in spec.choices}, **(choices or {})},
+    }
 
 
 def oracle_forward(weights: dict[str, Tensor], rows: Tensor, head: str, keep: Tensor | None = None) -> Tensor:
@@ -328,7 +341,7 @@ def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Gener
     "steep_slope",
     paper="Luo et al., 2021, arXiv:2110.00054",
     corners=({"hidden": 16}, {"head": "linear"}, {"inputs": "logits"}, {"alpha_pos": 6.0, "alpha_neg": 10.0}),
-    **ORACLE_FACTS,
+    **oracle_facts("steep_slope", "alpha_pos", "alpha_neg"),
 )
 @oracle_options(losses.steep_slope, "alpha_pos", "alpha_neg", head="signed_distance")
 def steep_slope(
@@ -368,7 +381,7 @@ def steep_slope(
     "tcp",
     paper="Corbiere et al., 2019, arXiv:1910.04851",
     corners=({"hidden": 16}, {"target": "ratio"}, {"inputs": "logits"}),
-    **ORACLE_FACTS,
+    **oracle_facts("tcp", choices={"target": ("probability", "ratio")}),
 )
 @oracle_options(losses.tcp)
 def tcp(
@@ -403,7 +416,6 @@ def tcp(
         >>> trust.threshold
         0.0
     """
-    check_choice(target, ("probability", "ratio"), "target")
     facts = predictions.facts
     p_true: Tensor = facts.need("p_true")
     targets = p_true / facts.confidence if target == "ratio" else p_true
@@ -414,7 +426,7 @@ def tcp(
     "binary_cross_entropy",
     paper="Luo et al., 2021, arXiv:2110.00054, eq. 4",
     corners=({"hidden": 16}, {"inputs": "logits"}, {"weight_neg": 3.0}, {"form": "released"}),
-    **ORACLE_FACTS,
+    **oracle_facts("binary_cross_entropy", "weight_pos", "weight_neg", "form"),
 )
 @oracle_options(losses.binary_cross_entropy, "weight_pos", "weight_neg", "form")
 def binary_cross_entropy(
@@ -453,7 +465,7 @@ def binary_cross_entropy(
     "binary_focal",
     paper="Luo et al., 2021, arXiv:2110.00054, eq. 5",
     corners=({"hidden": 16}, {"gamma": 0.0}, {"gamma": 5.0}, {"form": "released"}),
-    **ORACLE_FACTS,
+    **oracle_facts("binary_focal", "gamma", "form"),
 )
 @oracle_options(losses.binary_focal, "gamma", "form")
 def binary_focal(
@@ -494,7 +506,7 @@ def binary_focal(
     "class_balanced",
     paper="Cui et al., 2019, arXiv:1901.05555",
     corners=({"hidden": 16}, {"beta": 0.0}, {"beta": 0.9999}),
-    **ORACLE_FACTS,
+    **oracle_facts("binary_cross_entropy", ranges={"beta": Interval(0.0, 1.0, high_open=True)}),
 )
 @oracle_options(losses.binary_cross_entropy)
 def class_balanced(
@@ -529,7 +541,6 @@ def class_balanced(
         >>> trust.threshold
         0.0
     """
-    check_range(beta, "beta", 0, 1, high_open=True)
     correct = predictions.facts.correct.cpu()
     weights = class_balance_weights(torch.bincount(correct.to(torch.int64), minlength=2), beta).to(torch.float32)
 

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError
 from confide.metrics import aurc
 from confide.predictions import Predictions
+from confide.registry import Interval
 from confide.trust.base import TRUST, ScorerState
 from confide.types import FeatureRows, PerSample
 
@@ -173,6 +174,7 @@ def negative_energy(predictions: Predictions, temperature: float = 1.0) -> PerSa
     "energy",
     paper="Liu et al., 2020, arXiv:2010.03759",
     corners=({"temperature": 0.01}, {"temperature": 100.0}),
+    ranges={"temperature": Interval(0.0, low_open=True, high_open=True)},
     **output_score_facts(negative_energy),
 )
 def energy(
@@ -194,7 +196,6 @@ def energy(
         >>> [round(value, 3) for value in confide.trust.fit("energy")(two).tolist()]
         [2.127, 0.744]
     """
-    check_range(temperature, "temperature", 0, low_open=True)
     return OutputScore(negative_energy, {"temperature": temperature})
 
 
@@ -333,6 +334,7 @@ def agreement(predictions: Predictions, members: Tensor, measure: str = "predict
     "ensemble",
     paper="Lakshminarayanan et al., 2017, arXiv:1612.01474",
     corners=({"measure": "mutual_information"}, {"measure": "votes"}),
+    choices={"measure": tuple(MEASURES)},
     **output_score_facts(agreement, kind=MembersScore),
 )
 def ensemble(
@@ -356,7 +358,6 @@ def ensemble(
         >>> [round(value, 3) for value in confide.trust.fit("ensemble")(two, members).tolist()]
         [0.806, 0.407]
     """
-    check_choice(measure, MEASURES, "measure")
     return MembersScore(agreement, {"measure": measure})
 
 
@@ -377,6 +378,7 @@ def averaged_negative_entropy(predictions: Predictions, members: Tensor, average
     "mc_dropout",
     paper="Gal & Ghahramani, 2016, arXiv:1506.02142",
     corners=({"average": "probs"},),
+    choices={"average": tuple(AVERAGES)},
     **output_score_facts(averaged_negative_entropy, kind=MembersScore),
 )
 def mc_dropout(
@@ -399,5 +401,4 @@ def mc_dropout(
         >>> [round(value, 3) for value in confide.trust.fit("mc_dropout")(two, members).tolist()]
         [-0.475, -0.674]
     """
-    check_choice(average, AVERAGES, "average")
     return MembersScore(averaged_negative_entropy, {"average": average})

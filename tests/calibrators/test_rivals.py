@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from confide import Features, Predictions, calibrators, trust
 from confide.calibrators.binary_maps import centred_nodes, platt_line, venn_abers_table
 from confide.calibrators.per_sample import kernel_density
+from confide.checks import InputError
 
 DRAW = np.random.default_rng(0)
 N, CLASSES = 400, 4
@@ -110,6 +113,38 @@ def test_dac_finds_the_best_line_of_the_density_and_contains_temperature():
     assert found <= peer + 1e-7 or fitted.weights[1] == 0
     assert found <= nll(LOGITS / calibrators.fit("temperature", VAL).temperature) + 1e-12
     np.testing.assert_allclose(nll(fitted(VAL, ROWS).logits.numpy()), found, rtol=1e-6)
+
+
+def test_dac_of_several_layers_weighs_each_and_is_no_worse_than_one_of_them():
+    fitted = calibrators.fit("dac", VAL, features=ROWS, fitted=TRAIN, layers=(2, -1))
+    rows, points = (np.asarray(part, dtype=np.float64) for part in (ROWS, TRAIN.values))
+    signals = []
+    for part in (slice(0, 2), slice(2, 5)):
+        unit = [x[:, part] / np.linalg.norm(x[:, part], axis=1, keepdims=True) for x in (rows, points)]
+        signals.append(np.sort(np.linalg.norm(unit[0][:, None] - unit[1], axis=2), axis=1)[:, :10].mean(axis=1))
+    temperature = fitted.weights[0].item() + np.stack(signals, axis=1) @ fitted.weights[1:].numpy()
+    np.testing.assert_allclose(fitted(VAL, ROWS).logits, LOGITS / temperature[:, None], rtol=1e-5)
+    alone = calibrators.fit("dac", VAL, features=ROWS[:, :2], fitted=replace(TRAIN, values=TRAIN.values[:, :2]))
+    assert nll(fitted(VAL, ROWS).logits.numpy()) <= nll(alone(VAL, ROWS[:, :2]).logits.numpy()) + 1e-6
+    with pytest.raises(InputError, match="add up to the 5 of the features"):
+        calibrators.fit("dac", VAL, features=ROWS, fitted=TRAIN, layers=(2, 2))
+
+
+def test_procal_by_bins_moves_confidence_by_what_its_bin_is_off():
+    fitted = calibrators.fit(
+        "procal", VAL, features=ROWS, fitted=TRAIN, form="bin_mean_shift", proximity_bins=2, bins=3
+    )
+    distances = np.linalg.norm(ROWS[:, None] - np.asarray(TRAIN.values, dtype=np.float32), axis=2)
+    near = np.sort(distances, axis=1)[:, :10].mean(axis=1)
+    confidence, right = VAL.facts.confidence.double().numpy(), VAL.facts.correct.numpy()
+    expected = np.empty(N)
+    for half in (near <= np.median(near), near > np.median(near)):
+        low, high = np.quantile(confidence[half], [1 / 3, 2 / 3])
+        for inside in (confidence <= low, (confidence > low) & (confidence <= high), confidence > high):
+            cell = half & inside
+            expected[cell] = confidence[cell] + right[cell].mean() - confidence[cell].mean()
+    after = fitted(VAL, ROWS).facts.confidence.numpy()
+    assert np.abs(after - np.clip(expected, 1 / CLASSES, 1)).max() < 1e-5
 
 
 def test_procal_is_bayes_rule_on_two_densities():

@@ -10,7 +10,7 @@ from confide.checks import OptionError
 from confide.difficulty import DIFFICULTY
 from confide.records import Scores
 
-WORDS = ("rmd", "md", "kmeans", "prototype", "confusion", "loss", "correctness", "entropy")
+WORDS = ("rmd", "md", "kmeans", "prototype", "combined", "confusion", "loss", "correctness", "entropy")
 CASES = [(m.word, dict(corner)) for m in DIFFICULTY for corner in ({}, *m.corners)]
 
 

@@ -11,8 +11,8 @@ def test_a_pair_of_arrays_is_split_by_seed(images):
     dataset = load_dataset((pixels, labels), seed=3)
     assert (dataset.kind, dataset.class_names) == ("image", ("0", "1", "2"))
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 48, "val": 6, "test": 6}
-    assert dataset.provenance["split_seed"] == 3
-    assert dataset.provenance["splits"]["val"].startswith("cut from 'all', stratified")
+    assert dataset.provenance.split_seed == 3
+    assert dataset.provenance.splits["val"].startswith("cut from 'all', stratified")
     for split in dataset.splits.values():
         # The pixel that holds the label shows that inputs, labels and ids were cut alike.
         assert (split.inputs[:, 0, 0, 0] == split.labels).all()
@@ -23,7 +23,7 @@ def test_splits_given_are_kept_and_only_missing_ones_made(images):
     pixels, labels = images
     dataset = load_dataset({"train": (pixels[:45], labels[:45]), "test": (pixels[45:], labels[45:])}, val_fraction=0.2)
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 36, "val": 9, "test": 15}
-    assert dataset.provenance["splits"]["test"] == "as given"
+    assert dataset.provenance.splits["test"] == "as given"
     assert dataset.test.ids[0] == "test-00000"
 
 
@@ -72,11 +72,11 @@ def test_all_of_it_can_be_the_test_split(images):
 
 def test_fingerprint_follows_the_content(images):
     pixels, labels = images
-    before = load_dataset(images).provenance["fingerprint"]
-    assert load_dataset((pixels.copy(), labels)).provenance["fingerprint"] == before
+    before = load_dataset(images).provenance.fingerprint
+    assert load_dataset((pixels.copy(), labels)).provenance.fingerprint == before
     changed = pixels.copy()
     changed[7, 0, 3, 3] ^= 1
-    assert load_dataset((changed, labels)).provenance["fingerprint"] != before
+    assert load_dataset((changed, labels)).provenance.fingerprint != before
 
 
 BAD = {

@@ -18,7 +18,7 @@ def test_out_of_scope_queries_are_left_out_and_counted(folder):
     dataset = load_dataset(folder)
     assert (dataset.name, dataset.num_classes) == ("clinc150", 3)
     assert dataset.test.inputs[4] == "test 4"
-    assert dataset.provenance["left_out"]["oos_test"] == "2 out-of-scope queries"
+    assert dataset.provenance.left_out["oos_test"] == "2 out-of-scope queries"
 
 
 def test_out_of_scope_queries_as_a_class_or_alone(folder):

@@ -36,7 +36,7 @@ def test_very_long_documents_are_read(tmp_path):
 def test_a_file_beside_the_splits_is_left_out_and_said_so(tmp_path):
     for name in ("train", "test", "notes"):
         (tmp_path / f"{name}.csv").write_text("text,label\n" + "t,a\nu,b\n" * 10)
-    assert load_dataset(tmp_path).provenance["left_out"] == {"notes.csv": "no split in its name"}
+    assert load_dataset(tmp_path).provenance.left_out == {"notes.csv": "no split in its name"}
 
 
 @pytest.mark.parametrize(

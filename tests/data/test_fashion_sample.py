@@ -19,8 +19,8 @@ def test_layout_of_the_file(monkeypatch, fashion_file):
     assert dataset.train.columns["features"].shape == (40, 64)
     assert dataset.train.columns["features"].dtype == np.float16
     assert dataset.test.ids[3] == "test-00003"
-    assert dataset.provenance["metadata"] == {"seed": "7"}
-    assert dataset.provenance["source"] == "fashion-sample"
+    assert dataset.provenance.metadata == {"seed": "7"}
+    assert dataset.provenance.source == "fashion-sample"
 
 
 def test_a_missing_file_says_how_to_get_it(monkeypatch, tmp_path):
@@ -46,7 +46,7 @@ def test_the_embedded_sample_is_what_it_says():
         assert split.columns["features"].dtype == np.float16
         assert np.isfinite(split.columns["features"].astype(np.float32)).all()
         assert (np.bincount(split.labels) == n // 10).all()
-    assert dataset.provenance["splits"] == {"train": "as given", "val": "as given", "test": "as given"}
+    assert dataset.provenance.splits == {"train": "as given", "val": "as given", "test": "as given"}
 
 
 def test_the_embedded_sample_loads_in_under_0_3_s():

@@ -8,6 +8,7 @@ from PIL import Image
 
 from confide.checks import InputError
 from confide.data import LazyImages, images, load_dataset
+from confide.records import OtherFiles
 
 
 def shades(split):
@@ -35,7 +36,7 @@ def test_folders_named_train_val_test_are_the_splits(tmp_path, save_image):
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 12, "val": 6, "test": 4}
     assert dataset.train.inputs.shape[1] == 1  # all are grey
     assert dataset.val.ids[0] == "validation/a/0.png"
-    assert dataset.provenance["splits"]["val"] == "as given"
+    assert dataset.provenance.splits["val"] == "as given"
 
 
 def test_a_test_folder_without_classes_is_left_out_and_said_so(tmp_path, save_image):
@@ -43,8 +44,8 @@ def test_a_test_folder_without_classes_is_left_out_and_said_so(tmp_path, save_im
         save_image(tmp_path / "train" / "ab"[i % 2] / f"{i}.png", i)
     save_image(tmp_path / "test" / "1.png", 1)
     dataset = load_dataset(tmp_path)
-    assert dataset.provenance["left_out"] == {"test": "no class folders"}
-    assert dataset.provenance["splits"]["test"].startswith("cut from 'train'")
+    assert dataset.provenance.left_out == {"test": "no class folders"}
+    assert dataset.provenance.splits["test"].startswith("cut from 'train'")
 
 
 @pytest.mark.parametrize("memory_gb", [1.0, 0.0], ids=["in memory", "when asked for"])
@@ -61,7 +62,7 @@ def test_undecodable_images_are_set_aside_and_listed(image_folder, memory_gb, sa
     assert reasons["cat/003.png"] == "not an image that can be identified"
     assert "truncated" in reasons["dog/004.jpg"].lower()
     assert sum(map(len, dataset.splits.values())) == 17
-    assert dataset.provenance["other_files"] == {"count": 1, "first": ["dog/notes.txt"]}
+    assert dataset.provenance.other_files == OtherFiles(1, ("dog/notes.txt",))
     for split in dataset.splits.values():
         assert split.inputs[:][:, 0, 2, 3].tolist() == shades(split)
 
@@ -78,7 +79,7 @@ def test_setting_one_aside_moves_no_other_sample(image_folder):
 def test_big_folders_are_decoded_when_asked_for(image_folder):
     now, later = load_dataset(image_folder), load_dataset(image_folder, memory_gb=0)
     assert isinstance(later.train.inputs, LazyImages)
-    assert later.provenance["decoded"] == "when asked for"
+    assert later.provenance.decoded == "when asked for"
     for name, split in later.splits.items():
         assert split.ids.tolist() == now.split(name).ids.tolist()
         assert (np.asarray(split.inputs) == now.split(name).inputs).all()
@@ -90,7 +91,7 @@ def test_images_of_several_sizes_get_one(tmp_path, save_image):
     dataset = load_dataset(tmp_path)
     # Short sides are 20 .. 39: their median is 29.5.
     assert dataset.train.inputs.shape[1:] == (3, 29, 29)
-    assert dataset.provenance["image_size"] == [29, 29]
+    assert dataset.provenance.image_size == (29, 29)
     assert load_dataset(tmp_path, size=16).train.inputs.shape[1:] == (3, 16, 16)
     assert load_dataset(tmp_path, size=[8, 12], channels=1).train.inputs.shape[1:] == (1, 8, 12)
 
@@ -133,7 +134,7 @@ def test_the_list_of_checked_images_saves_the_second_check(tmp_path, save_image,
     (tmp_path / "pets" / "train" / "b" / "1.png").write_bytes(b"broken")
     changed = load_dataset(tmp_path / "pets", memory_gb=0)
     assert [name for name, _ in changed.set_aside] == ["train/b/1.png"]
-    assert changed.provenance["fingerprint"] != again.provenance["fingerprint"]
+    assert changed.provenance.fingerprint != again.provenance.fingerprint
     assert opened == ["1.png", "1.png"]
 
 

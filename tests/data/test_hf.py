@@ -61,8 +61,8 @@ def test_texts_by_name(hub):
     dataset = load_dataset("hf:someone/intents", class_names=["no", "yes"])
     assert (dataset.name, dataset.kind) == ("intents", "text")
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 40, "val": 6, "test": 8}
-    assert dataset.provenance["left_out"] == {"unsupervised": "not train, val or test"}
-    assert dataset.provenance["where"] == "someone/intents"
+    assert dataset.provenance.left_out == {"unsupervised": "not train, val or test"}
+    assert dataset.provenance.where == "someone/intents"
 
 
 def test_images_are_decoded_here_and_damaged_ones_set_aside(hub, encoded_image):

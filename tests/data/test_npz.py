@@ -13,7 +13,7 @@ def test_one_part_with_class_names_and_channels_last(tmp_path):
     dataset = load_dataset(path)
     assert (dataset.name, dataset.class_names) == ("textures", ("dots", "lines"))
     assert dataset.train.inputs.shape == (24, 3, 8, 8)
-    assert dataset.provenance["where"] == str(path)
+    assert dataset.provenance.where == str(path)
 
 
 @pytest.mark.parametrize("pattern", ["{name}_{split}", "{split}_{name}"])
@@ -27,7 +27,7 @@ def test_splits_in_the_names_and_other_columns(tmp_path, pattern):
     dataset = load_dataset(str(tmp_path / "rows.npz"))
     assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 20, "val": 6, "test": 4}
     assert dataset.val.columns["weight"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert dataset.provenance["splits"] == {"train": "as given", "val": "as given", "test": "as given"}
+    assert dataset.provenance.splits == {"train": "as given", "val": "as given", "test": "as given"}
 
 
 def test_names_can_be_told(tmp_path):

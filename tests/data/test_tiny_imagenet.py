@@ -31,8 +31,8 @@ def test_the_folder_layout(root):
     assert dataset.test.labels.tolist() == [0, 1, 2]
     for split in dataset.splits.values():
         assert (abs(split.inputs[:, 0, 30, 30].astype(int) - 60 * split.labels) < 6).all()
-    assert dataset.provenance["left_out"] == {"test/images": "1 images without labels"}
-    assert "split 'test'" in dataset.provenance["roles"]
+    assert dataset.provenance.left_out == {"test/images": "1 images without labels"}
+    assert "split 'test'" in dataset.provenance.roles
 
 
 def test_the_path_is_enough(root):
@@ -44,7 +44,7 @@ def test_a_listed_image_that_is_missing_is_set_aside(root):
     (root / "val" / "images" / "val_1.JPEG").unlink()
     dataset = load_dataset(root)
     assert [name for name, _ in dataset.set_aside] == ["val/images/val_1.JPEG"]
-    assert dataset.provenance["classes_without_samples"] == {"test": ["bullfrog"]}
+    assert dataset.provenance.classes_without_samples == {"test": ("bullfrog",)}
 
 
 def test_what_is_missing_is_said(root, tmp_path):

@@ -30,6 +30,7 @@ CASES = [
     ("kmeans", {"k": 3, "distance": "cosine"}),
     ("prototype", {}),
     ("prototype", {"distance": "cosine"}),
+    ("combined", {"neighbours": 5}),
 ]
 LABELS = ("given", "predicted", "min")
 

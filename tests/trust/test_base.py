@@ -118,7 +118,7 @@ def test_arrays_are_no_predictions():
         ("steep_slope", {"alpha_neg": "a"}, "alpha_neg of trust predictor 'steep_slope' must be a number, got 'a'"),
         ("steep_slope", {"folds": 2.5}, "folds of trust predictor 'steep_slope' must be a whole number, got 2.5"),
         ("knn", {"k": 1.5}, "k of trust predictor 'knn' must be a whole number"),
-        ("combined", {"model": 3}, "model of trust predictor 'combined' must be a word, got 3"),
+        ("combined", {"model": 3}, "model of trust predictor 'combined' must be one of"),
         ("energy", {"temperature": True}, "temperature of trust predictor 'energy' must be a number, got True"),
     ],
 )

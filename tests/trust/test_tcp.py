@@ -28,7 +28,7 @@ def test_the_ratio_learns_one_for_every_right_prediction():
     )
     # p_y / max p is never below p_y.
     assert float(ratio.mean()) > float(plain.mean())
-    with pytest.raises(InputError, match="target must be one of"):
+    with pytest.raises(InputError, match="target of trust predictor 'tcp' must be one of"):
         fit("tcp", predictions, target="share")
 
 

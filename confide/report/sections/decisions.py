@@ -54,14 +54,14 @@ def decisions_section(view: EvaluationView) -> DecisionsSection:
 
 
 def _costs(view: EvaluationView, result: DecisionResult) -> list[tuple[str, str, str, str]]:
-    told: list[tuple[str, Measurement | None, str]] = [
+    costs: list[tuple[str, Measurement | None, str]] = [
         ("Expected cost", result.expected, "What the probabilities say the decisions cost, on average."),
         ("Measured cost", result.measured, "What they cost by the labels, on average."),
         ("Saved", result.saved, f"What taking the likeliest class would have cost more on the same {view.unit}."),
     ]
     # The likeliest class throughout saves nothing, and is no news.
-    told = [row for row in told if row[1] and (row[0] != "Saved" or row[1].value)]
-    rows = [(name, _number(m.value), between(m.low, m.high, 3), meaning) for name, m, meaning in told if m]
+    costs = [row for row in costs if row[1] and (row[0] != "Saved" or row[1].value)]
+    rows = [(name, _number(m.value), between(m.low, m.high, 3), meaning) for name, m, meaning in costs if m]
     if result.threshold is not None:
         meaning = "The second class is decided where its probability is above this."
         rows.append(("Threshold", fixed(result.threshold, 4), "", meaning))

@@ -96,8 +96,8 @@ def ood_roc(view: EvaluationView) -> Figure | None:
     rows = []
     for curve, _ in pairs:
         points = list(zip(curve.columns["false_positive"], curve.columns["true_positive"], strict=True))
-        kept = points[:: max(1, len(points) // 12)]
-        rows += [(score_name(curve.score or "confidence"), percent(a, 1), percent(b, 1)) for a, b in kept]
+        shown = points[:: max(1, len(points) // 12)]
+        rows += [(score_name(curve.score or "confidence"), percent(a, 1), percent(b, 1)) for a, b in shown]
     return Figure(
         "ood-roc",
         f"Telling {group_name(first)} from known {view.unit}",
@@ -257,17 +257,17 @@ def calibration_boxes(view: EvaluationView) -> tuple[Figure, ...]:
     both = bool(before and after) and before[0].curve.stage != after[0].curve.stage
     # Without gaps the errors as trained stand first in the section already.
     gap = bool(_box_series(view, GAP, _box_stages(view)))
-    found = [(BEFORE, before if gap and both else []), (ECE, after if gap or both else [])]
-    shown = [(kind, series) for kind, series in (*found, (TRUST, _trust_series(view))) if series]
-    marks = _box_marks(ECE, [one for _, series in shown for one in series]) if shown else []
+    errors = [(BEFORE, before if gap and both else []), (ECE, after if gap or both else [])]
+    shown = [(kind, series) for kind, series in (*errors, (TRUST, _trust_series(view))) if series]
+    marks = _box_marks(ECE, [boxes for _, series in shown for boxes in series]) if shown else []
     names = max((len(series) for _, series in shown), default=0)
     return tuple(_box_figure(view, kind, series, marks, names) for kind, series in shown)
 
 
 def difficulty_boxes(view: EvaluationView) -> tuple[Figure, ...]:
     """The relative Mahalanobis distance by severity and by the share of wrong labels."""
-    found = [(kind, _box_series(view, kind, _box_stages(view))) for kind in (RMD, NOISE)]
-    return tuple(_box_figure(view, kind, series) for kind, series in found if series)
+    plots = [(kind, _box_series(view, kind, _box_stages(view))) for kind in (RMD, NOISE)]
+    return tuple(_box_figure(view, kind, series) for kind, series in plots if series)
 
 
 def _box_stages(view: EvaluationView) -> tuple[str, ...]:
@@ -290,7 +290,7 @@ def _trust_series(view: EvaluationView) -> list[BoxSeries]:
 
 def _box_marks(kind: BoxPlot, series: Sequence[BoxSeries]) -> list[float]:
     values = [
-        kind.scale * v for one in series for k in ("low", "high") for v in one.curve.columns[k] if math.isfinite(v)
+        kind.scale * v for boxes in series for k in ("low", "high") for v in boxes.curve.columns[k] if math.isfinite(v)
     ]
     values += [0.0] if kind.zero else []
     return ticks(min(values), max(values), 8)
@@ -301,15 +301,15 @@ def _box_figure(
 ) -> Figure:
     """The boxes; panels side by side share `marks` and leave the same room for `names`."""
     marks, names = marks or _box_marks(kind, series), names or len(series)
-    own = next((one for one in series if one.curve.model == view.focus), series[0]).curve.columns
+    own = next((boxes for boxes in series if boxes.curve.model == view.focus), series[0]).curve.columns
     first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
     rows = []
-    for one in series:
-        for i, step in enumerate(one.curve.columns[kind.step]):
-            box = (fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX)
-            rows.append((one.name, _step_text(kind, step), *box))
+    for boxes in series:
+        for i, step in enumerate(boxes.curve.columns[kind.step]):
+            box = (fixed(kind.scale * boxes.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX)
+            rows.append((boxes.name, _step_text(kind, step), *box))
     alt = f"Box plots of {kind.axis.lower()} by {kind.across.lower()}: the median goes from {first} to {last}."
-    named = "Model" if any(one.name == one.curve.model for one in series) else "Trust predictor"
+    named = "Model" if any(boxes.name == boxes.curve.model for boxes in series) else "Trust predictor"
     return Figure(
         kind.name,
         _box_title(view, kind, own["median"], series[0].curve.stage),
@@ -344,8 +344,8 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
         return "Means over the corruptions; box: middle half of the samples, whiskers: 95 %"
     boxes = "box: middle half, whiskers: extremes"
     if kind.curve == TRUST.curve:
-        one = series[0].curve
-        whose = score_name(str(one.score)) if series[0].name == one.model else f"predictors of {view.focus}"
+        curve = series[0].curve
+        whose = score_name(str(curve.score)) if series[0].name == curve.model else f"predictors of {view.focus}"
         return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
     stage = series[0].curve.stage
     which = view.when(stage) + ("" if stage == "raw" else " on clean data")
@@ -368,26 +368,28 @@ def _box_canvas(
     top = 18 + (17 * names + 6 if names > 1 else 0)
     height = plot + top - 18
     canvas = Canvas(width, height)
-    steps = list(dict.fromkeys(s for one in series for s in one.curve.columns[kind.step]))
+    steps = list(dict.fromkeys(s for boxes in series for s in boxes.curve.columns[kind.step]))
     x, y = Scale(0, len(steps), 38, width - 6), Scale(marks[0], marks[-1], height - 36, top)
     canvas.grid_y(y, marks, 38, width - 6, sign=kind.sign)
     canvas.line(38, y.clip(0), width - 6, y.clip(0), "ax")
     each = min(0.8 * (x(1) - x(0)) / len(series), 34)
-    for place, one in enumerate(series):
-        for i, step in enumerate(one.curve.columns[kind.step]):
+    for place, boxes in enumerate(series):
+        for i, step in enumerate(boxes.curve.columns[kind.step]):
             middle = x(steps.index(step) + 0.5) + (place - (len(series) - 1) / 2) * each
-            low, first, median, third, high = (y(kind.scale * one.curve.columns[k][i]) for k in BOX)
+            low, first, median, third, high = (y(kind.scale * boxes.curve.columns[k][i]) for k in BOX)
             half = each / 2 - 1.5
-            canvas.line(middle, low, middle, high, f"k{one.colour}", 1.5)
+            canvas.line(middle, low, middle, high, f"k{boxes.colour}", 1.5)
             canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], "ho")
-            canvas.bars([(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{one.colour} k{one.colour} bx")
-            canvas.line(middle - half, median, middle + half, median, f"k{one.colour}", 2.2)
-            texts = [fixed(kind.scale * one.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX]
-            words = f"{one.name}, {_step_text(kind, step)}: median {texts[2]}, from {texts[0]} to {texts[4]}"
+            canvas.bars(
+                [(middle - half, third, 2 * half, max(first - third, 0.1))], f"f{boxes.colour} k{boxes.colour} bx"
+            )
+            canvas.line(middle - half, median, middle + half, median, f"k{boxes.colour}", 2.2)
+            texts = [fixed(kind.scale * boxes.curve.columns[k][i], kind.digits, sign=kind.sign) for k in BOX]
+            words = f"{boxes.name}, {_step_text(kind, step)}: median {texts[2]}, from {texts[0]} to {texts[4]}"
             canvas.value(middle, median, words)
         if names > 1:
-            canvas.bars([(38, 17 * place, 10, 10)], f"f{one.colour}")
-            canvas.text(54, 9 + 17 * place, shorten(one.name, width - 60), "l")
+            canvas.bars([(38, 17 * place, 10, 10)], f"f{boxes.colour}")
+            canvas.text(54, 9 + 17 * place, shorten(boxes.name, width - 60), "l")
     for place, step in enumerate(steps):
         canvas.text(x(place + 0.5), height - 20, _step_text(kind, step), "m")
     canvas.text(38, top - 10, kind.axis, "l")
@@ -423,8 +425,8 @@ class ShiftSection:
 
 def shift_section(view: EvaluationView) -> ShiftSection:
     """Corruptions and out-of-distribution data, or what is missing."""
-    cells = {model: found for model in view.drawn if (found := _cells(view, model))}
-    maps = [_heat_map(view, model, *found, _row_order(view, cells)) for model, found in cells.items()]
+    cells = {model: grid for model in view.drawn if (grid := _cells(view, model))}
+    maps = [_heat_map(view, model, *grid, _row_order(view, cells)) for model, grid in cells.items()]
     own = [figure for model, figure in zip(cells, maps, strict=True) if model == view.focus]
     # The heat map stands beside the first boxes, which show the same gap.
     corruptions = tuple(f for f in (first_boxes(view), *own) if f)

@@ -27,18 +27,18 @@ class SlicesSection:
 
 def slices_section(view: EvaluationView) -> SlicesSection:
     """The slices of the model in focus, widest gap first."""
-    found = view.by_group("confidence_gap", "slice", view.focus, view.final)
-    found = found or view.by_group("confidence_gap", "slice", view.focus, view.before)
-    if not found:
+    gaps = view.by_group("confidence_gap", "slice", view.focus, view.final)
+    gaps = gaps or view.by_group("confidence_gap", "slice", view.focus, view.before)
+    if not gaps:
         return SlicesSection()
-    names = sorted(found, key=lambda name: -abs(found[name].value))
+    names = sorted(gaps, key=lambda name: -abs(gaps[name].value))
     number = f"{len(names)} slices" if len(names) > 1 else "One slice"
     rows = [
         (name, points(m.value, sign=True), between(m.low, m.high, 1, 100), p_value(m.p_value), count(m.n))
-        for name, m in found.items()
+        for name, m in gaps.items()
     ]
-    alt = f"Dot plot of confidence minus accuracy by slice; the widest is {names[0]}: {gap_text(found[names[0]])}."
-    shown = {name: found[name] for name in names[:MOST]}
+    alt = f"Dot plot of confidence minus accuracy by slice; the widest is {names[0]}: {gap_text(gaps[names[0]])}."
+    shown = {name: gaps[name] for name in names[:MOST]}
     return SlicesSection(
         Figure(
             "slices",
@@ -52,10 +52,10 @@ def slices_section(view: EvaluationView) -> SlicesSection:
     )
 
 
-def _canvas(found: dict[str, Measurement], width: int) -> Canvas:
-    values = [100 * v for m in found.values() for v in (m.value, m.low, m.high)]
+def _canvas(gaps: dict[str, Measurement], width: int) -> Canvas:
+    values = [100 * v for m in gaps.values() for v in (m.value, m.low, m.high)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 6)
-    floor = 18 + 36 * len(found)
+    floor = 18 + 36 * len(gaps)
     canvas = Canvas(width, floor + 26)
     scale = Scale(marks[0], marks[-1], 14, width - 14)
     canvas.ticks_x(scale, marks, floor + 20, sign=True, grid=18)
@@ -64,7 +64,7 @@ def _canvas(found: dict[str, Measurement], width: int) -> Canvas:
         canvas.text(scale(0) - 6, 11, "underconfident", "f1 e")
     if marks[-1] > 0:
         canvas.text(scale(0) + 6, 11, "overconfident", "fw")
-    for place, (name, m) in enumerate(found.items()):
+    for place, (name, m) in enumerate(gaps.items()):
         y = 46 + 36 * place
         canvas.text(22, y - 12, shorten(name, width - 36), "l")
         colour = "w" if m.value > 0 else "1"
