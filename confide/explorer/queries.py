@@ -26,7 +26,7 @@ from confide.types import Flags, Floats
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.
 
-MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss"}
+MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss", "changes": "Changes of mind"}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import * as toast from "./toast.js";
 import * as why from "./why.js";
 
 let about, grid, columns = {}, found = null, asked = 0, abort = null;
-const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"]];
+const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"], ["-changes", "changed most often"]];
 
 async function start() {
   theme();
