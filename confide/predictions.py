@@ -321,7 +321,9 @@ def _check_confidence(confidence: Tensor) -> Tensor:
 T = TypeVar("T")
 SAMPLE, LABEL_NAME = "sample", "label_name"
 """Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
-ROW_WORDS = {SAMPLE: "labels", "question": "answers", "image": "pixels"}
+IMAGE = "image"
+"""The column of the image that a pixel or a box belongs to."""
+ROW_WORDS = {SAMPLE: "labels", "question": "answers"}
 """What the rows of a unit are called."""
 
 
@@ -1121,6 +1123,13 @@ class Predictions:
         return predictions_from_columns(columns, metadata, split, str(path))
 
 
+def row_word(predictions: Predictions) -> str:
+    """What the rows of a record are called, by what was drawn as one."""
+    if predictions.unit == IMAGE:
+        return "boxes" if isinstance(predictions.outputs, PairOutputs) else "pixels"
+    return ROW_WORDS.get(predictions.unit or "", "samples")
+
+
 def class_values(predictions: Predictions, purpose: str) -> Tensor:
     """The probabilities or logits of every class, as they came; an error where not every class is known."""
     outputs = predictions.outputs
@@ -1188,6 +1197,11 @@ def predictions_from_columns(
     labels = columns[roles.label] if roles.label else None
     prediction = columns[roles.prediction] if roles.prediction else None
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
+    if outputs is not None and outputs.ndim > 2:
+        raise InputError(
+            f"{where} must have outputs n x c, got {' x '.join(map(str, outputs.shape))}; of segmented images make "
+            "predictions of pixels with: confide dense"
+        )
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
     if outputs is not None and labels is not None and are_words(labels):

@@ -26,7 +26,7 @@ from confide.metrics.intervals import (
 )
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
-from confide.predictions import LABEL_NAME, ROW_WORDS, Predictions, StreamedOutputs
+from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
@@ -593,7 +593,7 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
         num_classes=predictions.num_classes or None,
         label_counts=dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else {},
         difficulty=scores.method if scores is not None else None,
-        unit=ROW_WORDS.get(predictions.unit or "", "samples"),
+        unit=row_word(predictions),
         seed=seed,
         versions={"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )

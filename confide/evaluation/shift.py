@@ -90,14 +90,24 @@ class ShiftCell:
 
 
 @dataclass(frozen=True)
+class GridSamples:
+    """What decides the images of a cell: the samples, the seed and the form."""
+
+    samples: str
+    """Their fingerprint."""
+    seed: int
+    form: str
+
+
+@dataclass(frozen=True)
 class CellStore:
     """Cells kept as files, so that a stopped grid goes on where it was; without a folder nothing is kept."""
 
     folder: Path | None
-    about: Mapping[str, Any]
+    about: GridSamples
 
     def _key(self, subject: Subject, cell: ShiftCell) -> str:
-        identity = {**self.about, "cell": cell.name, "identity": subject.identity}
+        identity = {**vars(self.about), "cell": cell.name, "identity": subject.identity}
         identity |= {
             "stages": sorted(subject.stages),
             "trust": sorted(subject.trust),
@@ -135,11 +145,6 @@ class CellStore:
     def _path(self, model: str, cell: ShiftCell) -> Path | None:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
         return None if self.folder is None else self.folder / "cells" / safe / f"{cell.name}.json"
-
-
-def samples_key(split: Split, seed: int, form: str) -> dict[str, Any]:
-    """What decides the images of a cell: the samples, the seed and the form."""
-    return {"samples": split.fingerprint, "seed": seed, "form": form}
 
 
 def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
@@ -447,7 +452,7 @@ def shift_grid(
         raise InputError(f"severities must be whole numbers from 1 to 5, got {tuple(severities)}")
     cells = [ShiftCell("clean", 0), *(ShiftCell(word, int(s)) for word in chosen for s in sorted(set(severities)))]
     _check_cells(cells, split, form)
-    notebook = CellStore(None if folder is None else Path(folder), samples_key(split, seed, form))
+    notebook = CellStore(None if folder is None else Path(folder), GridSamples(split.fingerprint, seed, form))
     maker = ShiftPredictor(split, seed, form, batch_size, torch.device(device))
     values: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
     held = nullcontext() if folder is None else disk.locked(Path(folder))
