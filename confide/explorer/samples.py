@@ -431,17 +431,20 @@ def _prediction_changes(layout: Layout, samples: SampleTable, model: str) -> NDA
     """How often the predicted class of a sample changed from one epoch to the next; NaN where that was not recorded."""
     changes = np.full(samples.table.num_rows, np.nan, dtype=np.float32)
     folder = layout.history.get(model)
-    files = [] if folder is None else sorted(folder.glob("*.parquet"), key=lambda path: int(path.stem.split("-")[-1]))
-    split = formats.parquet_metadata(files[0]).get("split", "") if len(files) > 1 else ""
-    path = layout.predictions[model].get(split)
-    if path is None or split not in samples.ids:
+    if folder is None:
         return changes
     with reading(folder):
+        files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.stem.split("-")[-1]))
+        split = formats.parquet_metadata(files[0]).get("split", "") if len(files) > 1 else ""
+        path = layout.predictions[model].get(split)
+        if path is None or split not in samples.ids:
+            return changes
         rows, places = _aligned_rows(samples, split, PredictionsFile(path, split).read_ids())
-        last, count = None, np.zeros(len(samples.ids[split]), dtype=np.float32)
-        for file in files:
-            predicted = np.asarray(pq.read_table(file, columns=["prediction"]).column(0))[places]
-            count = count[: len(predicted)] + (0 if last is None else predicted != last)
+        epochs = (np.asarray(pq.read_table(file, columns=["prediction"]).column(0))[places] for file in files)
+        last = next(epochs)
+        count = np.zeros(len(last), dtype=np.float32)
+        for predicted in epochs:
+            count += predicted != last
             last = predicted
     changes[rows] = count
     return changes

@@ -29,9 +29,8 @@ from confide.explorer.details import TagState, TopClasses, describe, describe_ro
 from confide.explorer.layout import Missing
 from confide.explorer.projection import Box, map_view
 from confide.explorer.queries import NoLongerAsked, Query, kept_words, parse_query
-from confide.explorer.reliability import confusion, row_reliability
+from confide.explorer.reliability import confusion, row_reliability, slice_filters
 from confide.explorer.session import BulkAnswer, Explorer
-from confide.explorer.slices import slice_filters
 from confide.explorer.tags import StaleTag
 from confide.files import formats
 
