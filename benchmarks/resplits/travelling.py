@@ -1,6 +1,6 @@
 """Calibration that travels, judged on categories of corruption that it was not fitted on.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.resplits.travelling STATE [--out benchmarks/results/resplits]
+    OMP_NUM_THREADS=1 python -m benchmarks.resplits travelling STATE [--out benchmarks/results/resplits]
 
 Of every seed: fitted on clean val and on val under the corruptions of three categories, judged on test under those of
 the fourth, on clean test, and on clean test with other shares of the classes. The regression is the one that was
@@ -9,7 +9,6 @@ prescribed before (seven statistics, ridge 0.3, clean weight 8).
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 CIFAR-10 re-splits, cross-entropy of 16 epochs, {seeds} seeds: temperature fitted on clean val → `travelling`, fitted on
 clean val and the corruptions of the other three categories. Batches of 1,000 images; `all` weights the four categories
-alike. Written by `python -m benchmarks.resplits.travelling`.
+alike. Written by `python -m benchmarks.resplits travelling`.
 
 {markdown(head, lines)}
 
@@ -123,15 +122,8 @@ def _met(state: bool) -> str:
     return "met" if state else "**missed**"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("state", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/resplits"))
-    args = parser.parse_args()
-    rows = [row for seed in SEEDS for row in judge(args.state, seed)]
-    files.write_json(args.out / "travelling.json", rows)
-    files.write_text(args.out / "travelling.md", page(rows))
-
-
-if __name__ == "__main__":
-    main()
+def run(state: Path, out: Path) -> None:
+    """Figures and page of all seeds."""
+    rows = [row for seed in SEEDS for row in judge(state, seed)]
+    files.write_json(out / "travelling.json", rows)
+    files.write_text(out / "travelling.md", page(rows))
