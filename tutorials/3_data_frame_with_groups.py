@@ -29,7 +29,7 @@ for row in evaluation.measurements:
     if row.metric == "confidence_gap" and (row.group or "site=").startswith("site="):
         low, high = 100 * row.low, 100 * row.high
         print(
-            f"{row.group or 'all':11} confidence less accuracy {100 * row.value:+.1f} points ({low:+.1f} to {high:+.1f})"
+            f"{row.group or 'all':10} confidence less accuracy {100 * row.value:+.1f} ({low:+.1f} to {high:+.1f}) points"
         )
 
 # %% Or let it look for groups by itself: proposed on one half, tested on the other.

@@ -1,7 +1,7 @@
 """Text with the Hugging Face Trainer.
 
-Any loss of confide is a `compute_loss_func`, our metrics are a `compute_metrics`. Here a model of a few thousand weights
-on made-up sentences, so that nothing is downloaded; with your own checkpoint the lines are the same.
+Any loss of confide is a `compute_loss_func`, our metrics are a `compute_metrics`. Here a model of a few thousand
+weights on made-up sentences, so that nothing is downloaded; with your own checkpoint the lines are the same.
 """
 
 # %% A tiny classifier with the outputs that the Trainer expects.

@@ -22,9 +22,8 @@ def month(number: int, n: int = 1500, drift: float = 1.0) -> confide.Predictions
 
 reference = month(0)
 point = confide.operating_point(reference, risk=0.05)
-print(
-    f"answer from a confidence of {point.threshold:.3f}: {point.coverage:.0%} of requests, risk at most {point.risk:.0%}"
-)
+print(f"answer from a confidence of {point.threshold:.3f}: {point.coverage:.0%} of requests")
+print(f"at most {point.risk:.0%} of them wrong, with 95 % confidence")
 
 # %% The watch is one file that is only ever added to.
 watch = confide.monitor.Monitor(reference, risk=0.05, point=point, file="watch.jsonl")

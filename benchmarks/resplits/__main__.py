@@ -4,7 +4,7 @@ On a machine with a GPU that takes some 30 MB at a time, CARRY holding two more 
 
     python -m benchmarks.resplits pack cifar-10-batches-bin CARRY
     ls STATE > CARRY/done.txt
-    python -m benchmarks.resplits train --cifar CARRY --packages CARRY --done CARRY/done.txt --state work --out "$OUT" \\
+    python -m benchmarks.resplits train --cifar CARRY --packages CARRY --done CARRY/done.txt --state work \\
         --out "$OUT" --corrupted --time-limit 520 --epochs 16
     python -m benchmarks.resplits collect OUT STATE
     python -m benchmarks.resplits judge STATE
